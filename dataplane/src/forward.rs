@@ -27,6 +27,7 @@ mod probe;
 mod own;
 mod resolv_conf;
 mod view;
+mod unusable;
 mod shown;
 mod clock;
 mod tidy;
@@ -61,9 +62,10 @@ pub use resolv_conf::ResolvConf;
 use server::Server;
 pub(crate) use sockets::Reading;
 use table::{Ended, Joined, Late, Running, Table, Waiter};
+pub use unusable::{Down, WithoutServers};
 use upstreams::Group;
 pub use upstreams::Upstreams;
-pub use view::{ConnectionsView, Down, GroupView, OfAddress, ServerView, View};
+pub use view::{ConnectionsView, GroupView, OfAddress, ServerView, View};
 pub use walk::Held;
 
 /// Time after the end of the budget in which a lookup says why it failed.

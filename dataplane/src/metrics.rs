@@ -209,7 +209,11 @@ impl Scrape {
         let help = "Messages from upstreams that were not the expected reply, by reason";
         page.counters("upstream_discarded", help, rows)?;
         let rows = Limit::ALL.map(|limit| ([("limit", limit.label())], forwarder.limited(limit)));
-        page.counters("limited", "Queries of clients refused at a limit of forwarding, by limit", rows)?;
+        page.counters(
+            "limited",
+            "Queries of clients refused at a limit of forwarding, by limit",
+            rows,
+        )?;
         let rows = Limit::ALL
             .map(|limit| ([("limit", limit.label())], forwarder.limited_prefetches(limit)));
         let help = "Entries of the cache that were not asked for again before they expire, by limit of forwarding";

@@ -254,7 +254,9 @@ impl Connections {
         }
         if self.open().len() >= MAX_CONNECTIONS {
             // A slow server may be silent on each of them; the latest is the least likely to be dead.
-            return self.place_on_latest(&query).ok_or_else(|| self.counted_failure(Failure::full()));
+            return self
+                .place_on_latest(&query)
+                .ok_or_else(|| self.counted_failure(Failure::full()));
         }
         // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
         // slower server would never get a connection. The task counts the result, also when no query waits.

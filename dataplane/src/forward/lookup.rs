@@ -19,7 +19,7 @@ use super::upstreams::Group;
 use super::{now, random};
 
 /// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
-const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
+pub(super) const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
 
 /// Why a lookup ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use dataplane_core::{LookupKey, Name, RelayError, TtlCaps};
 use tokio::time::{sleep_until, timeout};
 
 use super::attempt::{self, AttemptResult, Question};
+use super::lookup::REFUSES_EDNS;
 use super::plan::Transport;
 use super::server::{Heard, Server};
 use super::upstreams::{Group, Upstreams};
@@ -64,24 +65,23 @@ fn probe(group: &Arc<Group>, server: &Arc<Server>, now_at: Instant) {
     let (group, server) = (Arc::clone(group), Arc::clone(server));
     tokio::spawn(async move {
         match ask(&group.probe, &server, edns).await {
-            Some((heard, _)) => server.probed(edns, heard, now()),
-            None => server.probe_unsent(now()),
+            Probed::Unsent => server.probe_unsent(now()),
+            Probed::Silent => server.probed(edns, Heard::Nothing, now()),
+            Probed::Error(_) => server.probed(edns, Heard::Error, now()),
+            Probed::Reply { .. } => server.probed(edns, Heard::Good, now()),
         }
     });
 }
 
 fn loop_probe(server: &Arc<Server>) {
-    server.loop_probe();
+    let edns = server.loop_probe(now());
     let server = Arc::clone(server);
     tokio::spawn(async move {
         let label = format!("{:016x}{:016x}", random(), random());
         let leads_back = match Name::from_text(&format!("{label}.{LOOP_ZONE}")) {
             Ok(name) => {
                 let key = LookupKey::new(name, TXT, false, true);
-                match ask(&key, &server, true).await {
-                    Some((Heard::Nothing, _)) | None => None,
-                    Some((Heard::Good | Heard::Error, has_data)) => Some(has_data),
-                }
+                leads_back(&key, &server, edns).await
             }
             Err(_) => None,
         };
@@ -89,8 +89,34 @@ fn loop_probe(server: &Arc<Server>) {
     });
 }
 
-/// The reply, and whether it has data. `None` if there was no port to ask from, so that the server was not asked.
-async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard, bool)> {
+/// Whether the reply to a loop probe has data; `None` if the server was not asked, or is silent. One that refuses the OPT
+/// record is asked without it (FW25): its refusal says nothing about loops.
+async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<bool> {
+    let mut probed = ask(key, server, edns).await;
+    if edns && matches!(probed, Probed::Error(rcode) if REFUSES_EDNS.contains(&rcode)) {
+        probed = ask(key, server, false).await;
+    }
+    match probed {
+        Probed::Unsent | Probed::Silent => None,
+        Probed::Error(_) => Some(false),
+        Probed::Reply { has_data } => Some(has_data),
+    }
+}
+
+/// What came of a probe.
+#[derive(Clone, Copy, Debug)]
+enum Probed {
+    /// There was no port to ask from.
+    Unsent,
+    Silent,
+    /// A response code that is an error.
+    Error(u16),
+    Reply {
+        has_data: bool,
+    },
+}
+
+async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
     let question = Question { key, caps: &TtlCaps::default(), randomise_case: false };
     let transport = server.transport();
     let asked = async {
@@ -101,10 +127,10 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard
             outcome => outcome,
         }
     };
-    Some(match timeout(PATIENCE, asked).await {
-        Ok(AttemptResult::NoPort) => return None,
-        Ok(AttemptResult::Good(relayed)) => (Heard::Good, !relayed.is_negative()),
-        Ok(AttemptResult::Error(RelayError::Rcode(_), _)) => (Heard::Error, false),
+    match timeout(PATIENCE, asked).await {
+        Ok(AttemptResult::NoPort) => Probed::Unsent,
+        Ok(AttemptResult::Good(relayed)) => Probed::Reply { has_data: !relayed.is_negative() },
+        Ok(AttemptResult::Error(RelayError::Rcode(rcode), _)) => Probed::Error(rcode),
         // The Rcode is no error, which is what is asked (FW28).
         Ok(AttemptResult::Error(
             RelayError::Truncated
@@ -112,20 +138,70 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Heard
             | RelayError::Chain
             | RelayError::Unrelated,
             _,
-        )) => (Heard::Good, false),
-        Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => {
-            (Heard::Nothing, false)
-        }
-    })
+        )) => Probed::Reply { has_data: false },
+        Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => Probed::Silent,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
     use std::path::Path;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Transport};
+    use tokio::net::UdpSocket;
 
     use super::*;
+
+    /// A server that leads back to us and answers FORMERR to an OPT record. Returns how many queries came with one, and
+    /// how many without.
+    async fn old_server() -> (SocketAddr, Arc<[AtomicUsize; 2]>) {
+        let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (address, counts) = (far.local_addr().unwrap(), Arc::<[AtomicUsize; 2]>::default());
+        let counted = Arc::clone(&counts);
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            while let Ok((octets, peer)) = far.recv_from(&mut buffer).await {
+                let has_opt = buffer[11] == 1;
+                counted[usize::from(!has_opt)].fetch_add(1, Ordering::Relaxed);
+                // The OPT record has 11 octets.
+                let mut reply = buffer[..octets - if has_opt { 11 } else { 0 }].to_vec();
+                (reply[2], reply[11]) = (0x81, 0);
+                if has_opt {
+                    reply[3] = 0x81;
+                } else {
+                    (reply[3], reply[7]) = (0x80, 1);
+                    reply.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 0, 0, 2, 1, b'x']);
+                }
+                let _ = far.send_to(&reply, peer).await;
+            }
+        });
+        (address, counts)
+    }
+
+    #[tokio::test]
+    async fn fw50_a_server_that_refuses_edns_is_found_and_probed_without_from_then_on() {
+        let (address, counts) = old_server().await;
+        let (ip, port) = (address.ip(), address.port());
+        let server = config::Server { ip, port, transport: Transport::Udp, tls: None };
+        let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
+        let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        let server = &upstreams.known()[0];
+        let probed = async || {
+            loop_probe(server);
+            while server.loop_probe_at(now()).is_none() {
+                tokio::task::yield_now().await;
+            }
+            counts.each_ref().map(|count| count.load(Ordering::Relaxed))
+        };
+        assert_eq!(probed().await, [1, 1], "with an OPT record, and once more without");
+        assert!(server.seen(now()).looping_for.is_some());
+        server.refused_edns(now());
+        assert_eq!(probed().await, [1, 2], "it is known");
+        assert!(server.seen(now()).looping_for.is_some());
+    }
 
     #[tokio::test]
     async fn fw27_without_a_port_to_probe_from_no_server_is_declared_down() {

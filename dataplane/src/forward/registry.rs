@@ -9,6 +9,7 @@ use dataplane_core::{ServerCounters, TtlCaps};
 
 use super::common::Common;
 use super::connections::Client;
+use super::plan::Transport;
 use super::server::Server;
 use super::server_identity::ServerIdentity;
 
@@ -143,7 +144,10 @@ impl Taking<'_> {
         known.former = former;
         known.servers = self.servers;
         known.routes = self.routes;
-        let ids = known.servers.iter().map(|server| server.id);
+        // Those that are asked over connections only take no ports: their part would stay unused.
+        let by_datagram =
+            known.servers.iter().filter(|server| server.transport() == Transport::Udp);
+        let ids = by_datagram.map(|server| server.id);
         self.registry.common.ports().configure(bound, ids);
         for (server, in_flight) in known.servers.iter().zip(self.in_flight) {
             let is_default = defaults.iter().any(|default| default.id == server.id);

@@ -48,6 +48,7 @@ pub(super) struct Server {
     state: Mutex<ServerState>,
     /// A place may be free for a lookup that waits for one.
     freed: Notify,
+    sent: AtomicU64,
     heard: [AtomicU64; 3],
     /// How long replies took, by the places of [`rcode::LABELS`]; memory only for codes that it has given.
     replies: [OnceLock<Box<Durations<QUERY_BUCKETS>>>; rcode::LABELS.len()],
@@ -76,6 +77,7 @@ pub(super) struct Seen {
     pub(super) edns: bool,
     pub(super) in_flight: usize,
     pub(super) places: usize,
+    pub(super) sent: u64,
     /// Good replies, errors, silence.
     pub(super) heard: [u64; 3],
     pub(super) connections: Counted,
@@ -98,6 +100,7 @@ impl Server {
             common,
             state: Mutex::default(),
             freed: Notify::new(),
+            sent: AtomicU64::new(0),
             heard: Default::default(),
             replies: Default::default(),
             failed_probes: AtomicU64::new(0),
@@ -221,8 +224,11 @@ impl Server {
         self.state().loops.probe_at(now)
     }
 
-    pub(super) fn loop_probe(&self) {
-        self.state().loops.probe_started();
+    /// A loop probe begins; whether it has an OPT record.
+    pub(super) fn loop_probe(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        state.loops.probe_started();
+        state.edns.is_used(now)
     }
 
     /// The configuration changed; see [`Loops::configured`] and [`Window::configure`].
@@ -282,6 +288,7 @@ impl Server {
             edns: state.edns.is_used(now),
             in_flight: state.window.taken(),
             places: state.window.places(),
+            sent: self.sent.load(Ordering::Relaxed),
             heard: std::array::from_fn(|place| self.heard[place].load(Ordering::Relaxed)),
             connections: self.connections.counted(now),
         }
@@ -332,12 +339,13 @@ impl Drop for Server {
     }
 }
 
-/// The warning about a server that leads back to us, and what to do (FW50).
+/// What a person should do about a server that leads back to us (FW50).
+pub(super) const LOOP_REMEDY: &str =
+    "point it at other servers, or write other servers under upstreams or stubDomains";
+
+/// The warning about a server that leads back to us (FW50).
 pub(super) fn looping(address: SocketAddr) -> String {
-    format!(
-        "upstream {address} forwards to ClusterDNS itself and is not asked: point it at other servers, or write other \
-         servers under upstreams or stubDomains"
-    )
+    format!("upstream {address} forwards to ClusterDNS itself and is not asked: {LOOP_REMEDY}")
 }
 
 #[cfg(test)]

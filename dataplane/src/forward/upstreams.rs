@@ -20,7 +20,7 @@ use crate::taps::Taps;
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
 /// The name of the group of the default upstreams.
-const DEFAULT_GROUP: &str = "upstreams";
+pub(super) const DEFAULT_GROUP: &str = "upstreams";
 const NS: u16 = 2;
 const SOA: u16 = 6;
 
@@ -259,8 +259,15 @@ impl Reading<'_, '_> {
     ) -> Group {
         let stub_domain = format!("stub domain {name}");
         let place = if name == DEFAULT_GROUP { name } else { &stub_domain };
-        let usable: Vec<(ServerIdentity, Option<Client>)> =
-            servers.iter().filter_map(|server| self.usable(place, server)).collect();
+        let mut usable: Vec<(ServerIdentity, Option<Client>)> = Vec::with_capacity(servers.len());
+        for server in servers {
+            // One that is written twice is one server: it has one place in the order, and one row in metrics.
+            if let Some((identity, client)) = self.usable(place, server)
+                && usable.iter().all(|(other, _)| *other != identity)
+            {
+                usable.push((identity, client));
+            }
+        }
         let GroupOptions { policy, case_randomisation, limits, cache } = options;
         let max_s = self.config.cache.max_ttl_seconds;
         let caps = TtlCaps {

@@ -1,7 +1,8 @@
 //! Upstreams as people see them: `/upstreams`, what is down, and what to do about it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,22 +15,6 @@ use super::server::{Seen, Server, looping};
 use super::upstreams::{Group, Upstreams};
 use crate::histogram::Distribution;
 use crate::rcode;
-
-/// A server that is down, as `/config` shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Down {
-    /// `upstreams`, or a stub domain.
-    pub group: String,
-    pub server: String,
-    /// Servers that its group has.
-    #[serde(rename = "groupServers")]
-    pub group_servers: usize,
-    /// Seconds since its state changed.
-    pub seconds: u64,
-    /// What a person should do; absent where time may mend it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<&'static str>,
-}
 
 /// The page `/upstreams`, as JSON or text.
 #[derive(Clone, Debug, Serialize)]
@@ -149,8 +134,10 @@ impl Upstreams {
     /// FW3, FW50).
     pub fn notes(&self, now: Instant) -> Vec<String> {
         let is_looping = |server: &&Arc<Server>| server.seen(now).looping_for.is_some();
-        let looping =
-            self.known().iter().filter(is_looping).map(|server| looping(server.address()));
+        // An address that is asked over two transports is named once.
+        let looping: BTreeSet<SocketAddr> =
+            self.known().iter().filter(is_looping).map(|server| server.address()).collect();
+        let looping = looping.into_iter().map(self::looping);
         let file = self.resolv_conf().into_iter().flat_map(|file| file.problems.iter().cloned());
         let refused = self.known().iter().filter_map(|server| refused(server, &server.seen(now)));
         looping.chain(refused).chain(file).collect()
@@ -186,21 +173,6 @@ impl Upstreams {
         }
         found
     }
-
-    /// Servers that are down, in each group that they are in; at most `most`.
-    pub fn down(&self, now: Instant, most: usize) -> Vec<Down> {
-        let members =
-            self.groups().flat_map(|group| group.servers.iter().map(move |server| (group, server)));
-        let down = members.filter_map(|(group, server)| {
-            let seconds = now.saturating_duration_since(server.down_since()?).as_secs();
-            let latest = server.seen(now).connections.latest;
-            let remedy = latest.and_then(|(_, failure)| failure.reason.advice());
-            let server = server.address().to_string();
-            let (group, group_servers) = (group.name.clone(), group.servers.len());
-            Some(Down { group, server, group_servers, seconds, remedy })
-        });
-        down.take(most).collect()
-    }
 }
 
 fn group_view(group: &Group, now: Instant) -> GroupView {
@@ -227,7 +199,7 @@ fn server_view(server: &Server, now: Instant) -> ServerView {
         edns: seen.edns,
         in_flight: seen.in_flight,
         window: seen.places,
-        sent: server.counters.sent.load(Ordering::Relaxed),
+        sent: seen.sent,
         good,
         errors,
         silent,
@@ -235,7 +207,7 @@ fn server_view(server: &Server, now: Instant) -> ServerView {
     }
 }
 
-fn transport(server: &Server) -> String {
+pub(super) fn transport(server: &Server) -> String {
     format!("{:?}", server.identity.transport).to_uppercase()
 }
 
@@ -291,6 +263,8 @@ impl ConnectionsView {
 }
 
 impl ServerView {
+    /// What metrics show in place of address, transport and state for a group that has no server.
+    pub const ABSENT: &str = "absent";
     /// Every state that a server can be in.
     pub const STATES: [&str; 4] = ["healthy", "failing", "down", "looping"];
 }

@@ -46,6 +46,13 @@ pub(super) fn write(
         let is = |state| f64::from(u8::from(row.server.state == state));
         ServerView::STATES.map(|state| (row.with("state", state), is(state)))
     });
+    let empty = view.groups.iter().filter(|group| group.servers.is_empty());
+    let empty = empty.map(|group| {
+        let [upstream, transport, state] =
+            ["upstream", "transport", "state"].map(|label| (label, ServerView::ABSENT));
+        ([("group", &*group.name), upstream, transport, state], 1.0)
+    });
+    let rows = rows.chain(empty);
     page.gauges("upstream_state", "1 for the state that an upstream is in", rows)?;
     let rows = servers.iter().map(|row| (row.labels(), row.server.in_flight as f64));
     page.gauges("upstream_in_progress", "Queries to an upstream in progress", rows)?;

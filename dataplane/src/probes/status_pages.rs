@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Running, STARTING, Views};
-use crate::forward::Down;
+use crate::forward::{Down, WithoutServers};
 use crate::serve::CertificateState;
 use crate::status::Skipped;
 use crate::status::{BadFile, Rejection, Reported, Status};
@@ -51,6 +51,10 @@ struct Shown<'a> {
     certificates: Vec<CertificateState>,
     /// Servers that have failed every attempt for a minute or more.
     upstreams_down: Vec<Down>,
+    /// Servers that lead back to ClusterDNS, and so are not asked.
+    upstreams_looping: Vec<Down>,
+    /// Groups that name no server which can be asked.
+    upstreams_without_servers: Vec<WithoutServers>,
     other_kinds: &'a std::collections::BTreeMap<String, usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<&'a crate::status::snapshot::SnapshotStatus>,
@@ -135,6 +139,8 @@ fn text(running: &Running, status: &Status) -> String {
         warning_count: reported.warnings.len(),
         certificates: running.serving.certificates(),
         upstreams_down: upstreams.down(Instant::now(), MAX_LISTED),
+        upstreams_looping: upstreams.looping(Instant::now(), MAX_LISTED),
+        upstreams_without_servers: upstreams.without_servers(MAX_LISTED),
         other_kinds: &reported.other_kinds,
         snapshot: reported.snapshot.folder.is_some().then_some(&reported.snapshot),
     };

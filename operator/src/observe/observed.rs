@@ -185,17 +185,32 @@ pub struct Reported {
     pub skipped: Arc<[crds::v1alpha1::SkippedObject]>,
     /// Upstreams that are down for at least 60 s.
     pub upstreams_down: Vec<DownServer>,
+    /// Upstreams that lead back to ClusterDNS, so that the pod does not ask them.
+    pub upstreams_looping: Vec<DownServer>,
+    /// Groups of upstreams in which the pod has no server to ask.
+    pub upstreams_without_servers: Vec<EmptyGroup>,
     /// The certificates of its encrypted listeners.
     pub certificates: Vec<UsedCertificate>,
 }
 
-/// An upstream that is down for a pod.
+/// A group of upstreams without a server that can be asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EmptyGroup {
+    /// `upstreams`, or a stub domain.
+    pub group: String,
+    /// What is wrong, and what a person should do.
+    pub why: String,
+}
+
+/// An upstream that is unusable for a pod: it is down, or leads back to ClusterDNS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DownServer {
     /// `upstreams`, or a stub domain.
     pub group: String,
     /// Its address.
     pub server: String,
+    /// How it is asked; empty: not known. An address may be there with several transports.
+    pub transport: String,
     /// Servers of the group; 0: not known.
     pub group_servers: usize,
     /// What a person should do; none where time may mend it.

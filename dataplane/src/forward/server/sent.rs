@@ -35,6 +35,7 @@ impl Server {
         self.give_notice(&state);
         drop(state);
         self.counters.sent.fetch_add(1, Ordering::Relaxed);
+        self.sent.fetch_add(1, Ordering::Relaxed);
         let server = Arc::clone(self);
         Some(Sent {
             server,
@@ -91,6 +92,7 @@ impl Sent {
     pub(in crate::forward) fn cancel(mut self) {
         self.is_settled = true;
         self.server.counters.sent.fetch_sub(1, Ordering::Relaxed);
+        self.server.sent.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn settle_at(&mut self, heard: Heard, now: Instant) {

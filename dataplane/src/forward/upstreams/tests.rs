@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::forward::now;
 use crate::forward::server::Heard;
-use crate::forward::view::Down;
+use crate::forward::unusable::Down;
 use crds::config::{Group as GroupConfig, GroupCache, Server, ServerTls, StubDomain};
 
 fn server(text: &str, transport: config::Transport) -> Server {
@@ -57,6 +57,7 @@ fn a55_servers_are_listed_once_default_group_first() {
     let down = |group: &str, group_servers| Down {
         group: group.into(),
         server: "10.20.0.53:53".into(),
+        transport: "UDP".into(),
         group_servers,
         seconds: 120,
         remedy: None,
@@ -93,7 +94,7 @@ fn ca1_only_what_changes_replies_makes_a_group_another_route() {
         (|group| group.options.case_randomisation = true, false),
         (|group| group.options.cache = GroupCache { max_ttl_seconds: Some(60) }, false),
         (|group| group.servers[0].port = 5353, false),
-        (|group| group.servers.push(group.servers[0].clone()), false),
+        (|group| group.servers.push(group.servers[0].clone()), true),
     ];
     let mut upstreams = Upstreams::of(&config, Path::new(""));
     for (place, (edit, is_same)) in edits.into_iter().enumerate() {
@@ -106,6 +107,66 @@ fn ca1_only_what_changes_replies_makes_a_group_another_route() {
     config.access.rebind_protection = !config.access.rebind_protection;
     let next = upstreams.next(&config, Path::new(""));
     assert_ne!(next.route(0), upstreams.route(0), "rebind protection");
+}
+
+#[test]
+fn e55_an_address_with_two_transports_is_two_servers_and_one_written_twice_is_one() {
+    let (udp, tls) = (config::Transport::Udp, config::Transport::Tls);
+    let servers = [udp, tls, udp].map(|transport| server("10.0.0.2:53", transport));
+    let mut config =
+        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
+    config.limits.upstream_ports = 100;
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let members = &upstreams.group(0).unwrap().servers;
+    let [by_udp, by_tls] = &members[..] else { panic!("{} servers", members.len()) };
+    for _ in 0..3 {
+        by_udp.send(true).unwrap().settle(Heard::Good);
+    }
+    by_tls.send(true).unwrap().settle(Heard::Good);
+    by_tls.send(true).unwrap().cancel();
+    let view = upstreams.view(now());
+    let sent: Vec<u64> = view.groups[0].servers.iter().map(|server| server.sent).collect();
+    assert_eq!(sent, [3, 1]);
+    let of_address = &upstreams.servers()[0];
+    assert_eq!((upstreams.servers().len(), of_address.sent.load(Ordering::Relaxed)), (1, 4));
+    // Only the one that is asked by datagrams needs ports: it may have all of them.
+    let free = upstreams.registry.common.ports().free(by_udp.id, now());
+    assert_eq!(free, 100);
+
+    for server in [by_udp, by_tls] {
+        server.loop_probed(Some(true), now());
+        for _ in 0..3 {
+            server.send(true).unwrap().settle(Heard::Nothing);
+        }
+        server.probed(true, Heard::Nothing, now());
+    }
+    assert_eq!(upstreams.notes(now()).len(), 1, "an address is named once");
+    let transports = |rows: Vec<Down>| -> Vec<(String, usize)> {
+        rows.into_iter().map(|row| (row.transport, row.group_servers)).collect()
+    };
+    let both = ["UDP", "TLS"].map(|transport| (transport.to_owned(), 2));
+    assert_eq!(transports(upstreams.down(now(), 9)), both);
+    assert_eq!(transports(upstreams.looping(now(), 9)), both);
+    assert!(upstreams.without_servers(9).is_empty());
+}
+
+#[test]
+fn n16_a_group_that_names_no_usable_server_says_why() {
+    let mut stub = server("10.20.0.53:853", config::Transport::Tls);
+    let bundle = config::CaBundle::Pem("no certificate".into());
+    stub.tls.as_mut().unwrap().ca_bundle = Some(bundle);
+    let config = Config {
+        upstreams: config::Upstreams::FromResolvConf(GroupOptions::default()),
+        stub_domains: vec![StubDomain { domain: "corp.example".into(), group: group(&[stub]) }],
+        ..Config::default()
+    };
+    let upstreams = Upstreams::of(&config, Path::new("/nonexistent/resolv.conf"));
+    let empty = upstreams.without_servers(9);
+    let named: Vec<&str> = empty.iter().map(|group| &*group.group).collect();
+    assert_eq!(named, ["upstreams", "corp.example"]);
+    assert!(empty[0].why.contains("write servers under upstreams"), "{}", empty[0].why);
+    assert!(empty[1].why.contains("correct tls"), "{}", empty[1].why);
+    assert_eq!(upstreams.without_servers(1).len(), 1);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::observe::observed::{DownServer, Reported, UsedCertificate};
+use crate::observe::observed::{DownServer, EmptyGroup, Reported, UsedCertificate};
 use crate::shortened::shortened;
 
 /// The container port that is asked.
@@ -128,6 +128,10 @@ struct Shown {
     #[serde(default)]
     upstreams_down: Vec<Down>,
     #[serde(default)]
+    upstreams_looping: Vec<Down>,
+    #[serde(default)]
+    upstreams_without_servers: Vec<WithoutServers>,
+    #[serde(default)]
     certificates: Vec<Mounted>,
 }
 
@@ -148,6 +152,9 @@ struct Violation {
 struct Down {
     group: String,
     server: String,
+    /// Empty: its version does not say.
+    #[serde(default)]
+    transport: String,
     /// Servers of the group; 0: its version does not say.
     #[serde(default)]
     group_servers: usize,
@@ -155,6 +162,13 @@ struct Down {
     /// What a person should do.
     #[serde(default)]
     remedy: Option<String>,
+}
+
+/// A group of upstreams.
+#[derive(Deserialize)]
+struct WithoutServers {
+    group: String,
+    why: String,
 }
 
 /// The certificate of a listener.
@@ -184,9 +198,15 @@ impl Mounted {
 
 impl Down {
     fn read(self) -> DownServer {
-        let Down { group, server, group_servers, seconds: _, remedy } = self;
+        let Down { group, server, transport, group_servers, seconds: _, remedy } = self;
         let remedy = remedy.map(|text| text.chars().take(MAX_REMEDY).collect());
-        DownServer { group, server, group_servers, remedy }
+        DownServer { group, server, transport, group_servers, remedy }
+    }
+}
+
+impl WithoutServers {
+    fn read(self) -> EmptyGroup {
+        EmptyGroup { group: self.group, why: self.why.chars().take(MAX_REMEDY).collect() }
     }
 }
 
@@ -199,6 +219,8 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         rejection,
         mut skipped_objects,
         upstreams_down,
+        upstreams_looping,
+        upstreams_without_servers,
         certificates,
     } = serde_json::from_slice(body)?;
     skipped_objects
@@ -217,6 +239,11 @@ fn read(body: &[u8]) -> serde_json::Result<Reported> {
         rejection: rejection.map(violations).map(|text| shortened(&text, MAX_REJECTION)),
         skipped: skipped_objects.into(),
         upstreams_down: down.map(Down::read).collect(),
+        upstreams_looping: upstreams_looping.into_iter().map(Down::read).collect(),
+        upstreams_without_servers: upstreams_without_servers
+            .into_iter()
+            .map(WithoutServers::read)
+            .collect(),
         certificates: certificates.into_iter().take(MAX_CERTIFICATES).map(Mounted::used).collect(),
     })
 }
@@ -263,7 +290,11 @@ mod tests {
             "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
             "upstreamsDown": [{"group": "upstreams", "server": "192.0.2.1", "seconds": 61},
                 {"group": "upstreams", "server": "192.0.2.2", "seconds": 59},
-                {"group": "upstreams", "server": "192.0.2.3", "groupServers": 3, "seconds": 99, "remedy": "renew it"}],
+                {"group": "upstreams", "server": "192.0.2.3", "transport": "TLS", "groupServers": 3, "seconds": 99,
+                    "remedy": "renew it"}],
+            "upstreamsLooping": [{"group": "upstreams", "server": "192.0.2.4", "groupServers": 3, "seconds": 1,
+                "remedy": "point it elsewhere"}],
+            "upstreamsWithoutServers": [{"group": "corp.example", "why": "correct tls"}],
             "certificates": [{"secret": "dns-tls", "notBeforeSeconds": 5, "notAfterSeconds": 7, "trouble": null},
                 {"secret": "doh", "notBeforeSeconds": null, "notAfterSeconds": null, "trouble": "not PEM"}]});
         let reported = read(shown.to_string().as_bytes()).unwrap();
@@ -282,14 +313,21 @@ mod tests {
         let [good, bad] = &reported.certificates[..] else { panic!("two certificates") };
         assert_eq!((good.secret.as_str(), good.validity), ("dns-tls", Some((at(5), at(7)))));
         assert_eq!((bad.validity, bad.trouble.as_deref()), (None, Some("not PEM")));
-        let down = |server: &str, group_servers, remedy: Option<&str>| DownServer {
-            group: "upstreams".to_owned(),
-            server: server.to_owned(),
-            group_servers,
-            remedy: remedy.map(str::to_owned),
-        };
-        let expected = [down("192.0.2.1", 0, None), down("192.0.2.3", 3, Some("renew it"))];
+        let down =
+            |server: &str, transport: &str, group_servers, remedy: Option<&str>| DownServer {
+                group: "upstreams".to_owned(),
+                server: server.to_owned(),
+                transport: transport.to_owned(),
+                group_servers,
+                remedy: remedy.map(str::to_owned),
+            };
+        let expected =
+            [down("192.0.2.1", "", 0, None), down("192.0.2.3", "TLS", 3, Some("renew it"))];
         assert_eq!(reported.upstreams_down, expected);
+        let looping = down("192.0.2.4", "", 3, Some("point it elsewhere"));
+        assert_eq!(reported.upstreams_looping, [looping], "at once: a probe has shown it");
+        let empty = EmptyGroup { group: "corp.example".to_owned(), why: "correct tls".to_owned() };
+        assert_eq!(reported.upstreams_without_servers, [empty]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crds::v1alpha1::SkippedObject;
 
-use crate::observe::observed::{DownServer, Reported, UsedCertificate};
+use crate::observe::observed::{DownServer, EmptyGroup, Reported, UsedCertificate};
 
 /// The sum over several reports.
 #[derive(Debug, Default)]
@@ -40,13 +40,17 @@ fn own(reported: &Reported) -> usize {
         rejection,
         skipped: _,
         upstreams_down,
+        upstreams_looping,
+        upstreams_without_servers,
         certificates,
     } = reported;
     let texts = [process, revision, role].map(|text| text.len()).iter().sum::<usize>();
     let down = |server: &DownServer| {
         let remedy = server.remedy.as_ref().map_or(0, String::len);
-        size_of::<DownServer>() + server.group.len() + server.server.len() + remedy
+        let texts = [&server.group, &server.server, &server.transport].map(|text| text.len());
+        size_of::<DownServer>() + texts.iter().sum::<usize>() + remedy
     };
+    let empty = |group: &EmptyGroup| size_of::<EmptyGroup>() + group.group.len() + group.why.len();
     let certificate = |certificate: &UsedCertificate| {
         let trouble = certificate.trouble.as_ref().map_or(0, String::len);
         size_of::<UsedCertificate>() + certificate.secret.len() + trouble
@@ -54,7 +58,8 @@ fn own(reported: &Reported) -> usize {
     size_of::<Reported>()
         + texts
         + rejection.as_ref().map_or(0, String::len)
-        + upstreams_down.iter().map(down).sum::<usize>()
+        + upstreams_down.iter().chain(upstreams_looping).map(down).sum::<usize>()
+        + upstreams_without_servers.iter().map(empty).sum::<usize>()
         + certificates.iter().map(certificate).sum::<usize>()
 }
 

@@ -13,7 +13,7 @@ use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
-use super::upstreams::{no_usable_upstream, upstream_down};
+use super::upstreams::{no_usable_upstream, upstream_down, upstream_looping};
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
@@ -48,6 +48,7 @@ pub(super) fn problems(
         no_node_fits(dns, observed),
         selector_reset(dns, observed, now),
         no_usable_upstream(observed),
+        upstream_looping(observed),
         upstream_down(observed),
         canary_warning(plan),
         certificate_missing(dns, observed),

@@ -23,6 +23,7 @@ mod certificates;
 mod clients_excluded;
 mod failing_pods;
 mod problems;
+mod upstreams;
 mod words;
 
 fn kstatus(dns: &ClusterDNS) -> Kstatus {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::decide::plan::HeldBy;
 use crate::fixtures::from;
-use crate::observe::observed::DownServer;
 use serde_json::json;
 
 #[test]
@@ -220,61 +219,6 @@ fn o19_a_paused_deployment_is_named_with_the_command_that_resumes_it() {
     let degraded = condition(&status, "Degraded").unwrap();
     assert_eq!(degraded.reason, "DeploymentPaused");
     assert!(degraded.message.contains("kubectl -n kube-system rollout resume deployment/"));
-}
-
-fn down_server(group: &str, server: &str, group_servers: usize) -> DownServer {
-    DownServer { group: group.to_owned(), server: server.to_owned(), group_servers, remedy: None }
-}
-
-#[test]
-fn o18_a_group_without_a_server_left_is_named_with_the_remedy() {
-    let mut story = Story::settled("{}");
-    let renew = DownServer {
-        remedy: Some("the name is wrong".to_owned()),
-        ..down_server("upstreams", "192.0.2.2:853", 2)
-    };
-    let all = vec![
-        down_server("corp.example", "10.0.0.1:53", 3),
-        down_server("upstreams", "192.0.2.1:853", 2),
-        renew,
-    ];
-    for pod in ["dns-0", "dns-1"] {
-        reported(&mut story.observed, pod).upstreams_down = all[..2].to_vec();
-    }
-    story.reconcile(10);
-    is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
-    for pod in ["dns-0", "dns-1"] {
-        reported(&mut story.observed, pod).upstreams_down = all.clone();
-    }
-    let status = story.reconcile(20);
-    is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
-    let message = &condition(&status, "Degraded").unwrap().message;
-    let named = "any server of spec.upstreams (all names outside of the cluster): 192.0.2.1:853, 192.0.2.2:853 (the name is \
-                 wrong): clients get SERVFAIL";
-    assert!(message.contains(named), "{message}");
-}
-
-#[test]
-fn an_upstream_is_down_when_most_pods_say_so() {
-    let mut story = Story::settled("{}");
-    deploy(&mut story.observed, 3);
-    story.pods_follow();
-    let down = |story: &mut Story, pod: &str| {
-        reported(&mut story.observed, pod).upstreams_down =
-            vec![down_server("corp.example", "10.0.0.1:53", 2)];
-    };
-    down(&mut story, "dns-0");
-    story.reconcile(10);
-    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
-    down(&mut story, "dns-1");
-    let status = story.reconcile(20);
-    is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
-    assert!(
-        condition(&status, "Degraded")
-            .unwrap()
-            .message
-            .contains(": corp.example 10.0.0.1:53. Check")
-    );
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The version of this process, its pod, and a random id by which it knows its own probes.
 
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 use dataplane_core::Identity;
+use process::bounded_file::{self, SYSTEM_FILE_OCTETS};
 
 /// Longest pod name that is shown (NSID and CHAOS answers hold one character-string).
 const MAX_POD_NAME: usize = 255;
@@ -10,7 +12,7 @@ const MAX_POD_NAME: usize = 255;
 /// The identity of this process; `pod_name` is that of `--pod-name`.
 pub fn of_this_process(pod_name: Option<&str>) -> Identity {
     let named = |variable| std::env::var(variable).ok().filter(|name: &String| !name.is_empty());
-    let host_file = || std::fs::read_to_string("/etc/hostname").ok();
+    let host_file = || bounded_file::read_text(Path::new("/etc/hostname"), SYSTEM_FILE_OCTETS).ok();
     let given = pod_name.map(str::to_owned);
     let name = given.or_else(|| named("POD_NAME")).or_else(|| named("HOSTNAME")).or_else(host_file);
     let mut pod_name = name.unwrap_or_default().trim().to_owned();

@@ -1,5 +1,5 @@
 //! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the flags of
-//! log lines, and lists of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
+//! log lines, and files and lists of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
 
 // Others build on this package: everything that they see says what it is.
 #![warn(missing_docs)]
@@ -7,6 +7,7 @@
 #![warn(clippy::semicolon_if_nothing_returned, clippy::redundant_closure_for_method_calls)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+pub mod bounded_file;
 pub mod http;
 pub mod items;
 pub mod log;

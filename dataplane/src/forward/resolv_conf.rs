@@ -4,10 +4,12 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 
+use process::bounded_file;
+
 /// Servers of a group (A34).
 const MAX_SERVERS: usize = 15;
 /// Octets that are read: no real file comes near it.
-const MAX_BYTES: usize = 64 * 1024;
+const MAX_BYTES: u64 = 64 << 10;
 
 /// The part of resolv.conf that we use. If two are equal, the file did not change in a way that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,11 +23,8 @@ pub struct ResolvConf {
 impl ResolvConf {
     /// Reads the file; one that cannot be read has no servers, and a problem that says so.
     pub fn read(path: &Path) -> ResolvConf {
-        match std::fs::read(path) {
-            Ok(mut text) => {
-                text.truncate(MAX_BYTES);
-                ResolvConf::parse(&text, path)
-            }
+        match bounded_file::read(path, MAX_BYTES) {
+            Ok(text) => ResolvConf::parse(&text, path),
             Err(error) => {
                 let why = match error.kind() {
                     ErrorKind::NotFound => "does not exist".to_owned(),
@@ -134,6 +133,21 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(first.reread(&path).servers, first.servers);
         assert!(ResolvConf::default().reread(&path).servers.is_empty());
+    }
+
+    #[test]
+    fn fw3_a_file_that_is_too_large_is_not_read_in_part() {
+        let path = std::env::temp_dir().join(format!("large-resolv.conf-{}", std::process::id()));
+        let fill = "#".repeat(MAX_BYTES as usize);
+        std::fs::write(&path, format!("nameserver 10.0.0.2\n{fill}\nnameserver 10.0.0.3\n"))
+            .unwrap();
+        let found = ResolvConf::read(&path);
+        std::fs::remove_file(&path).unwrap();
+        assert!(found.servers.is_empty(), "{:?}", found.servers);
+        let problem = &found.problems[0];
+        for words in ["it has 65577 octets, and at most 65536", "write servers under upstreams"] {
+            assert!(problem.contains(words), "{words}: {problem}");
+        }
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 use std::fmt;
 use std::fs;
+use std::path::Path;
+
+use process::bounded_file::{self, SYSTEM_FILE_OCTETS};
 
 use super::page::{Page, Part};
 
@@ -19,11 +22,11 @@ impl Part for Process {
     fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started_s)?;
-        let stat = fs::read_to_string("/proc/self/stat").ok();
+        let stat = of_system("/proc/self/stat");
         if let Some(seconds) = stat.as_deref().and_then(cpu_seconds) {
             page.counter_f64("process_cpu_seconds", "Processor time, user and system", seconds)?;
         }
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = of_system("/proc/self/status").unwrap_or_default();
         if let Some(bytes) = bytes(&status, "VmRSS:") {
             page.gauge("process_resident_memory_bytes", "Memory in use", bytes)?;
         }
@@ -33,12 +36,16 @@ impl Part for Process {
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
             page.gauge("process_open_fds", "Open file descriptors", open.count() as f64)?;
         }
-        let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let limits = of_system("/proc/self/limits").unwrap_or_default();
         if let Some(most) = max_fds(&limits) {
             page.gauge("process_max_fds", "Limit of open file descriptors", most)?;
         }
         Ok(())
     }
+}
+
+fn of_system(path: &str) -> Option<String> {
+    bounded_file::read_text(Path::new(path), SYSTEM_FILE_OCTETS).ok()
 }
 
 /// Fields 14 and 15 of `/proc/self/stat`. The second is a name in parentheses, which may have spaces.

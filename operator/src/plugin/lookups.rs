@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, ResourceExt};
+use process::bounded_file::{self, KUBECONFIG_OCTETS};
 use tokio::time::timeout;
 
 use super::args::Which;
@@ -48,6 +49,7 @@ impl Cluster {
         let is_named = context.is_some() || cluster.is_some() || user.is_some();
         let mut config = match kubeconfig {
             Some(file) => {
+                bounded_file::check_size(file, KUBECONFIG_OCTETS).map_err(|error| unusable(&error))?;
                 let read = Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
                 Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))?
             }

@@ -1,8 +1,11 @@
 //! The client of the API server, and the name by which we are known there.
 
+use std::path::Path;
+
 use anyhow::anyhow;
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use process::bounded_file::{self, KUBECONFIG_OCTETS, SYSTEM_FILE_OCTETS};
 
 use crate::args::Cluster;
 
@@ -17,6 +20,8 @@ pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
     let mut config = match &cluster.kubeconfig {
         Some(file) => {
             let unusable = |error| anyhow!("cannot use the kubeconfig {}: {error}", file.display());
+            bounded_file::check_size(file, KUBECONFIG_OCTETS)
+                .map_err(|error| anyhow!("cannot use the kubeconfig {}: {error}", file.display()))?;
             let read = Kubeconfig::read_from(file).map_err(unusable)?;
             Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?
         }
@@ -34,7 +39,8 @@ pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
 /// Who we are, for the lease and Events.
 pub fn own_name(given: Option<&str>) -> String {
     let set = |name: Option<String>| name.filter(|name| !name.is_empty());
-    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let file = Path::new("/proc/sys/kernel/hostname");
+    let host = || bounded_file::read_text(file, SYSTEM_FILE_OCTETS).ok();
     set(given.map(str::to_owned))
         .or_else(|| set(std::env::var("POD_NAME").ok()))
         .or_else(|| set(host().map(|name| name.trim().to_owned())))

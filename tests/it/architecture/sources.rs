@@ -158,11 +158,25 @@ fn only_source_and_four_more_name_files_in_the_data_plane() {
     let others = rust_files("dataplane/src/")
         .into_iter()
         .filter(|path| !is_source(path) && !MAY_READ_FILES.iter().any(|may| path.starts_with(may)));
-    nowhere(others, &["std::fs", "tokio::fs", "fs::", "File::"], "only source/ names files");
+    let words = ["std::fs", "tokio::fs", "fs::", "File::", "bounded_file"];
+    nowhere(others, &words, "only source/ names files");
     for may in MAY_READ_FILES {
-        let needs_it = rust_files(may).iter().any(|path| read(path).contains("fs::"));
+        let needs_it = rust_files(may).iter().any(|path| {
+            let text = read(path);
+            text.contains("fs::") || text.contains("bounded_file")
+        });
         assert!(needs_it, "{may} names no file: it needs no exception");
     }
+}
+
+#[test]
+fn no_file_is_read_without_a_bound_on_its_size() {
+    let programs = ["crds/src/", "crds/process/src/", "dataplane/src/", "operator/src/"];
+    let files = programs.iter().flat_map(|folder| rust_files(folder)).collect::<Vec<_>>();
+    let is_test = |path: &String| path.contains("/tests/") || path.contains("/tests.rs");
+    let files = files.into_iter().filter(|path| !is_test(path));
+    let words = ["fs::read(", "fs::read_to_string("];
+    nowhere(files, &words, "process::bounded_file reads a file up to a named limit");
 }
 
 #[test]

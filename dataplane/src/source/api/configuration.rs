@@ -1,6 +1,7 @@
 //! How a configuration takes effect (E5, E43, E44, E46): the one that runs stays until another is
 //! read, checked, and has the data it needs. A bad or missing one changes only what is reported.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use crds::Config;
 use crds::config::PodRecords;
 use dataplane_core::{DataSource, Relist, Resource};
+use process::bounded_file;
 use tokio::sync::watch;
 
 use super::decode;
@@ -24,6 +26,8 @@ use crate::status::Running;
 
 /// How often a file is read again.
 const FILE_INTERVAL: Duration = Duration::from_secs(4);
+/// A ConfigMap has at most 1 MiB in all.
+const MAX_MOUNTED_OCTETS: u64 = 1 << 20;
 
 /// The configuration that runs, and the one that will replace it.
 #[derive(Debug)]
@@ -122,8 +126,17 @@ impl Configuration {
     /// The mounted copy of the ConfigMap, for a start without the API server.
     pub(super) fn take_mounted(&mut self, ingest: &mut Ingest) {
         let Wanted::ConfigMap { mounted: Some(folder), .. } = &self.wanted else { return };
-        let read =
-            |key: &str| Some((key.to_owned(), std::fs::read_to_string(folder.join(key)).ok()?));
+        let read = |key: &str| match bounded_file::read_text(&folder.join(key), MAX_MOUNTED_OCTETS)
+        {
+            Ok(text) => Some((key.to_owned(), text)),
+            // There is a canary only during a trial.
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => {
+                let folder = folder.display();
+                tracing::warn!(%folder, key, %error, "a part of the mounted configuration cannot be read");
+                None
+            }
+        };
         let texts: Texts = [STABLE, CANARY, ROLLOUT].into_iter().filter_map(read).collect();
         if texts.is_empty() {
             tracing::warn!(folder = %folder.display(), "the mounted copy of the configuration is empty");

@@ -10,6 +10,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::Client;
 use kube::client::{Body, ConfigExt};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use process::bounded_file::{self, KUBECONFIG_OCTETS};
 use tower::{BoxError, ServiceBuilder};
 
 /// A connection is made within this time, or another is tried.
@@ -92,7 +93,11 @@ async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
     // As one text: these errors already contain the text of their cause.
     let unusable = |error| anyhow!("cannot use {named}: {error}");
     let read = match file {
-        Some(file) => Kubeconfig::read_from(file).map_err(unusable)?,
+        Some(file) => {
+            bounded_file::check_size(file, KUBECONFIG_OCTETS)
+                .map_err(|error| anyhow!("cannot use {named}: {error}"))?;
+            Kubeconfig::read_from(file).map_err(unusable)?
+        }
         None => Kubeconfig::read().map_err(unusable)?,
     };
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };

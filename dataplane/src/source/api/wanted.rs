@@ -10,6 +10,9 @@ use crate::source::objects::documents::{self, Syntax};
 /// The reported origin of the default configuration.
 const DEFAULTS: &str = "defaults: neither --config-map nor --config names another";
 
+/// The most octets of the file of `--config`: a ClusterDNS has at most some hundred KiB, and people write comments.
+const MAX_FILE_OCTETS: u64 = 4 << 20;
+
 /// Where the configuration comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -54,7 +57,7 @@ impl Wanted {
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path)
+    process::bounded_file::read_text(path, MAX_FILE_OCTETS)
         .with_context(|| format!("cannot read the configuration {} (--config)", path.display()))
 }
 

@@ -182,7 +182,7 @@ impl<'a> Stage<'a> {
                     };
                     let skewed = [&self.row.heard.toggled[..], &self.row.heard.lost[..]].concat();
                     let is_skewed =
-                        question.of.as_ref().is_some_and(|(_, name)| skewed.contains(name));
+                        question.of.as_ref().is_some_and(|of| skewed.contains(&of.name));
                     let instead = if self.row.heard.without.contains(&question.what) {
                         Some("empty")
                     } else if is_skewed {

@@ -10,6 +10,7 @@ mod ask;
 pub mod reply;
 mod upstream_health;
 pub mod judge;
+mod agreement;
 pub mod clients;
 
 use std::collections::BTreeMap;
@@ -176,10 +177,10 @@ async fn ask_both(pair: &Pair, questions: Vec<Question>, time: Duration) -> Vec<
 async fn read_versions(asked: &[Asked], client: &Client, lists: &Lists) -> Versions {
     let mut versions = Versions::default();
     let doubtful = asked.iter().filter(|asked| judge::is_doubtful(asked));
-    for (namespace, name) in doubtful.filter_map(|asked| asked.question.of.as_ref()) {
-        let key = (namespace.clone(), name.clone());
+    for of in doubtful.filter_map(|asked| asked.question.of.as_ref()) {
+        let key = (of.namespace.clone(), of.name.clone());
         if !versions.contains_key(&key)
-            && let Ok(version) = sample::version(client, lists, namespace, name).await
+            && let Ok(version) = sample::version(client, lists, &of.namespace, &of.name).await
         {
             versions.insert(key, version);
         }
@@ -211,11 +212,13 @@ pub fn comparison(
             how.push_str(&format!("; {}: {why}", missing.what));
         }
         let Some(of) = &asked.question.of else { return check };
-        let is_it = |it: &&SampledService| (&it.namespace, &it.name) == (&of.0, &of.1);
+        let is_it = |it: &&SampledService| (&it.namespace, &it.name) == (&of.namespace, &of.name);
         let before = observed.sample.services.iter().find(is_it).map(|it| it.version.as_str());
-        judge::settled(check, before.unwrap_or_default(), versions.get(of).map(String::as_str))
+        let after = versions.get(&(of.namespace.clone(), of.name.clone())).map(String::as_str);
+        judge::settled(check, before.unwrap_or_default(), after)
     };
-    let mut checks: Vec<_> = asked.iter().map(settled).collect();
+    let checks = asked.iter().map(|asked| (&asked.question, settled(asked))).collect();
+    let mut checks = agreement::agreed(checks);
     checks.extend(missing.clone());
     checks.extend(clients::check(config, before, observed));
     // A client list that refuses pods fails the trial, also if nothing else is known.

@@ -16,8 +16,17 @@ pub struct Question {
     pub asked: Vec<(Name, RecordType)>,
     /// What makes a reply right.
     pub expects: Expects,
-    /// The sampled Service whose name it is, with its namespace: its owner may change it at any moment.
-    pub of: Option<(String, String)>,
+    /// The sampled Service whose name it is: its owner may change it at any moment.
+    pub of: Option<OfService>,
+}
+
+/// A Service of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfService {
+    pub namespace: String,
+    pub name: String,
+    /// The exposure of the configuration on trial hides it, and the one before shows it: that is not the owner's doing.
+    pub is_hidden: bool,
 }
 
 /// What makes a reply right.

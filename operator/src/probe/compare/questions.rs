@@ -8,7 +8,7 @@ use crds::Config;
 use hickory_proto::rr::RecordType;
 
 use super::progress::Progress;
-use super::question::{Expects, Question, is_untouched, question, reverse};
+use super::question::{Expects, OfService, Question, is_untouched, question, reverse};
 use super::{groups, written};
 use crate::decide::adoption::cluster_ips;
 use crate::observe::observed::{Check, CheckResult, Observed, Sample, SampledService};
@@ -39,11 +39,16 @@ pub fn questions(
 /// Names of the cluster.
 fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Question> {
     let domain = &config.domain;
+    let shows = |by: &Config, it: &SampledService| is_shown(by, &observed.sample, it);
     let mut list: Vec<Question> = Vec::new();
     let mut add =
         |name: String, kind: RecordType, expects: Expects, of: Option<&SampledService>| {
             let question = question(&name, kind, expects).filter(|_| is_untouched(config, &name));
-            let of = of.map(|it| (it.namespace.clone(), it.name.clone()));
+            let of = of.map(|it| OfService {
+                namespace: it.namespace.clone(),
+                name: it.name.clone(),
+                is_hidden: shows(before, it) && !shows(config, it),
+            });
             let question = question.map(|question| Question { of, ..question });
             // Our own Service is among the sampled ones too.
             list.extend(question.filter(|new| list.iter().all(|known| known.what != new.what)));
@@ -97,17 +102,22 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
 /// otherwise it is probably misspelled.
 fn is_hidden_on_purpose(config: &Config, sample: &Sample, service: &SampledService) -> bool {
     let exposure = &config.exposure;
-    let labels = sample.namespaces.get(&service.namespace).cloned().unwrap_or_default();
-    let listed = exposure.namespaces.is_empty() || exposure.namespaces.contains(&service.namespace);
-    let is_shown = listed
-        && exposure.namespace_selector.matches(&labels)
-        && exposure.service_selector.matches(&service.labels);
     let is_meant = exposure.namespaces.iter().all(|name| !sample.missing.contains(name))
         && sample.namespaces.values().any(|labels| exposure.namespace_selector.matches(labels))
         && sample.selects.unwrap_or_else(|| {
             sample.services.iter().any(|other| exposure.service_selector.matches(&other.labels))
         });
-    !is_shown && is_meant
+    is_meant && !is_shown(config, sample, service)
+}
+
+/// Does the exposure of this configuration show a Service?
+fn is_shown(config: &Config, sample: &Sample, service: &SampledService) -> bool {
+    let exposure = &config.exposure;
+    let labels = sample.namespaces.get(&service.namespace).cloned().unwrap_or_default();
+    let listed = exposure.namespaces.is_empty() || exposure.namespaces.contains(&service.namespace);
+    listed
+        && exposure.namespace_selector.matches(&labels)
+        && exposure.service_selector.matches(&service.labels)
 }
 
 /// Namespaces that the spec names and that do not exist: misspelled, or not created yet.

@@ -44,6 +44,9 @@ pub(super) struct Worker {
     later: Vec<Later>,
     /// What is asked again besides, then too.
     refreshes: Vec<Refresh>,
+    /// A message whose handling panics, as a defect would.
+    #[cfg(test)]
+    defect: Option<Vec<u8>>,
 }
 
 /// A query for which an upstream is asked.
@@ -77,6 +80,8 @@ impl Worker {
             answered: Vec::with_capacity(BATCH),
             later: Vec::with_capacity(BATCH),
             refreshes: Vec::new(),
+            #[cfg(test)]
+            defect: None,
         }
     }
 
@@ -146,12 +151,15 @@ impl Worker {
     fn decide(&mut self, published: &Arc<Published>, batch: &mut Batch) {
         let responder = Arc::clone(&self.responder);
         let (now_s, wanted) = (batch.now().as_secs(), responder.state.taps.wanted());
-        // A panic because of one message must not end the thread, and with it the service for its clients.
-        let answered = catch_unwind(AssertUnwindSafe(|| {
-            read_ahead(&published.records, batch.received());
+        let mut is_first = true;
+        let mut answer = || {
+            if std::mem::take(&mut is_first) {
+                read_ahead(&published.records, batch.received());
+            }
             batch.answer(|datagram, buffer| self.reply(published, now_s, wanted, datagram, buffer));
-        }));
-        if answered.is_err() {
+        };
+        // A panic because of one message must cost neither the thread nor the others of its batch: a second call continues behind it.
+        while catch_unwind(AssertUnwindSafe(&mut answer)).is_err() {
             add(&responder.counters.panics, 1);
         }
     }
@@ -202,6 +210,8 @@ impl Worker {
             add(&self.responder.counters.udp_stale, 1);
             return 0;
         }
+        #[cfg(test)]
+        assert!(self.defect.as_deref() != Some(datagram.bytes), "a defect");
         let responder = &*self.responder;
         let traffic = responder.counters.traffic.udp(self.number);
         traffic.query(datagram.bytes.len());

@@ -1,6 +1,7 @@
 //! What both back ends promise, over loopback. Each includes this file as its own tests.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use super::{Batch, Socket};
@@ -124,6 +125,40 @@ fn a_batch_is_sent_once() {
         0
     });
     assert_eq!(shown, 0, "shown a second time");
+}
+
+#[test]
+fn a_panic_over_one_datagram_leaves_the_others_of_its_batch_to_the_next_call() {
+    let socket = bind("127.0.0.1:0");
+    let client = client("127.0.0.1:0");
+    for number in 0..8u8 {
+        client.send_to(&[number], socket.local_addr()).expect("send");
+    }
+    let (mut batch, mut seen, mut shown, mut panics) = (Batch::new(), 0, Vec::new(), 0);
+    let started = Instant::now();
+    while seen < 8 {
+        assert!(started.elapsed() < PATIENCE);
+        seen += socket.recv(&mut batch).expect("recv");
+        let mut answer = || {
+            batch.answer(|datagram, buffer| {
+                shown.push(datagram.bytes[0]);
+                assert!(datagram.bytes[0] % 3 != 1, "a defect");
+                buffer[0] = datagram.bytes[0];
+                1
+            });
+        };
+        while catch_unwind(AssertUnwindSafe(&mut answer)).is_err() {
+            panics += 1;
+        }
+        assert_eq!(batch.received().len(), 0);
+        socket.send(&mut batch);
+    }
+    assert_eq!((shown, panics), ((0..8).collect(), 3), "each once");
+    for number in [0, 2, 3, 5, 6] {
+        let mut buffer = [0; 16];
+        let octets = client.recv(&mut buffer).expect("reply");
+        assert_eq!(buffer[..octets], [number]);
+    }
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl Batch {
     }
 
     /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
-    /// it wrote, 0 for no reply.
+    /// it wrote, 0 for no reply. If `answer` panics, the next call shows those behind that datagram.
     pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {
         let Some((octets, peer, local)) = self.received.take() else {
             return;

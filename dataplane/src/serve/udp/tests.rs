@@ -69,6 +69,31 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
 }
 
 #[tokio::test]
+async fn a_panic_over_one_query_costs_no_other_query_of_its_batch_its_answer() {
+    let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
+    client.set_nonblocking(true).unwrap();
+    let mut batch = Batch::new();
+    let published = responder.state.published.load_full();
+    let name = |number: u8| format!("n{number}.shop.svc.cluster.local");
+    // The first of a batch, one in its middle, and the last.
+    for (panics, defect) in [(1, 0), (2, 2), (3, 4)] {
+        worker.defect = Some(question(&name(defect), 1, true));
+        for number in 0..5 {
+            client.send(&question(&name(number), 1, true)).unwrap();
+        }
+        assert_eq!(socket.recv(&mut batch).unwrap(), 5);
+        worker.decide(&published, &mut batch);
+        assert_eq!(responder.counters.panics.load(Ordering::Relaxed), panics, "counted once");
+        assert_eq!(socket.send(&mut batch).sent, 4);
+        let mut octets = [0; 512];
+        for number in (0..5).filter(|number| *number != defect) {
+            client.recv(&mut octets).expect("an answer");
+            assert_eq!(octets[13..15], [b'n', b'0' + number]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
     let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
     let (mut batch, published) = (Batch::new(), responder.state.published.load_full());

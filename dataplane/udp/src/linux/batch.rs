@@ -27,8 +27,10 @@ pub struct Batch {
     /// Allocated by `new`, never moved and only reached through this pointer: the headers inside hold addresses
     /// of their neighbours.
     storage: NonNull<Storage>,
-    /// How many slots hold a datagram that is not answered yet.
+    /// How many slots hold a datagram.
     received: usize,
+    /// The first of them that is not answered yet.
+    next: usize,
     /// How many replies wait for `send`.
     replies: usize,
     /// Where the next reply begins in the output: replies lie one behind the other. With each at the start of a page of its
@@ -78,6 +80,7 @@ impl Batch {
         Self {
             storage,
             received: 0,
+            next: 0,
             replies: 0,
             written: 0,
             used: 0,
@@ -96,7 +99,7 @@ impl Batch {
 
     /// The octets of the datagrams that are not answered yet, in their order.
     pub fn received(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (0..self.received).map(|slot| self.octets(slot))
+        (self.next..self.received).map(|slot| self.octets(slot))
     }
 
     fn octets(&self, slot: usize) -> &[u8] {
@@ -111,10 +114,12 @@ impl Batch {
     }
 
     /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
-    /// it wrote, 0 for no reply.
+    /// it wrote, 0 for no reply. If `answer` panics, the next call shows those behind that datagram.
     pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {
-        // Taken: a second call finds nothing, so that no datagram is answered twice.
-        for slot in 0..std::mem::take(&mut self.received) {
+        while self.next < self.received {
+            let slot = self.next;
+            // Taken before it is shown, so that no datagram is answered twice.
+            self.next += 1;
             let Some((datagram, output)) = self.slot(slot) else {
                 continue;
             };
@@ -171,7 +176,7 @@ impl Batch {
         for slot in 0..used {
             self.reset(slot);
         }
-        (self.received, self.replies, self.written, self.used) = (0, 0, 0, 0);
+        (self.received, self.next, self.replies, self.written, self.used) = (0, 0, 0, 0, 0);
         (self.wildcard, self.local, self.waited) =
             (is_wildcard, Local::from(local.ip()), Duration::ZERO);
         // SAFETY: `incoming` holds SLOTS headers whose pointers and lengths are those of this storage's names,

@@ -340,7 +340,10 @@ impl Scrape {
         let help = "Seconds from receiving an event until clients see its effect";
         page.histogram("event_to_visible_seconds", help, &status.event_to_visible.0.read())?;
         let help = "Seconds from the change behind an EndpointSlice, by its annotation, until clients see it";
-        page.histogram("change_to_visible_seconds", help, &status.change_to_visible.0.read())
+        let changes = &status.change_to_visible;
+        page.histogram("change_to_visible_seconds", help, &changes.delays.0.read())?;
+        let help = "EndpointSlices changed at a time, by their annotation, that cannot be";
+        page.counter("change_times_ignored", help, changes.ignored())
     }
 
     /// E52; nothing without a folder for it.

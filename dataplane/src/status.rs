@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::telemetry::printable;
-use delay::Delay;
+use delay::{Delay, DelaySince};
 use feed::Feed;
 use skipped::Changes;
 use snapshot::SnapshotStatus;
@@ -135,7 +135,7 @@ pub struct Status {
     /// From an event received to its effect visible (E53).
     pub event_to_visible: Delay,
     /// From what made a slice change, by its annotation, to visible.
-    pub change_to_visible: Delay,
+    pub change_to_visible: DelaySince,
 }
 
 impl Status {

@@ -240,7 +240,7 @@ impl CoreDns {
     }
 
     fn changes(&self, page: &mut Page<'_>) -> fmt::Result {
-        let programming = self.0.status.change_to_visible.0.read();
+        let programming = self.0.status.change_to_visible.delays.0.read();
         let row = (
             [("service_kind", "headless_with_selector")],
             programming.coarser(PROGRAMMING.0, PROGRAMMING.1),

@@ -88,7 +88,7 @@ impl StreamStatus {
 
     /// Records the delay from this change (RFC 3339) until its answer was visible (E53).
     pub(super) fn changed_since(&self, began: &str) {
-        self.shared.change_to_visible.add_since(began, SystemTime::now());
+        self.shared.change_to_visible.add(began, SystemTime::now());
     }
 
     /// Events that were received at this time are visible (E13).

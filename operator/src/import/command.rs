@@ -204,7 +204,8 @@ fn read(path: &Path) -> Result<Text, String> {
     let (file, text) = text_of(path)?;
     match text.len() as u64 > MAX_BYTES {
         true => Err(format!(
-            "{file}: larger than {MAX_BYTES} bytes: name the ConfigMaps of the DNS server only"
+            "{file}: larger than {} MiB: name the ConfigMaps of the DNS server only, and split other files",
+            MAX_BYTES >> 20
         )),
         false => Ok(Text { file, line: 1, text, map: None }),
     }

@@ -16,9 +16,9 @@ use servers::{Gathered, domains, rev_server, server, upstreams};
 
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
-use super::report::Outcome::{self, Changed, Kept, NotPossible};
+use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use super::values::{is_at_or_below, list, name};
-use super::{Argument, Files, Look};
+use super::{Argument, Files, Look, Text};
 
 /// Octets of a string of a TXT record (RFC 1035 §3.3).
 const MAX_STRING: usize = 255;
@@ -176,31 +176,45 @@ fn address(flag: &Flag, forwarded: &[String], draft: &mut Draft) -> (Outcome, St
     parts.decided("spec.hosts without reverse names")
 }
 
+/// A hosts file, or all files of a folder.
 fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
-    let pattern = match flag.name.as_str() {
-        "hostsdir" => format!("{}/*", flag.value.trim_end_matches('/')),
-        _ => flag.value.clone(),
-    };
-    let Files { found: files, unread } = look(&pattern);
-    if files.is_empty() && !unread.is_empty() {
+    let inside = || look(&format!("{}/*", flag.value.trim_end_matches('/')));
+    let file = if flag.name == "hostsdir" { Files::default() } else { look(&flag.value) };
+    // `addn-hosts` may name a folder too.
+    let folder = if file.found.is_empty() { inside() } else { Files::default() };
+    let is_folder = !folder.found.is_empty();
+    let Files { found, unread } = if folder.is_none() { file } else { folder };
+    if found.is_empty() && !unread.is_empty() {
         return (NotPossible, unread.join("; "));
     }
     for why in unread {
         say(flag, NotPossible, why, draft);
     }
-    if files.is_empty() {
+    let (passed_over, read): (Vec<Text>, Vec<Text>) =
+        found.into_iter().partition(|text| is_folder && is_passed_over(text));
+    for text in passed_over {
+        let message = format!("{}: dnsmasq passes over files with such names too", text.file);
+        say(flag, NotNeeded, message, draft);
+    }
+    if read.is_empty() {
         let message = format!(
             "the file {} is not here: put it beside this file and import again",
             flag.value
         );
         return (NotPossible, message);
     }
-    for text in &files {
+    for text in &read {
         hosts_file::convert(text, Terms { ttl: None, reverse: true }, draft, &|_| None);
     }
     let message =
         "its lines are spec.hosts as they are now; later changes of the file are not followed";
-    (Outcome::Changed, message.to_owned())
+    (Changed, message.to_owned())
+}
+
+/// Files of a folder that dnsmasq does not read: what editors leave, and hidden ones.
+fn is_passed_over(text: &Text) -> bool {
+    let name = text.file.rsplit('/').next().unwrap_or_default();
+    name.starts_with('.') || name.ends_with('~') || name.starts_with('#') && name.ends_with('#')
 }
 
 /// `NAME[,NAME],ADDRESS[,ADDRESS][,TTL]`

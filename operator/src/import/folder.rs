@@ -17,11 +17,11 @@ const MAX_MATCHES: usize = 256;
 const MAX_NAMES: usize = 10_000;
 
 /// Finds files in a folder and below it, never outside of it: paths of a container by what follows `/etc/coredns/`, other
-/// absolute ones by their last part.
+/// absolute ones by their last part, and all files of a folder by the last part of that folder.
 pub(super) fn on_disk(folder: &Path, pattern: &str) -> Files {
     let mut files = Files::default();
     let inside = pattern.strip_prefix(HOME).unwrap_or(match pattern.starts_with('/') {
-        true => pattern.rsplit('/').next().unwrap_or_default(),
+        true => last_part(pattern),
         false => pattern,
     });
     let path = Path::new(inside);
@@ -37,7 +37,7 @@ pub(super) fn on_disk(folder: &Path, pattern: &str) -> Files {
         }
     }
     let is_pattern = is_pattern(inside);
-    cut(&mut paths, pattern, &mut files.unread);
+    cut(&mut paths, |path| path.display().to_string(), &mut files.unread);
     for path in paths {
         match read(&path) {
             Ok(Some(text)) => files.found.push(text),
@@ -48,6 +48,12 @@ pub(super) fn on_disk(folder: &Path, pattern: &str) -> Files {
         }
     }
     files
+}
+
+/// The last part of an absolute path, with its folder where that part names every file.
+fn last_part(path: &str) -> &str {
+    let folder = path.strip_suffix("/*").unwrap_or(path);
+    folder.rfind('/').map_or(path, |at| &path[at + 1..])
 }
 
 fn is_pattern(text: &str) -> bool {
@@ -64,7 +70,8 @@ fn named(folder: &Path, name: &str, unread: &mut Vec<String>) -> Vec<PathBuf> {
         if count >= MAX_NAMES {
             let folder = folder.display();
             unread.push(format!(
-                "{folder}: the first {MAX_NAMES} names were looked at, and it has more"
+                "{folder}: it has more than {MAX_NAMES} names, and files beyond these are not looked at: put the files of \
+                 this pattern into a folder of their own"
             ));
             break;
         }
@@ -76,15 +83,15 @@ fn named(folder: &Path, name: &str, unread: &mut Vec<String>) -> Vec<PathBuf> {
     names
 }
 
-/// No more than are read of one pattern.
-fn cut<T>(matches: &mut Vec<T>, pattern: &str, unread: &mut Vec<String>) {
-    let count = matches.len();
-    if count > MAX_MATCHES {
-        matches.truncate(MAX_MATCHES);
-        unread.push(format!(
-            "{pattern}: {count} files have this name, and the first {MAX_MATCHES} are read: name the others one by one"
-        ));
-    }
+/// No more than are read of one pattern; each of the others is named.
+fn cut<T>(matches: &mut Vec<T>, name: impl Fn(&T) -> String, unread: &mut Vec<String>) {
+    let beyond = matches.split_off(matches.len().min(MAX_MATCHES));
+    unread.extend(beyond.iter().map(|file| {
+        let file = name(file);
+        format!(
+            "{file}: it is not read, as {MAX_MATCHES} files of one pattern are the most: name it by itself, or join files"
+        )
+    }));
 }
 
 /// A file, where there is one.
@@ -99,13 +106,16 @@ fn read(path: &Path) -> Result<Option<Text>, String> {
     };
     let is_file = file.metadata().is_ok_and(|it| it.is_file());
     if !is_file {
-        return Err("it is no file".to_owned());
+        return Err("it is no file, so nothing of it is read: name the files in it".to_owned());
     }
     let mut octets = Vec::new();
     let whole = file.take(MAX_BYTES + 1).read_to_end(&mut octets);
     whole.map_err(|error| format!("it cannot be read: {error}"))?;
     if octets.len() as u64 > MAX_BYTES {
-        return Err(format!("it is larger than {} MiB, so nothing of it is read", MAX_BYTES >> 20));
+        let most = MAX_BYTES >> 20;
+        return Err(format!(
+            "it is larger than {most} MiB, so nothing of it is read: split it, and name each part"
+        ));
     }
     let text = String::from_utf8(octets)
         .map_err(|_| "it is not UTF-8, so nothing of it is read: convert it".to_owned())?;
@@ -124,7 +134,7 @@ pub(super) fn mounted(files: &BTreeMap<String, Text>, pattern: &str) -> Files {
     };
     let mut unread = Vec::new();
     let mut names: Vec<&String> = files.keys().filter(is_found).collect();
-    cut(&mut names, pattern, &mut unread);
+    cut(&mut names, |name| (*name).clone(), &mut unread);
     Files { found: names.into_iter().map(|file| files[file].clone()).collect(), unread }
 }
 
@@ -135,8 +145,8 @@ fn matches(pattern: &str, name: &str) -> bool {
             && pattern.chars().zip(name.chars()).all(|(wanted, is)| wanted == '?' || wanted == is)
     };
     let Some((start, end)) = pattern.split_once('*') else { return is_same(pattern, name) };
-    // Names with a dot in front are internal files of mounted ConfigMaps.
-    if name.starts_with('.') && !pattern.starts_with('.') {
+    // Names with two dots in front are internal files of mounted ConfigMaps. CoreDNS reads others with a dot in front.
+    if name.starts_with("..") && !pattern.starts_with('.') {
         return false;
     }
     let count = name.chars().count();
@@ -158,12 +168,25 @@ mod tests {
         for (pattern, name, expected) in [
             ("*.override", "a.override", true),
             ("*.override", "a.server", false),
-            ("*", ".hidden", false),
+            ("*", ".hidden", true),
+            ("*", "..data", false),
             ("NodeHosts", "NodeHosts", true),
             ("a*a", "a", false),
             ("a?c", "abc", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn all_files_of_another_folder_are_those_below_its_name() {
+        for (path, expected) in [
+            ("/etc/hosts.d/*", "hosts.d/*"),
+            ("/etc/hosts.d/extra", "extra"),
+            ("/opt/*.conf", "*.conf"),
+            ("/*", "/*"),
+        ] {
+            assert_eq!(last_part(path), expected, "{path}");
         }
     }
 

@@ -6,7 +6,11 @@ use crds::config::{Policy, Transport};
 use crds::v1alpha1::{Server, ServerTls};
 use ipnet::IpNet;
 
+use super::Text;
 use super::literals::duration;
+
+/// Why a server cannot be asked.
+pub(super) const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
 
 /// The names in the certificates of well-known public resolvers, for configurations that compare no name.
 const PUBLIC_RESOLVERS: [(&str, &[&str]); 3] = [
@@ -99,10 +103,24 @@ pub(super) fn certificate(ip: &IpAddr, name: Option<&str>) -> Result<ServerTls, 
     Ok(ServerTls { server_name: self::name(name), ca_bundle: None })
 }
 
-/// The servers of a text in the form of resolv.conf, those that are addresses.
-pub(super) fn name_servers(text: &str) -> Vec<Server> {
-    let words = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    words.filter_map(|word| server(word.trim(), None).ok()).collect()
+/// The servers of a text in the form of resolv.conf, and a sentence for each one that is no address.
+pub(super) fn name_servers(text: &Text) -> (Vec<Server>, Vec<String>) {
+    let (mut servers, mut lost) = (Vec::new(), Vec::new());
+    for (at, line) in text.text.lines().enumerate() {
+        let mut words = line.split_whitespace();
+        if words.next() != Some("nameserver") {
+            continue;
+        }
+        let word = words.next().unwrap_or_default();
+        match server(word, None) {
+            Ok(server) => servers.push(server),
+            Err(_) => {
+                let (file, line) = (&text.file, text.line + at);
+                lost.push(format!("{file}:{line}: nameserver {word}: {NO_ADDRESS}"));
+            }
+        }
+    }
+    (servers, lost)
 }
 
 /// Why a text is no server of ours.

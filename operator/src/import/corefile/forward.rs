@@ -174,11 +174,13 @@ fn one_server(
 /// The servers of a file in the form of resolv.conf, if the file can be found.
 fn of_file(directive: &Directive, file: &str, read: &mut Read, scope: &mut Scope<'_>) {
     let Files { found: texts, unread } = (scope.look)(file);
-    let found: Vec<Server> = texts.iter().flat_map(|text| name_servers(&text.text)).collect();
-    for why in &unread {
-        scope.say(directive, NotPossible, why.as_str());
+    let (found, lost): (Vec<_>, Vec<_>) = texts.iter().map(name_servers).unzip();
+    let (found, lost) = (found.concat(), lost.concat());
+    let is_said = !unread.is_empty() || !lost.is_empty();
+    for why in unread.into_iter().chain(lost) {
+        scope.say(directive, NotPossible, why);
     }
-    if found.is_empty() && unread.is_empty() {
+    if found.is_empty() && !is_said {
         let message = format!(
             "{file}: this file is not here, or no nameserver is in it: put it beside the Corefile and import again, or \
              write its servers in place of it"

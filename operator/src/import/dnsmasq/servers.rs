@@ -12,7 +12,7 @@ use super::{Parts, say};
 use crate::import::draft::Draft;
 use crate::import::kube_dns::add_stub;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{is_at_or_below, list, name, name_servers, zones};
+use crate::import::values::{NO_ADDRESS, is_at_or_below, list, name, name_servers, zones};
 use crate::import::{Files, Look};
 
 /// Why an option for names without a domain, `//`, has no counterpart.
@@ -20,7 +20,6 @@ pub(super) const ONE_LABEL: &str = "it is for names of one label only, which go 
                                     with their search path first";
 /// The file with the servers of the node, which dnsmasq reads unless another is named.
 const NODE: &str = "/etc/resolv.conf";
-const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
 
 /// Settings that are decided after all options were read.
 #[derive(Default)]
@@ -56,9 +55,13 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
         let is_looked_for = !is_unread && flag.value != NODE;
         let Files { found: texts, unread } =
             if is_looked_for { look(&flag.value) } else { Files::default() };
-        let found: Vec<Server> = texts.iter().flat_map(|text| name_servers(&text.text)).collect();
-        if !unread.is_empty() {
-            say(&flag, NotPossible, unread.join("; "), draft);
+        let (found, lost): (Vec<_>, Vec<_>) = texts.iter().map(name_servers).unzip();
+        let (found, lost) = (found.concat(), [unread, lost.concat()].concat());
+        let is_said = !lost.is_empty();
+        for why in lost {
+            say(&flag, NotPossible, why, draft);
+        }
+        if found.is_empty() && is_said {
             continue;
         }
         if found.is_empty() {

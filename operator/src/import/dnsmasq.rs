@@ -38,12 +38,12 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
                 Some(decided) => decided,
                 None => continue,
             },
-            "address" => address(&flag, &forwarded, draft),
+            "address" => without_ttl(address(&flag, &forwarded, draft)),
             "addn-hosts" | "hostsdir" => hosts(&flag, look, draft),
             "host-record" => host_record(&flag, draft),
             "cname" => cname(&flag, draft),
-            "txt-record" => txt_record(&flag, draft),
-            "srv-host" => srv_host(&flag, draft),
+            "txt-record" => without_ttl(txt_record(&flag, draft)),
+            "srv-host" => without_ttl(srv_host(&flag, draft)),
             "rev-server" => rev_server(&flag, draft),
             "no-resolv" => {
                 gathered.no_resolv = Some(flag);
@@ -68,8 +68,11 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
             "dns-forward-max" => match flag.value.parse::<u32>() {
                 Ok(number @ 1..=crds::bounds::IN_FLIGHT) => {
                     gathered.in_flight = Some(number);
-                    let message = format!("limits: {{inFlight: {number}}} of spec.upstreams");
-                    gathered.settings.push((flag, Kept, message));
+                    let message = format!(
+                        "limits: {{inFlight: {number}}} of spec.upstreams; more are answered SERVFAIL, and stub domains have \
+                         limits of their own"
+                    );
+                    gathered.settings.push((flag, Changed, message));
                     continue;
                 }
                 Ok(_) | Err(_) => (NotPossible, "it is no number of queries".to_owned()),
@@ -80,12 +83,45 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
     }
     let settings = std::mem::take(&mut gathered.settings);
     upstreams(gathered, look, draft);
+    unwritten_cache(options, draft);
     for (flag, outcome, message) in settings {
         match servers::is_set(&flag, draft) {
             true => say(&flag, outcome, message, draft),
             false => say(&flag, NotPossible, NO_SERVERS, draft),
         }
     }
+}
+
+/// A line for the cache of dnsmasq where no option is about it.
+fn unwritten_cache(options: &[Argument], draft: &mut Draft) {
+    let all = flags(options);
+    let is_written = all.iter().any(|flag| flag.name == "cache-size");
+    // Hosts files that are named by themselves have this option alone.
+    let is_process = all.iter().any(|flag| flag.name != "addn-hosts");
+    let asks = draft.spec.upstreams.as_ref().is_none_or(|upstreams| upstreams.none != Some(true));
+    let Some(first) = options.first().filter(|_| is_process && asks && !is_written) else { return };
+    let cache = draft.spec.cache.as_ref();
+    let entries = cache.map_or(defaults::CACHE_ENTRIES, |cache| cache.entries);
+    let message = format!(
+        "without cache-size dnsmasq keeps 150 names; here spec.cache.entries is {entries}; {}",
+        settings::CACHE
+    );
+    draft.report.add(&first.place, Changed, "cache-size, which is not written", message);
+}
+
+/// What dnsmasq gives records where no TTL is written.
+fn without_ttl((outcome, message): (Outcome, String)) -> (Outcome, String) {
+    if !matches!(outcome, Kept | Changed) {
+        return (outcome, message);
+    }
+    (Changed, format!("{message}; {}", no_ttl()))
+}
+
+fn no_ttl() -> String {
+    let ours = defaults::RECORD_TTL_SECONDS;
+    format!(
+        "the TTL is {ours} s, in dnsmasq that of local-ttl, or 0 s: ttlSeconds of each changes it"
+    )
 }
 
 fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Draft) {
@@ -206,9 +242,11 @@ fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
     for text in &read {
         hosts_file::convert(text, Terms { ttl: None, reverse: true }, draft, &|_| None);
     }
-    let message =
-        "its lines are spec.hosts as they are now; later changes of the file are not followed";
-    (Changed, message.to_owned())
+    let message = format!(
+        "its lines are spec.hosts as they are now; later changes of the file are not followed; {}",
+        no_ttl()
+    );
+    (Changed, message)
 }
 
 /// Files of a folder that dnsmasq does not read: what editors leave, and hidden ones.
@@ -233,7 +271,8 @@ fn host_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
             parts.add(host, draft.host(host, *ip, ttl, true));
         }
     }
-    parts.decided("spec.hosts")
+    let decided = parts.decided("spec.hosts");
+    if ttl.is_none() { without_ttl(decided) } else { decided }
 }
 
 fn record(owner: &str, record_type: RecordType, ttl: Option<u32>) -> Record {
@@ -276,7 +315,8 @@ fn cname(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
         let record = Record { target, ..record(alias, RecordType::Cname, ttl) };
         parts.add(&record.name.clone(), draft.record(record));
     }
-    parts.decided("spec.records")
+    let decided = parts.decided("spec.records");
+    if ttl.is_none() { without_ttl(decided) } else { decided }
 }
 
 /// `NAME[,TEXT...]`

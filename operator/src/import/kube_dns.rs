@@ -12,6 +12,10 @@ use super::report::Place;
 use super::values::{is_reverse, name, server};
 use super::{Argument, Text};
 
+/// In which order several servers are asked.
+pub(super) const ORDER: &str = "a random one of these servers is asked first (policy: Random); dnsmasq stays with the one that \
+                                answered it first (policy: Fastest is nearest to that)";
+
 /// Converts the keys of the ConfigMap.
 pub(super) fn keys(keys: &BTreeMap<String, Text>, draft: &mut Draft) {
     for (key, text) in keys {
@@ -72,6 +76,7 @@ pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) ->
     if is_needless(domain, &servers, draft) {
         return (NotNeeded, "names of the cluster are answered from memory".to_owned());
     }
+    let is_one = servers.len() == 1;
     let stub = StubDomain {
         domain: domain.to_owned(),
         servers,
@@ -81,7 +86,8 @@ pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) ->
         cache: None,
     };
     match draft.stub_domain(stub) {
-        Ok(()) => (Kept, format!("spec.stubDomains: {domain}")),
+        Ok(()) if is_one => (Kept, format!("spec.stubDomains: {domain}")),
+        Ok(()) => (Changed, format!("spec.stubDomains: {domain}; {ORDER}")),
         Err(why) => (NotPossible, format!("{domain}: {why}")),
     }
 }
@@ -103,9 +109,14 @@ fn upstreams(place: &Place, text: &str, draft: &mut Draft) {
         };
         return draft.report.add(place, outcome, what, message);
     }
+    let is_one = servers.len() == 1;
     let upstreams = Upstreams { servers: Some(servers), ..Upstreams::default() };
     match draft.upstreams(upstreams) {
-        Ok(()) => draft.report.add(place, Kept, what, "spec.upstreams.servers"),
+        Ok(()) if is_one => draft.report.add(place, Kept, what, "spec.upstreams.servers"),
+        Ok(()) => {
+            let message = format!("spec.upstreams.servers; {ORDER}");
+            draft.report.add(place, Changed, what, message);
+        }
         Err(why) => draft.report.add(place, NotPossible, what, why),
     }
 }
@@ -160,8 +171,10 @@ pub(super) fn metrics(place: &Place, is_container_known: bool, draft: &mut Draft
     };
     let (outcome, message) = match draft.change(change) {
         Ok(()) => (
-            Kept,
-            "spec.metrics.compatibility: KubeDNS: ports 10054 and 10055 of the pods show skydns_* and kubedns_*".to_owned(),
+            Changed,
+            "spec.metrics.compatibility: KubeDNS: ports 10054 and 10055 of the pods show skydns_* and kubedns_*; docs/metrics.md \
+             says what each counts here"
+                .to_owned(),
         ),
         Err(why) => (NotPossible, why),
     };

@@ -6,7 +6,7 @@ use tests::scratch::Scratch;
 use super::printed;
 
 /// The spec and the report of one file.
-fn imported(flag: &str, text: &str) -> (serde_json::Value, String) {
+pub(super) fn imported(flag: &str, text: &str) -> (serde_json::Value, String) {
     let scratch = Scratch::new("import").unwrap();
     scratch.write("file", text).unwrap();
     let report = scratch.path().join("report.txt");
@@ -81,7 +81,7 @@ fn options_of_dnsmasq_are_kept_only_where_servers_have_them() {
     assert!(report.contains("notPossible: --dns-forward-max=77"), "{report}");
     let (spec, report) = imported("--dnsmasq", "server=8.8.8.8\ndns-forward-max=77\n");
     assert_eq!(spec["upstreams"]["limits"]["inFlight"], 77);
-    assert!(report.contains("kept: --dns-forward-max=77"), "{report}");
+    assert!(report.contains("changed: --dns-forward-max=77"), "{report}");
 }
 
 #[test]
@@ -132,124 +132,6 @@ fn keys_of_config_maps_that_nothing_names_have_a_line() {
     assert!(report.contains("12 notPossible: ConfigMap coredns blob: "), "{report}");
 }
 
-/// The report of a Corefile with files beside it.
-fn with_files(corefile: &str, files: &[(&str, Vec<u8>)]) -> (Severity, String) {
-    let scratch = Scratch::new("import").unwrap();
-    scratch.write("Corefile", corefile).unwrap();
-    for (name, content) in files {
-        let path = scratch.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-    let (outcome, _, report) = printed(scratch.path(), "--corefile Corefile");
-    (outcome, report)
-}
-
-#[test]
-fn a_file_that_is_there_and_is_not_read_has_a_line_with_the_reason() {
-    let large = || vec![b'#'; (1 << 20) + 1];
-    let corefile =
-        "import parts/*.conf\nimport large.conf\n. {\n forward . 8.8.8.8\n hosts names\n}\n";
-    let files = [
-        ("parts/a.conf", b"a.example {\n forward . 10.0.0.1\n}\n".to_vec()),
-        ("parts/b.conf", b"# \xff\n".to_vec()),
-        ("large.conf", large()),
-        ("names", large()),
-    ];
-    let (outcome, report) = with_files(corefile, &files);
-    assert_eq!(outcome, Severity::Fine, "{report}");
-    for line in [
-        "Corefile:1: not possible: import parts/*.conf: parts/b.conf: it is not UTF-8",
-        "Corefile:2: not possible: import large.conf: large.conf: it is larger than 1 MiB, so nothing of it is read: split it",
-        "Corefile:5: not possible: hosts names: names: it is larger than 1 MiB, so nothing of it is read: split it",
-        "parts/a.conf:2: changed: forward . 10.0.0.1: spec.stubDomains: a.example",
-    ] {
-        assert!(report.contains(line), "{line}\n{report}");
-    }
-}
-
-#[test]
-fn of_a_pattern_with_too_many_files_each_that_is_not_read_is_named() {
-    let names: Vec<String> = (1000..1258).map(|at| format!("{at}.conf")).collect();
-    let block = |at: usize| format!("z{at}.example {{\n forward . 10.0.0.1\n}}\n").into_bytes();
-    let files: Vec<(&str, Vec<u8>)> =
-        names.iter().enumerate().map(|(at, name)| (name.as_str(), block(at))).collect();
-    let (_, report) = with_files("import *.conf\n. {\n forward . 8.8.8.8\n}\n", &files);
-    for file in ["1256.conf", "1257.conf"] {
-        let line = format!(
-            "import *.conf: {file}: it is not read, as 256 files of one pattern are the most: name it by itself"
-        );
-        assert!(report.contains(&line), "{report}");
-    }
-    assert!(!report.contains("1255.conf: it is not read"), "{report}");
-}
-
-#[test]
-fn keys_of_a_config_map_beyond_the_files_of_one_pattern_are_named() {
-    let mut map = String::from(
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns}\ndata:\n  Corefile: |\n    import custom/*.server\n    . {\n      \
-         forward . 8.8.8.8\n    }\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns-custom}\ndata:\n",
-    );
-    for at in 1000..1257 {
-        let block = format!("    z{at}.example {{\n      forward . 10.0.0.1\n    }}\n");
-        map.push_str(&format!("  {at}.server: |\n{block}"));
-    }
-    let (_, report) = imported("--corefile", &map);
-    let line = "notPossible: import custom/*.server: /etc/coredns/custom/1256.server: it is not read, as 256 files";
-    assert!(report.contains(line), "{report}");
-}
-
-#[test]
-fn hidden_files_that_coredns_imports_are_imported() {
-    let files = [(".x.conf", b"x.example {\n forward . 10.0.0.1\n}\n".to_vec())];
-    let (_, report) = with_files("import *.conf\n. {\n forward . 8.8.8.8\n}\n", &files);
-    assert!(report.contains(".x.conf:2: changed: forward"), "{report}");
-}
-
-/// The report of options of dnsmasq with files beside them.
-fn of_dnsmasq(options: &str, files: &[(&str, &str)]) -> String {
-    let scratch = Scratch::new("import").unwrap();
-    scratch.write("dnsmasq.conf", options).unwrap();
-    for (name, content) in files {
-        let path = scratch.path().join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-    printed(scratch.path(), "--dnsmasq dnsmasq.conf").2
-}
-
-#[test]
-fn the_hosts_files_of_a_folder_are_those_that_dnsmasq_reads() {
-    let files = [
-        ("hosts.d/a", "10.0.0.1 a.example\n"),
-        ("hosts.d/b~", "10.0.0.2 b.example\n"),
-        ("other", "10.0.0.3 c.example\n"),
-    ];
-    for option in ["hostsdir=/etc/hosts.d\n", "addn-hosts=/etc/hosts.d/\n"] {
-        let report = of_dnsmasq(option, &files);
-        assert!(report.contains("hosts.d/a:1: kept: 10.0.0.1 a.example"), "{report}");
-        assert!(report.contains("hosts.d/b~: dnsmasq passes over"), "{report}");
-        assert!(!report.contains("c.example"), "{report}");
-    }
-}
-
-#[test]
-fn servers_of_a_file_that_are_no_addresses_have_a_line() {
-    let resolv = ("names.conf", "nameserver 10.0.0.1\nnameserver fe80::1%eth0\n");
-    let report = of_dnsmasq("resolv-file=/etc/names.conf\n", &[resolv]);
-    assert!(report.contains("names.conf:2: nameserver fe80::1%eth0: it is no IP address"), "{report}");
-    let corefile = ". {\n forward . /etc/names.conf\n}\n";
-    let (_, report) = with_files(corefile, &[(resolv.0, resolv.1.as_bytes().to_vec())]);
-    assert!(report.contains("names.conf:2: nameserver fe80::1%eth0: it is no IP address"), "{report}");
-}
-
-#[test]
-fn a_star_in_the_name_of_a_folder_finds_the_files_below_it() {
-    let files = [("a/x.conf", b"x.example {\n forward . 10.0.0.1\n}\n".to_vec())];
-    let (_, report) = with_files("import */x.conf\n. {\n forward . 8.8.8.8\n}\n", &files);
-    assert!(report.contains("a/x.conf:2: changed: forward"), "{report}");
-}
-
 #[test]
 fn what_a_second_address_cannot_have_is_named() {
     let options = "host-record=a.example,10.0.0.1,60\nhost-record=a.example,10.0.0.2,300\naddress=/b.example/10.0.0.3\n\
@@ -261,7 +143,7 @@ fn what_a_second_address_cannot_have_is_named() {
         report.contains("4 changed: ") && report.contains("it has no reverse name"),
         "{report}"
     );
-    assert!(report.contains("5 kept: "), "{report}");
+    assert!(report.contains("5 changed: "), "{report}");
 }
 
 #[test]
@@ -269,28 +151,6 @@ fn of_one_option_for_several_domains_those_of_the_cluster_are_named() {
     let (_, report) = imported("--dnsmasq", "server=/corp.example/x.cluster.local/10.0.0.1\n");
     let line = "kept: --server=/corp.example/x.cluster.local/10.0.0.1: spec.stubDomains: corp.example; x.cluster.local: names of";
     assert!(report.contains(line), "{report}");
-}
-
-#[test]
-fn expired_answers_that_coredns_does_not_serve_are_named() {
-    let of = |body: &str| {
-        imported(
-            "--corefile",
-            &format!(".:53 {{\n kubernetes cluster.local\n forward . 8.8.8.8\n {body}\n}}\n"),
-        )
-        .1
-    };
-    let report = of("cache 30");
-    assert!(
-        report.contains("4 changed: cache 30: ") && report.contains("with serve_stale only"),
-        "{report}"
-    );
-    assert!(of("cache 30 {\n serve_stale\n }").contains("4 kept: cache 30: "));
-    let without = of("errors");
-    assert!(
-        without.contains("3 changed: forward . 8.8.8.8: ") && without.contains("with cache only"),
-        "{without}"
-    );
 }
 
 #[test]
@@ -312,7 +172,7 @@ fn of_server_blocks_that_differ_by_their_addresses_the_first_has_the_cache() {
     );
     let (same, report) = imported("--corefile", &(block("10.0.0.1", 60) + &block("10.0.0.2", 60)));
     assert_eq!(same["cache"], spec["cache"]);
-    assert!(report.contains("12 kept: cache: denial 100 5"), "{report}");
+    assert!(report.contains("12 changed: cache: denial 100 5"), "{report}");
 }
 
 #[test]
@@ -325,7 +185,7 @@ fn the_names_of_the_metrics_of_kube_dns_stay_or_are_said_to_end() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: kube-dns}\nspec: {containers: [{name: kubedns, args: [--domain=cluster.local.]}]}\n";
     let (spec, report) = imported("--kube-dns-config", pod);
     assert_eq!(spec["metrics"]["compatibility"], serde_json::json!(["CoreDNS", "KubeDNS"]));
-    assert!(report.contains("kept: metrics of kube-dns: "), "{report}");
+    assert!(report.contains("changed: metrics of kube-dns: "), "{report}");
 }
 
 #[test]

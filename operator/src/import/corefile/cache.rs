@@ -1,16 +1,18 @@
 //! `cache`: how many answers of other servers are kept, and for how long.
 
-use crds::bounds;
 use crds::v1alpha1::{Cache, GroupCache};
+use crds::{bounds, defaults};
 
 use super::parse::Directive;
 use super::scope::{Scope, elsewhere};
 use crate::import::Refused;
-use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
 use crate::import::values::{is_at_or_below, seconds, zones};
 
 /// Entries that CoreDNS keeps of each kind where no number is written.
 const DEFAULT_CAPACITY: u32 = 9_984;
+
+const FAILURES: &str = "failures are remembered for 1 to 5 s, longer each time";
 
 /// Which part of the cache a line is about.
 #[derive(Clone, Copy)]
@@ -72,10 +74,6 @@ fn all(
     Ok(())
 }
 
-/// CoreDNS serves expired answers only where it is asked to.
-const STALE: &str = "expired answers are served while upstreams fail, which CoreDNS does with serve_stale only \
-                     (spec.cache.staleSeconds: 0 ends that)";
-
 fn head(
     directive: &Directive,
     ttl: Option<u32>,
@@ -83,11 +81,15 @@ fn head(
     is_whole: bool,
     scope: &mut Scope<'_>,
 ) {
-    let is_stale_served = directive.body.iter().any(|line| line.name == "serve_stale");
     let (outcome, message) = match (ttl, is_whole) {
         (None, _) => (
-            Kept,
-            "what upstreams answer is cached; TTLs are at most spec.cache.maxTTLSeconds".to_owned(),
+            Changed,
+            format!(
+                "what upstreams answer is cached; TTLs are at most spec.cache.maxTTLSeconds (here and in CoreDNS {} s where \
+                 nothing is written), and those of denials spec.cache.maxNegativeTTLSeconds (here {} s, in CoreDNS 1800 s)",
+                defaults::MAX_TTL_SECONDS,
+                defaults::MAX_NEGATIVE_TTL_SECONDS
+            ),
         ),
         (Some(ttl), true) => {
             let seconds = ttl.min(bounds::RECORD_TTL_SECONDS);
@@ -98,17 +100,41 @@ fn head(
                 scope,
             );
             let message = format!(
-                "spec.cache: {{maxTTLSeconds: {seconds}, maxNegativeTTLSeconds: {seconds}}}; records of the cluster are not \
-                 cached"
+                "spec.cache: {{maxTTLSeconds: {seconds}, maxNegativeTTLSeconds: {seconds}}}"
             );
-            (Kept, message)
+            (Changed, message)
         }
         (Some(ttl), false) => of_group(ttl, zones, scope),
     };
-    match outcome == Kept && !is_stale_served {
-        true => scope.say(directive, Changed, format!("{message}; {STALE}")),
+    match outcome == Changed {
+        true => scope.say(directive, outcome, format!("{message}; {}", differences(directive))),
         false => scope.say(directive, outcome, message),
     }
+}
+
+/// What our cache does in another way than that of CoreDNS, where no option of the directive has a line that says so.
+fn differences(directive: &Directive) -> String {
+    let of_options = [
+        (
+            "prefetch",
+            "answers that are asked for often are asked for again before they expire, which CoreDNS does with prefetch only \
+             (spec.cache.prefetch: false ends that)",
+        ),
+        (
+            "serve_stale",
+            "expired answers are served while upstreams fail, which CoreDNS does with serve_stale only \
+             (spec.cache.staleSeconds: 0 ends that)",
+        ),
+        ("servfail", FAILURES),
+    ];
+    let has = |name: &str| directive.body.iter().any(|line| line.name == name);
+    let mut all = vec![
+        "records of the cluster are not cached",
+        "a TTL below 5 s is not raised to 5 s",
+        "there is one cache for all server blocks, with a bound in octets (spec.cache.memory)",
+    ];
+    all.extend(of_options.into_iter().filter(|(name, _)| !has(name)).map(|(_, words)| words));
+    all.join("; ")
 }
 
 /// The bound of the stub domains of a server block.
@@ -126,7 +152,7 @@ fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, Stri
     }
     match count {
         0 => (NotNeeded, "no stub domain comes of this server block".to_owned()),
-        _ => (Kept, format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain")),
+        _ => (Changed, format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain")),
     }
 }
 
@@ -143,14 +169,13 @@ fn option(
             return Err(line.refused("a number must follow"));
         }
         "prefetch" => (
-            Kept,
-            "popular answers are asked for again shortly before they expire, without settings"
+            Changed,
+            "an answer that was served twice is asked for again with a tenth of its TTL left, if that was 10 s or more; \
+             these numbers have no setting"
                 .to_owned(),
         ),
         "serve_stale" => serve_stale(line, is_whole, scope)?,
-        "servfail" => {
-            (Changed, "failures are remembered for 1 to 5 s, longer each time".to_owned())
-        }
+        "servfail" => (Changed, FAILURES.to_owned()),
         "disable" => disable(line, is_whole, scope)?,
         "serve_stale_policy" => {
             (Changed, "the last answer is served while upstreams fail, also a denial".to_owned())
@@ -217,9 +242,9 @@ fn whole(kind: Kind, entries: u32, ttl: Option<u32>, scope: &mut Scope<'_>) -> (
         Kind::Denial => "maxNegativeTTLSeconds",
     };
     let ttl = ttl.map_or(String::new(), |ttl| format!(", {field}: {ttl}"));
-    let memory = "spec.cache.memory bounds it as well";
+    let memory = "spec.cache.memory bounds it in octets as well";
     (
-        Kept,
+        Changed,
         format!(
             "spec.cache: {{entries: {entries}{ttl}}}, for answers and denials together; {memory}"
         ),
@@ -242,12 +267,16 @@ fn serve_stale(
         return Ok((Changed, "spec.cache.staleSeconds is one for all servers".to_owned()));
     }
     set(|cache| cache.stale_seconds = duration, scope);
-    let message = format!(
-        "spec.cache.staleSeconds: {duration}; expired answers are served after 1.8 s without a reply"
-    );
-    // `immediate` is the default of CoreDNS: it does not wait for the upstream first.
+    // `immediate` is the default of CoreDNS.
     let is_verify = line.args.get(1).is_some_and(|mode| mode.eq_ignore_ascii_case("verify"));
-    Ok((if is_verify { Kept } else { Changed }, message))
+    let when = if is_verify { "" } else { ", not at once" };
+    Ok((
+        Changed,
+        format!(
+            "spec.cache.staleSeconds: {duration}; an expired answer is served when upstreams fail or after 1.8 s without a \
+             reply{when}; its TTL is 30 s, in CoreDNS 0 s"
+        ),
+    ))
 }
 
 /// `disable success|denial [ZONES]`.
@@ -279,7 +308,10 @@ fn disable(
         }
         _ => return Err(line.refused("success or denial must follow")),
     };
-    Ok((Kept, format!("spec.cache.{field}: 0")))
+    let message = format!(
+        "spec.cache.{field}: 0; clients that ask the same at the same time share one question to the upstream"
+    );
+    Ok((Changed, message))
 }
 
 fn set(change: impl Fn(&mut Cache), scope: &mut Scope<'_>) {

@@ -9,7 +9,7 @@ use crds::v1alpha1::{CaBundle, GroupLimits, Server, StubDomain, Upstreams};
 
 use super::parse::Directive;
 use super::scope::Scope;
-use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
+use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{ServerError, is_at_or_below, is_reverse, name_servers, server, zones};
 use crate::import::{Files, Refused};
 
@@ -236,17 +236,12 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         cache: None,
     };
     let (is_added, outcome, message) = match scope.draft.stub_domain(stub) {
-        Ok(()) if is_cached(scope) => {
-            (true, Kept, format!("spec.stubDomains: {domain}; what these servers answer is cached"))
+        Ok(()) => {
+            let message = format!("spec.stubDomains: {domain}");
+            let (outcome, message) =
+                differing(message, directive, "cache: {maxTTLSeconds: 0}", scope);
+            (true, outcome, message)
         }
-        Ok(()) => (
-            true,
-            Changed,
-            format!(
-                "spec.stubDomains: {domain}; what these servers answer is cached, which CoreDNS does with cache only (cache: \
-                 {{maxTTLSeconds: 0}} ends that)"
-            ),
-        ),
         Err(why) => (false, NotPossible, format!("{domain}: {why}")),
     };
     scope.say(directive, outcome, message);
@@ -280,19 +275,37 @@ fn add_upstreams(
     let servers = Some(servers).filter(|servers| !servers.is_empty());
     let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
     let (is_added, outcome, message) = match scope.draft.upstreams(upstreams) {
-        Ok(()) if is_cached(scope) => (true, Kept, message),
-        Ok(()) => (
-            true,
-            Changed,
-            format!(
-                "{message}; what these servers answer is cached, which CoreDNS does with cache only (spec.cache: \
-                 {{maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}} ends that)"
-            ),
-        ),
+        Ok(()) => {
+            let end = "spec.cache: {maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}";
+            let (outcome, message) = differing(message, directive, end, scope);
+            (true, outcome, message)
+        }
         Err(why) => (false, NotPossible, why),
     };
     scope.say(directive, outcome, message);
     is_added
+}
+
+/// With what is not as CoreDNS does it where nothing is written.
+fn differing(
+    message: String,
+    directive: &Directive,
+    ends_cache: &str,
+    scope: &Scope<'_>,
+) -> (Outcome, String) {
+    let mut all = vec![message];
+    if !is_cached(scope) {
+        all.push(format!(
+            "what these servers answer is cached, which CoreDNS does with cache only ({ends_cache} ends that)"
+        ));
+    }
+    if !directive.body.iter().any(|line| line.name == "max_concurrent") {
+        all.push(format!(
+            "at most {} questions are in progress, where CoreDNS has no bound without max_concurrent (limits.inFlight)",
+            defaults::GROUP_IN_FLIGHT
+        ));
+    }
+    (if all.len() > 1 { Changed } else { Kept }, all.join("; "))
 }
 
 /// Did CoreDNS cache what the servers of this block answer?

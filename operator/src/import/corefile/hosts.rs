@@ -109,7 +109,11 @@ fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
         }
         "reload" if has_file(directive) => (Changed, NOT_FOLLOWED),
         "reload" => (NotNeeded, "hosts are in the ClusterDNS: a change is live within a second"),
-        _ => (Kept, "other names go to stub domains and upstreams"),
+        _ if line.args.is_empty() => (Kept, "other names go to stub domains and upstreams"),
+        _ => (
+            Changed,
+            "other names go to stub domains and upstreams, also those outside of the zones that are written here",
+        ),
     };
     scope.say_of(directive, line, outcome, message);
 }

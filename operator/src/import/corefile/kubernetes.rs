@@ -136,8 +136,8 @@ fn body(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Resul
             let change = |spec: &mut ClusterDNSSpec| {
                 spec.exposure.get_or_insert_default().namespaces = Some(names.clone());
             };
-            let message = "spec.exposure.namespaces; hidden names are hidden in reverse too";
-            kept(directive, line, change, message, scope);
+            let message = "spec.exposure.namespaces; hidden names are hidden in reverse too, where CoreDNS shows them";
+            changed(directive, line, Changed, change, message, scope);
         }
         "labels" | "namespace_labels" => labels(directive, line, scope)?,
         "ignore" => {
@@ -170,8 +170,15 @@ fn labels(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Res
         };
         *field = Some(read.clone());
     };
-    let field = if is_namespaces { "namespaceSelector" } else { "serviceSelector" };
-    kept(directive, line, change, &format!("spec.exposure.{field}"), scope);
+    let message = match is_namespaces {
+        true => {
+            "spec.exposure.namespaceSelector; hidden names are hidden in reverse too, where CoreDNS shows them"
+        }
+        false => {
+            "spec.exposure.serviceSelector, for Services: CoreDNS wants these labels at EndpointSlices and Pods too"
+        }
+    };
+    changed(directive, line, Changed, change, message, scope);
     Ok(())
 }
 
@@ -219,7 +226,7 @@ fn other(name: &str) -> Option<(Outcome, &'static str)> {
     })
 }
 
-/// Makes a change, or reports why it cannot be made.
+/// Makes a change after which it is as before, or reports why it cannot be made.
 fn kept(
     directive: &Directive,
     line: &Directive,
@@ -227,8 +234,20 @@ fn kept(
     message: &str,
     scope: &mut Scope<'_>,
 ) {
+    changed(directive, line, Kept, change, message, scope);
+}
+
+/// Makes a change with this outcome, or reports why it cannot be made.
+fn changed(
+    directive: &Directive,
+    line: &Directive,
+    outcome: Outcome,
+    change: impl Fn(&mut ClusterDNSSpec),
+    message: &str,
+    scope: &mut Scope<'_>,
+) {
     let (outcome, message) = match scope.draft.change(change) {
-        Ok(()) => (Kept, message.to_owned()),
+        Ok(()) => (outcome, message.to_owned()),
         Err(why) => (NotPossible, why),
     };
     match std::ptr::eq(directive, line) {

@@ -71,7 +71,7 @@ fn log(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
         Ok(()) if is_all_names => {
             let message =
                 format!("spec.logging.queries: {queries:?}{above}, in another form{more}");
-            (if is_exact { Kept } else { Changed }, message)
+            (Changed, message)
         }
         Ok(()) => (
             Changed,
@@ -111,11 +111,13 @@ fn dnstap(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
     let change = |spec: &mut ClusterDNSSpec| {
         spec.logging.get_or_insert_default().dnstap = Some(dnstap.clone());
     };
+    let is_full = directive.args.iter().any(|word| word == "full");
+    let without = if is_full { "" } else { ", which CoreDNS sends with full only" };
     match scope.draft.change(change) {
         Ok(()) => (
-            Kept,
+            if is_full { Kept } else { Changed },
             format!(
-                "spec.logging.dnstap: {{address: {ip}, port: {}}}, with whole messages",
+                "spec.logging.dnstap: {{address: {ip}, port: {}}}, with whole messages{without}",
                 dnstap.port
             ),
         ),

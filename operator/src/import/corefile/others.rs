@@ -2,7 +2,7 @@
 
 use super::parse::Directive;
 use super::scope::Scope;
-use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
 
 /// The same words for every server that holds zones of its own.
 const OWN_ZONES: &str = "zones of other kinds are not served: keep a server for this zone and name it in spec.stubDomains, \
@@ -111,7 +111,7 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
         "whoami" | "erratic" => (NotPossible, "it is for tests of CoreDNS"),
         "geoip" => (NotPossible, "answers do not depend on where clients are"),
         "startup" | "shutdown" | "on" => (NotPossible, "pods run no other programs"),
-        "deprecated" => (Kept, "nothing is done by it"),
+        "deprecated" => (NotNeeded, "nothing is done by it"),
         _ => (
             NotPossible,
             "this program does not know this directive: find out what it does in your build of CoreDNS, and whether a field of \

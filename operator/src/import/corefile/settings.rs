@@ -16,7 +16,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let (outcome, message) = match directive.name.as_str() {
         "health" => return health(directive, scope),
         "bufsize" => bufsize(directive, scope)?,
-        "prometheus" => prometheus(directive),
+        "prometheus" => prometheus(),
         "bind" => bind(directive, scope),
         "chaos" => (
             Changed,
@@ -78,17 +78,13 @@ fn bufsize(directive: &Directive, scope: &mut Scope<'_>) -> Result<(Outcome, Str
     })
 }
 
-fn prometheus(directive: &Directive) -> (Outcome, String) {
-    let port = directive.args.first().and_then(|text| text.rsplit_once(':')).map(|(_, port)| port);
-    match port {
-        None | Some("9153") => {
-            (Kept, "port 9153, with the names and labels of CoreDNS (spec.metrics.compatibility)".to_owned())
-        }
-        Some(_) => (
-            Changed,
-            "metrics are on port 9153, with the names and labels of CoreDNS (spec.metrics.compatibility)".to_owned(),
-        ),
-    }
+fn prometheus() -> (Outcome, String) {
+    (
+        Changed,
+        "port 9153, with the names and labels of CoreDNS (spec.metrics.compatibility); go_* and a few others have no \
+         counterpart: docs/metrics.md says what to use in place of each"
+            .to_owned(),
+    )
 }
 
 /// NodeLocal DNSCache listens on a link-local address of each node.

@@ -10,7 +10,7 @@ use crds::v1alpha1::{GroupLimits, Server, Upstreams};
 use super::options::Flag;
 use super::{Parts, say};
 use crate::import::draft::Draft;
-use crate::import::kube_dns::add_stub;
+use crate::import::kube_dns::{ORDER, add_stub};
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{NO_ADDRESS, is_at_or_below, list, name, name_servers, zones};
 use crate::import::{Files, Look};
@@ -120,6 +120,9 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
         say(flag, outcome, message, draft);
     }
     let (outcome, message) = match (&added, no_resolv.is_some() || !read_files.is_empty()) {
+        (Ok(()), true) if count > 1 && policy == Policy::default() => {
+            (Changed, format!("spec.upstreams.servers, {count} in all; {ORDER}"))
+        }
         (Ok(()), true) => (Kept, format!("spec.upstreams.servers, {count} in all")),
         (Ok(()), false) => (
             Changed,
@@ -293,7 +296,11 @@ fn stubs(
         match more_servers(domain, server, draft) {
             (NotPossible, why) => parts.lost.push(why),
             (NotNeeded, _) => parts.ours.push(domain.clone()),
-            (Kept | Changed, _) => parts.kept.push(domain.clone()),
+            (Kept, _) => parts.kept.push(domain.clone()),
+            (Changed, differs) => {
+                parts.kept.push(domain.clone());
+                parts.changed.push(format!("{domain}: {differs}"));
+            }
         }
     }
     match parts.kept.is_empty() && parts.lost.is_empty() {
@@ -314,7 +321,7 @@ fn more_servers(domain: &str, server: &Server, draft: &mut Draft) -> (Outcome, S
         stub if stub.servers.contains(server) => (Kept, String::new()),
         stub if stub.servers.len() < crds::bounds::SERVERS => {
             stub.servers.push(server.clone());
-            (Kept, String::new())
+            (Changed, ORDER.to_owned())
         }
         _ => (NotPossible, format!("{domain} has as many servers as a stub domain may have")),
     }

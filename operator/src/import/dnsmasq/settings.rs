@@ -6,7 +6,13 @@ use crds::{ClusterDNSSpec, bounds};
 
 use super::options::Flag;
 use crate::import::draft::Draft;
-use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
+use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
+
+/// What our cache does and that of dnsmasq does not.
+pub(super) const CACHE: &str = "it is bounded in octets too (spec.cache.memory); answers that are asked for often are asked for \
+                                again before they expire (spec.cache.prefetch: false ends that); expired answers are served \
+                                while upstreams fail, which dnsmasq does with use-stale-cache only (spec.cache.staleSeconds: 0 \
+                                ends that)";
 
 pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     let number = flag.value.parse::<u32>();
@@ -14,45 +20,58 @@ pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
         ("cache-size", Ok(entries)) => {
             let entries = entries.min(bounds::CACHE_ENTRIES);
             let message = format!(
-                "spec.cache.entries: {entries}; expired answers are served while upstreams fail, which dnsmasq does with \
-                 use-stale-cache only (spec.cache.staleSeconds: 0 ends that)"
+                "spec.cache.entries: {entries}, of which each is all records of a name and type, where dnsmasq counts names and \
+                 addresses; {CACHE}"
             );
-            let (outcome, message) = cache(|cache| cache.entries = entries, message, draft);
-            (if outcome == Kept { Changed } else { outcome }, message)
+            cache(|cache| cache.entries = entries, message, draft)
         }
         ("no-negcache", _) => cache(
             |cache| cache.max_negative_ttl_seconds = 0,
             "spec.cache.maxNegativeTTLSeconds: 0; identical questions that wait still share one lookup".to_owned(),
             draft,
         ),
-        ("max-ttl" | "max-cache-ttl", Ok(seconds)) => {
+        ("max-ttl", Ok(seconds)) => {
             let seconds = seconds.min(bounds::RECORD_TTL_SECONDS);
-            cache(|cache| cache.max_ttl_seconds = seconds, format!("spec.cache.maxTTLSeconds: {seconds}"), draft)
+            let message = format!(
+                "spec.cache.maxTTLSeconds: {seconds}; upstreams are asked again after that time, and dnsmasq keeps answers longer"
+            );
+            cache(|cache| cache.max_ttl_seconds = seconds, message, draft)
+        }
+        ("max-cache-ttl", Ok(seconds)) => {
+            let seconds = seconds.min(bounds::RECORD_TTL_SECONDS);
+            let message = format!("spec.cache.maxTTLSeconds: {seconds}, which clients see too");
+            cache(|cache| cache.max_ttl_seconds = seconds, message, draft)
         }
         ("neg-ttl", Ok(seconds)) => {
             let seconds = seconds.min(bounds::RECORD_TTL_SECONDS);
-            let message = format!("spec.cache.maxNegativeTTLSeconds: {seconds}, as an upper bound");
-            let (_, message) = cache(|cache| cache.max_negative_ttl_seconds = seconds, message, draft);
-            (Changed, message)
+            let message = format!(
+                "spec.cache.maxNegativeTTLSeconds: {seconds}, as an upper bound; denials without an SOA record are not kept"
+            );
+            cache(|cache| cache.max_negative_ttl_seconds = seconds, message, draft)
         }
         ("edns-packet-max", Ok(octets)) => {
             let octets = octets.clamp(bounds::UDP_PAYLOAD_MIN, bounds::UDP_PAYLOAD_MAX);
             let change = |spec: &mut ClusterDNSSpec| {
                 spec.limits.get_or_insert_default().udp_payload_bytes = octets;
             };
-            kept(change, format!("spec.limits.udpPayloadBytes: {octets}"), draft)
+            let message = format!(
+                "spec.limits.udpPayloadBytes: {octets}, for replies to clients; upstreams may send 1232 octets by UDP"
+            );
+            changed(change, message, draft)
         }
         ("log-queries", _) => {
             let change = |spec: &mut ClusterDNSSpec| {
                 spec.logging.get_or_insert_default().queries = QueryLog::All;
             };
-            kept(change, "spec.logging.queries: All".to_owned(), draft)
+            changed(change, "spec.logging.queries: All, in another form".to_owned(), draft)
         }
         ("stop-dns-rebind", _) => {
             let change = |spec: &mut ClusterDNSSpec| {
                 spec.access.get_or_insert_default().rebind_protection = true;
             };
-            kept(change, "spec.access.rebindProtection: true".to_owned(), draft)
+            let message = "spec.access.rebindProtection: true, for the default upstreams: private addresses leave their answers, \
+                           and answers of stub domains stay as they are";
+            changed(change, message.to_owned(), draft)
         }
         (name, _) => {
             let (outcome, message) = decided(name);
@@ -177,16 +196,16 @@ fn decided(name: &str) -> (Outcome, &'static str) {
 }
 
 fn cache(change: impl Fn(&mut Cache), message: String, draft: &mut Draft) -> (Outcome, String) {
-    kept(|spec| change(spec.cache.get_or_insert_with(Cache::default)), message, draft)
+    changed(|spec| change(spec.cache.get_or_insert_with(Cache::default)), message, draft)
 }
 
-fn kept(
+fn changed(
     change: impl Fn(&mut ClusterDNSSpec),
     message: String,
     draft: &mut Draft,
 ) -> (Outcome, String) {
     match draft.change(change) {
-        Ok(()) => (Kept, message),
+        Ok(()) => (Changed, message),
         Err(why) => (NotPossible, why),
     }
 }

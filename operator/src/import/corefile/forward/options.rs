@@ -130,7 +130,10 @@ fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String)
     }
     let number = number.min(bounds::IN_FLIGHT);
     read.in_flight = Some(number);
-    Ok((Kept, format!("limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED")))
+    Ok((
+        Changed,
+        format!("limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED"),
+    ))
 }
 
 /// `failover`: after which replies another server is asked.

@@ -1,0 +1,99 @@
+//! What the importer keeps and what does something else here, by default or always: no line says "kept" of the second.
+
+use super::losses::imported;
+
+#[test]
+fn expired_answers_that_coredns_does_not_serve_are_named() {
+    let of = |body: &str| {
+        imported(
+            "--corefile",
+            &format!(".:53 {{\n kubernetes cluster.local\n forward . 8.8.8.8\n {body}\n}}\n"),
+        )
+        .1
+    };
+    let report = of("cache 30");
+    assert!(
+        report.contains("4 changed: cache 30: ") && report.contains("with serve_stale only"),
+        "{report}"
+    );
+    let with = of("cache 30 {\n serve_stale\n }");
+    let line = with.lines().find(|line| line.starts_with("4 ")).unwrap_or_default();
+    assert!(!line.contains("serve_stale"), "{with}");
+    let without = of("errors");
+    assert!(
+        without.contains("3 changed: forward . 8.8.8.8: ") && without.contains("with cache only"),
+        "{without}"
+    );
+}
+
+/// Directives and options that do something else here, with the words that say what.
+#[test]
+fn what_differs_by_default_is_changed_and_the_report_says_how() {
+    let corefile = ".:53 {\n kubernetes cluster.local {\n namespaces a\n labels a=b\n }\n forward . 8.8.8.8 {\n max_concurrent 77\n }\n \
+                    cache 30 {\n success 5000\n denial 2000 15\n prefetch 10 1m 10%\n serve_stale 2h verify\n }\n prometheus :9153\n \
+                    log\n dnstap tcp://10.0.0.9:6000\n hosts {\n 10.0.0.8 x.example\n fallthrough x.example\n }\n}\n";
+    let (_, report) = imported("--corefile", corefile);
+    for (line, words) in [
+        (3, "hidden in reverse too"),
+        (4, "CoreDNS wants these labels at EndpointSlices"),
+        (7, "SERVFAIL, not REFUSED"),
+        (9, "a TTL below 5 s is not raised"),
+        (9, "in octets (spec.cache.memory)"),
+        (9, "failures are remembered for 1 to 5 s"),
+        (10, "for answers and denials together"),
+        (11, "for answers and denials together"),
+        (12, "these numbers have no setting"),
+        (13, "after 1.8 s without a reply"),
+        (15, "go_* and a few others have no counterpart"),
+        (16, "in another form"),
+        (17, "which CoreDNS sends with full only"),
+        (20, "outside of the zones"),
+    ] {
+        let found = report
+            .lines()
+            .find(|it| it.starts_with(&format!("{line} changed: ")) && it.contains(words));
+        assert!(found.is_some(), "{line}: {words}\n{report}");
+    }
+    let bare = ".:53 {\n forward . 8.8.8.8\n cache\n}\n";
+    let (_, report) = imported("--corefile", bare);
+    for words in [
+        "2 changed: forward . 8.8.8.8: spec.upstreams.servers; at most 2048 questions are in progress",
+        "3 changed: cache: what upstreams answer is cached",
+        "in CoreDNS 1800 s",
+        "with prefetch only",
+        "with serve_stale only",
+    ] {
+        assert!(report.contains(words), "{words}\n{report}");
+    }
+}
+
+#[test]
+fn options_of_dnsmasq_that_do_something_else_here_are_changed() {
+    let options = "no-resolv\nserver=10.0.0.1\nserver=10.0.0.2\nno-negcache\nmax-ttl=60\nlog-queries\nstop-dns-rebind\n\
+                   dns-forward-max=77\nhost-record=a.example,10.0.0.9\ncname=b.example,a.example\nedns-packet-max=4096\n";
+    let (_, report) = imported("--dnsmasq", options);
+    for (line, words) in [
+        (1, "without cache-size dnsmasq keeps 150 names"),
+        (1, "asked for again before they expire"),
+        (2, "a random one of these servers"),
+        (4, "share one lookup"),
+        (5, "upstreams are asked again"),
+        (6, "in another form"),
+        (7, "answers of stub domains stay"),
+        (8, "SERVFAIL"),
+        (9, "that of local-ttl, or 0 s"),
+        (10, "that of local-ttl, or 0 s"),
+        (11, "upstreams may send 1232"),
+    ] {
+        let found = report
+            .lines()
+            .find(|it| it.starts_with(&format!("{line} changed: ")) && it.contains(words));
+        assert!(found.is_some(), "{line}: {words}\n{report}");
+    }
+    let (_, report) = imported("--dnsmasq", "server=10.0.0.1\ncache-size=500\n");
+    assert!(
+        report.contains("2 changed: --cache-size=500: spec.cache.entries: 500, of which"),
+        "{report}"
+    );
+    assert!(report.contains("in octets too"), "{report}");
+}

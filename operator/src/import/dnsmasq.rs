@@ -260,8 +260,10 @@ fn host_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     let words = flag.words();
     let ttl = words.last().and_then(|word| word.parse::<u32>().ok());
     let ips: Vec<IpAddr> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    let is_name = |word: &&String| word.parse::<IpAddr>().is_err() && word.parse::<u32>().is_err();
-    let names: Vec<String> = words.iter().filter(is_name).map(|word| name(word)).collect();
+    // A number before the last part is a name for dnsmasq.
+    let before = if ttl.is_some() { &words[..words.len() - 1] } else { &words[..] };
+    let is_name = |word: &&String| word.parse::<IpAddr>().is_err();
+    let names: Vec<String> = before.iter().filter(is_name).map(|word| name(word)).collect();
     if ips.is_empty() || names.is_empty() {
         return (NotPossible, "it needs a name and an address".to_owned());
     }

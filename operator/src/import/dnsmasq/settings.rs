@@ -63,7 +63,20 @@ pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
             let change = |spec: &mut ClusterDNSSpec| {
                 spec.logging.get_or_insert_default().queries = QueryLog::All;
             };
-            changed(change, "spec.logging.queries: All, in another form".to_owned(), draft)
+            let message = match flag.value.as_str() {
+                "" => "spec.logging.queries: All, in another form".to_owned(),
+                more => format!("spec.logging.queries: All, in another form, without what {more} adds"),
+            };
+            changed(change, message, draft)
+        }
+        ("use-stale-cache", Ok(seconds)) => {
+            // 0 is without an end.
+            let most = bounds::WEEK_SECONDS;
+            let seconds = if seconds == 0 { most } else { seconds.min(most) };
+            let message = format!(
+                "spec.cache.staleSeconds: {seconds}; expired answers are served while upstreams are silent or fail, not at once"
+            );
+            cache(|cache| cache.stale_seconds = seconds, message, draft)
         }
         ("stop-dns-rebind", _) => {
             let change = |spec: &mut ClusterDNSSpec| {
@@ -74,13 +87,13 @@ pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
             changed(change, message.to_owned(), draft)
         }
         (name, _) => {
-            let (outcome, message) = decided(name);
+            let (outcome, message) = decided(name, &flag.value);
             (outcome, message.to_owned())
         }
     }
 }
 
-fn decided(name: &str) -> (Outcome, &'static str) {
+fn decided(name: &str, value: &str) -> (Outcome, &'static str) {
     match name {
         "keep-in-foreground" | "no-daemon" | "user" | "group" | "pid-file" | "no-poll"
         | "clear-on-reload" => {
@@ -105,7 +118,7 @@ fn decided(name: &str) -> (Outcome, &'static str) {
         | "test" => {
             (NotNeeded, "a setting of the process of dnsmasq: here it is chosen, or in spec.limits")
         }
-        "use-stale-cache" => (
+        "use-stale-cache" if value.is_empty() => (
             Changed,
             "expired answers are served while upstreams are silent or fail (spec.cache.staleSeconds)",
         ),

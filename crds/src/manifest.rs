@@ -4,6 +4,7 @@
 //! fields are listed, because a misspelled section would otherwise be silently absent.
 
 mod yaml;
+mod numbers;
 mod shape;
 mod salvage;
 mod places;
@@ -158,8 +159,9 @@ fn names_us(key: &str, value: &str) -> bool {
 ///
 /// # Errors
 /// What is wrong, by field.
-pub fn read_value(document: Value) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
+pub fn read_value(mut document: Value) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
     check_head(&document)?;
+    numbers::as_sent(&mut document);
     // The type has the two as constants; an absent spec is an empty one, as every field has a default.
     let mut fields = document.as_object().cloned().unwrap_or_default();
     fields.retain(|key, value| !matches!(key.as_str(), "apiVersion" | "kind") && !value.is_null());
@@ -170,7 +172,7 @@ pub fn read_value(document: Value) -> Result<(ClusterDNS, UnknownFields), Manife
     let read = serde_ignored::deserialize(reader, |path| unknown.add(path.to_string()));
     let refused = track.path().to_string();
     let mistakes = match &read {
-        Ok(_) => shape::lists_for_fields(&document),
+        Ok(_) => shape::misread(&document),
         Err(_) => shape::mistakes(&document, &refused),
     };
     match (read, mistakes.is_empty()) {

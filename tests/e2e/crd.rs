@@ -8,6 +8,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tests::control_plane::ControlPlane;
 use tests::crd::{FIELD_MANAGER, install};
+use tests::helm::Tools;
 use tests::largest::largest;
 
 /// The rows of the package `crds`: what `check` says about each, and what the API server must do with it.
@@ -16,6 +17,8 @@ use tests::largest::largest;
 mod table;
 const RULES: &str = include_str!("../../crds/tests/rules.yaml");
 const LEGAL: &str = include_str!("../../crds/tests/legal.yaml");
+/// Numbers as text, because kubectl decides how they are sent, and whether they are taken.
+const NUMBERS: &str = include_str!("../../crds/tests/numbers.yaml");
 
 #[tokio::test]
 async fn o1_the_api_server_refuses_the_mistakes_it_can_see_and_names_the_field() {
@@ -44,6 +47,38 @@ async fn the_api_server_takes_what_only_looks_wrong() {
         let outcome = create(&client, row.document(), true).await;
         assert!(outcome.is_ok(), "{}: {outcome:?}", row.rule);
     }
+}
+
+#[tokio::test]
+async fn the_api_server_takes_from_kubectl_the_numbers_that_check_takes() {
+    #[derive(serde::Deserialize)]
+    struct Numbers {
+        spec: String,
+        is_taken: bool,
+    }
+    let Some(control_plane) = ControlPlane::shared().await else { return };
+    install(&control_plane.client().await).await;
+    let Some(tools) = Tools::new(control_plane.kubeconfig()) else { return };
+    let rows: Vec<Numbers> = serde_saphyr::from_str(NUMBERS).expect("rows");
+    let document = |(number, row): (usize, &Numbers)| {
+        format!(
+            "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: number-{number}}}\nspec: {{{}}}\n---\n",
+            row.spec
+        )
+    };
+    let documents: String = rows.iter().enumerate().map(document).collect();
+    let file = tools.folder().join("numbers.yaml");
+    std::fs::write(&file, documents).expect("the folder is ours");
+    let file = file.to_str().expect("a path of text");
+    let ran = tools.kubectl(&["create", "--dry-run=server", "--filename", file]);
+    let mut wrong = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        let is_taken = ran.stdout.contains(&format!("/number-{number} created"));
+        if is_taken != row.is_taken {
+            wrong.push(format!("number-{number}: {}", row.spec));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), ran.stderr);
 }
 
 #[tokio::test]

@@ -22,14 +22,14 @@ pub(super) fn mistakes(document: &Value, refused: &str) -> Vec<Misshapen> {
     walk(document, refused, false)
 }
 
-/// Finds lists where fields belong: the reader would take their entries for fields, in the order of the program's
-/// types.
-pub(super) fn lists_for_fields(document: &Value) -> Vec<Misshapen> {
+/// Finds what the reader takes and the schema does not: lists where fields belong, as it would take their entries for fields
+/// in the order of the program's types, and numbers with a fraction where a quantity belongs.
+pub(super) fn misread(document: &Value) -> Vec<Misshapen> {
     walk(document, "", true)
 }
 
-fn walk(document: &Value, refused: &str, are_lists_enough: bool) -> Vec<Misshapen> {
-    let mut found = Walk { refused, are_lists_enough, mistakes: Vec::new() };
+fn walk(document: &Value, refused: &str, is_read: bool) -> Vec<Misshapen> {
+    let mut found = Walk { refused, is_read, mistakes: Vec::new() };
     found.look(document, schema(), String::new());
     found.mistakes.truncate(bounds::REPORTED);
     found.mistakes
@@ -46,15 +46,15 @@ pub(super) fn schema() -> &'static Value {
 
 struct Walk<'a> {
     refused: &'a str,
-    /// Look only for lists where fields belong.
-    are_lists_enough: bool,
+    /// Look only for what the reader takes.
+    is_read: bool,
     mistakes: Vec<Misshapen>,
 }
 
 impl Walk<'_> {
     fn look(&mut self, value: &Value, schema: &Value, path: String) {
         match value {
-            Value::Null if !self.are_lists_enough && path == self.refused => {
+            Value::Null if !self.is_read && path == self.refused => {
                 let message = format!(
                     "expected {}, found nothing: leave the field out for its default",
                     expected(schema)
@@ -88,15 +88,19 @@ impl Walk<'_> {
 
 impl Walk<'_> {
     fn fits(&self, value: &Value, schema: &Value) -> bool {
-        match self.are_lists_enough {
-            true => !(value.is_array() && schema["type"] == "object"),
+        match self.is_read {
+            true => {
+                let is_list = value.is_array() && schema["type"] == "object";
+                let is_wrong_number = is_quantity(schema) && is_fraction(value);
+                !(is_list || is_wrong_number)
+            }
             false => fits(value, schema),
         }
     }
 
     /// Fields that must be there. The spec need not: every field in it has a default.
     fn look_for_missing(&mut self, fields: &Map<String, Value>, schema: &Value, path: &str) {
-        if self.are_lists_enough || path.is_empty() {
+        if self.is_read || path.is_empty() {
             return;
         }
         let required = schema["required"].as_array().into_iter().flatten();
@@ -107,14 +111,23 @@ impl Walk<'_> {
     }
 }
 
+fn is_quantity(schema: &Value) -> bool {
+    schema["x-kubernetes-int-or-string"] == true
+}
+
+/// Is it a number that is no integer for the API server?
+fn is_fraction(value: &Value) -> bool {
+    value.is_number() && !value.is_i64()
+}
+
 fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 /// Whether a value has the type, is one of the choices, and is within the range. What is inside is another step.
 fn fits(value: &Value, schema: &Value) -> bool {
-    if schema["x-kubernetes-int-or-string"] == true {
-        return value.is_string() || value.as_u64().is_some();
+    if is_quantity(schema) {
+        return value.is_string() || value.as_i64().is_some_and(|number| number >= 0);
     }
     let is_typed = match schema["type"].as_str() {
         Some("object") => value.is_object(),
@@ -145,8 +158,8 @@ fn expected(schema: &Value) -> String {
         let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).collect();
         return format!("one of {}", choices.join(", "));
     }
-    if schema["x-kubernetes-int-or-string"] == true {
-        return "a quantity such as 16Mi".to_owned();
+    if is_quantity(schema) {
+        return "a quantity such as 16Mi, as text or as a whole number".to_owned();
     }
     match schema["type"].as_str() {
         Some("object") => "fields (name: value)".to_owned(),

@@ -17,6 +17,8 @@ pub enum Memory {
     Text(String),
 }
 
+/// Digits of a number, in the pattern too.
+const DIGITS: usize = 12;
 /// What the text may be. Fractions and larger units would only be typing errors here.
 const MEMORY_PATTERN: &str = "^[0-9]{1,12}(k|M|G|Ki|Mi|Gi)?$";
 
@@ -33,6 +35,9 @@ impl Memory {
             Self::Text(text) => text,
         };
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        if !(1..=DIGITS).contains(&digits) {
+            return None;
+        }
         let (number, unit) = text.split_at(digits);
         let factor: u64 = match unit {
             "" => 1,
@@ -78,7 +83,7 @@ mod tests {
         {
             assert_eq!(Memory::of(text).bytes(), bytes, "{text}");
         }
-        for text in ["", "Mi", "1.5Gi", "16MiB", "-1", "16 Mi", "99999999999999999999"] {
+        for text in ["", "Mi", "1.5Gi", "16MiB", "-1", "16 Mi", "0000000000001"] {
             assert_eq!(Memory::of(text).bytes(), None, "{text}");
         }
         assert_eq!(Memory::Bytes(7).bytes(), Some(7));

@@ -190,7 +190,7 @@ pub enum Source {
     /// The folder of `--manifests`.
     Manifests(PathBuf),
     /// The API server of `--kubeconfig`, or of the cluster that we run in.
-    Api(Options),
+    Api(Box<Options>),
 }
 
 impl Args {
@@ -221,13 +221,13 @@ impl Args {
             (None, Some(file)) => Wanted::File(file.clone()),
             (None, None) => Wanted::Defaults,
         };
-        Ok(Source::Api(Options {
+        Ok(Source::Api(Box::new(Options {
             credentials,
             wanted,
             pod_uid: self.pod_uid.clone().filter(|uid| !uid.is_empty()),
             state_dir: self.state_dir.clone(),
             pace: Pace::with_spread(Duration::from_secs(self.list_spread_seconds)),
-        }))
+        })))
     }
 
     fn credentials(&self) -> Option<Credentials> {

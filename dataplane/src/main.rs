@@ -197,7 +197,7 @@ impl Opened {
     fn open(source: Source, setup: Setup) -> anyhow::Result<Opened> {
         Ok(match source {
             Source::Manifests(folder) => Opened::Files(Box::new(Files::open(&folder, setup)?)),
-            Source::Api(options) => Opened::Api(Api::open(options, setup)?),
+            Source::Api(options) => Opened::Api(Api::open(*options, setup)?),
         })
     }
 

@@ -17,7 +17,7 @@ use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::apply::memory::Memory;
 use crate::context::Context;
@@ -35,6 +35,7 @@ use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
 use crate::runtime::metrics::Metrics;
+use crate::runtime::restored::Resets;
 use crate::runtime::write::{WriteError, Writes};
 use crate::settings::Settings;
 use crate::{names, reconcile};
@@ -61,6 +62,7 @@ pub async fn run(
     metrics: Arc<Metrics>,
     definition: Arc<Definition>,
     lost_pods: Arc<PolicyStanding>,
+    resets: Resets,
     stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
 ) {
     let controller = Controller::new(
@@ -133,6 +135,7 @@ pub async fn run(
         () = orphaned_services::follow(&ctx, &triggers) => {}
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
+        () = forget_versions(&ctx, resets.subscribe()) => {}
     }
 }
 
@@ -159,6 +162,14 @@ async fn read_offers(ctx: &Context) -> anyhow::Result<(bool, Duration)> {
     }
     ctx.caches.keep_monitoring(&offers::monitoring(&read.offers));
     Ok((ctx.offered(read.offers), read.again_in()))
+}
+
+/// After a restore of etcd, what was written last has higher versions than what exists: it would be taken for newer (K22).
+async fn forget_versions(ctx: &Context, mut resets: watch::Receiver<u64>) {
+    while resets.changed().await.is_ok() {
+        ctx.memory.forget_all();
+        ctx.last_written.forget_all();
+    }
 }
 
 async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duration) {

@@ -12,6 +12,7 @@ use operator::lost_pods::{self, Lookout, PolicyStanding};
 use operator::report::events::Events;
 use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
+use operator::runtime::restored::{Resets, confirming};
 use operator::runtime::write::Writes;
 use operator::runtime::{client, http, shutdown, telemetry};
 use operator::{compare, controller, import, offline};
@@ -48,8 +49,9 @@ fn start(args: &Run) -> anyhow::Result<()> {
 
 async fn run(args: &Run) -> anyhow::Result<()> {
     let stop = shutdown::asked_to_stop()?;
-    let client = client::client(&args.cluster).await?;
     let metrics = Arc::new(Metrics::default());
+    let resets = Resets::new(metrics.clone());
+    let client = confirming(client::client(&args.cluster).await?, resets.clone());
     let definition = Arc::new(Definition::default());
     http::start(args.http, metrics.clone(), definition.clone())?;
 
@@ -80,7 +82,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     tokio::select! {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
-        () = controller::run(client, args.settings(), writes, events, metrics, definition, lost_pods, stop.clone()) => {}
+        () = controller::run(client, args.settings(), writes, events, metrics, definition, lost_pods, resets, stop.clone()) => {}
         () = shutdown::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
     }
     elector.release().await;

@@ -8,4 +8,5 @@ pub mod write;
 pub mod lease;
 pub mod http;
 pub mod metrics;
+pub mod restored;
 pub mod telemetry;

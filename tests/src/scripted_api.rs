@@ -54,6 +54,8 @@ struct Shared {
     /// Octets that are added to each object of a kind in lists.
     padding: Option<(String, Bytes)>,
     watches: Vec<Watch>,
+    /// A watch at a version that is not there yet is accepted, and silent until it is there.
+    accepts_ahead: bool,
     seen: VecDeque<Seen>,
 }
 
@@ -61,6 +63,8 @@ struct Shared {
 #[derive(Debug)]
 struct Watch {
     collection: Collection,
+    /// It gives events of later versions only.
+    after: u64,
     out: mpsc::UnboundedSender<Bytes>,
 }
 
@@ -184,6 +188,18 @@ impl ScriptedApi {
         shared.watches.clear();
     }
 
+    /// Accepts watches at versions that are not there yet, and sends nothing until they are there, as kube-apiserver does;
+    /// other API servers answer 504.
+    pub fn accept_versions_ahead(&self) {
+        self.shared().accepts_ahead = true;
+    }
+
+    /// Shows another state from now on, while watches stay open: they see neither this change, nor events below the
+    /// versions that they are at.
+    pub fn show_in_silence(&self, state: Store) {
+        self.shared().store = state;
+    }
+
     /// Answers watches, and lists that allow any version, from this older state, as a server does whose watch cache
     /// lags behind etcd. A list without a version is a consistent read and shows the newest state.
     pub fn lag(&self, watch_cache: Store) {
@@ -212,13 +228,16 @@ impl ScriptedApi {
         let path = Collection::of_kind(kind).path();
         let is_list = |seen: &&Seen| {
             let is_first_page = seen.parameter("continue").is_none();
-            // A list of one object asks which cluster this is.
-            seen.path == path
-                && !seen.is_watch()
-                && is_first_page
-                && seen.parameter("limit") != Some("1")
+            seen.path == path && !seen.is_watch() && is_first_page && !seen.is_look()
         };
         self.shared().seen.iter().filter(is_list).count()
+    }
+
+    /// How many times a list of one object of this kind was asked for: what version, and which cluster, is this?
+    pub fn looks(&self, kind: &str) -> usize {
+        let path = Collection::of_kind(kind).path();
+        let shared = self.shared();
+        shared.seen.iter().filter(|seen| seen.path == path && seen.is_look()).count()
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -240,7 +259,9 @@ impl Shared {
     fn send_event(&mut self, event: &Event) {
         let line = event.line();
         self.watches.retain(|watch| {
-            !watch.collection.holds(&event.object) || watch.out.send(line.clone()).is_ok()
+            !watch.collection.holds(&event.object)
+                || event.version <= watch.after
+                || watch.out.send(line.clone()).is_ok()
         });
     }
 
@@ -282,12 +303,16 @@ impl Shared {
 
     fn watch(&mut self, collection: Collection, version: &str) -> Result<Reply, Refused> {
         let store = self.watch_cache.as_ref().unwrap_or(&self.store);
-        let since = store.events_since(&collection, version)?;
+        let after = version.parse().unwrap_or_default();
+        let since = match self.accepts_ahead && after > store.version() {
+            true => Vec::new(),
+            false => store.events_since(&collection, version)?,
+        };
         let (out, mut lines) = mpsc::unbounded_channel::<Bytes>();
         for event in since {
             let _ = out.send(event.line());
         }
-        self.watches.push(Watch { collection, out });
+        self.watches.push(Watch { collection, after, out });
         let body = StreamBody::new(futures::stream::poll_fn(move |context| {
             lines.poll_recv(context).map(|line| line.map(|line| Ok(Frame::data(line))))
         }));

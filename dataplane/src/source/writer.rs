@@ -209,26 +209,31 @@ impl Writer {
         }
     }
 
-    /// The list that began is consistent and of this version (0: it has none). Returns whether it
-    /// must begin again because it is a reset (K22) and `has_objects` of it were applied already.
-    pub fn list_is_at(&mut self, resource: Resource, version: u64, has_objects: bool) -> bool {
-        let was_reset = self.index.is_reset(resource);
-        let newest = self.index.newest_version(resource);
-        let is_reset = self.index.list_is_at(resource, version);
+    /// The list that began is consistent and of this version (0: it has none).
+    pub fn list_is_at(&mut self, resource: Resource, version: u64) {
+        self.index.list_is_at(resource, version);
         if let Some(index) = self.renewing_index() {
             index.list_is_at(resource, version);
         }
-        if is_reset && !was_reset {
-            self.status.read().feeds[resource as usize].resets += 1;
-            tracing::warn!(
-                resource = resource.plural(),
-                version,
-                newest,
-                "the API server lists a lower version than it showed before: its etcd was restored \
-                 from a backup; this list replaces what is known"
-            );
+    }
+
+    /// In a consistent read the source was below a version that it showed before, of this resource or of the
+    /// configuration (K22). Objects of the other resources may be of the lost history too: the next complete list of
+    /// each is a reset. Returns whether that was not known yet.
+    pub fn went_back(&mut self, resource: Option<Resource>) -> bool {
+        if resource.is_some_and(|resource| self.index.is_reset(resource)) {
+            return false;
         }
-        is_reset && !was_reset && has_objects
+        for resource in Resource::ALL {
+            if self.has_begun[resource as usize] && !self.index.is_reset(resource) {
+                self.status.read().feeds[resource as usize].resets += 1;
+                self.index.expect_reset(resource);
+            }
+            if let Some(index) = self.renewing_index() {
+                index.expect_reset(resource);
+            }
+        }
+        true
     }
 
     /// An event or a bookmark says that the source is at this version (0: it does not say).

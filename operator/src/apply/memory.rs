@@ -135,6 +135,11 @@ impl Memory {
         self.lock().remove(&(kind, namespace.to_owned(), name.to_owned()));
     }
 
+    /// Versions mean nothing any more: the API server shows an older state.
+    pub fn forget_all(&self) {
+        self.lock().clear();
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Remembered>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }

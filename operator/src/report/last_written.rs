@@ -36,6 +36,11 @@ impl LastWritten {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
+    /// Versions mean nothing any more: the API server shows an older state.
+    pub fn forget_all(&self) {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Remembers what the API server answered to the last write.
     pub(super) fn remember(&self, dns: ClusterDNS) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

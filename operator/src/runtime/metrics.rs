@@ -63,6 +63,7 @@ pub struct Metrics {
     durations: Histogram,
     writes: Family<Write, Counter>,
     watch_failures: Counter,
+    version_resets: Counter,
     cache_bytes: Family<Part, Gauge>,
     not_kept: Family<Resource, Counter>,
     lost_pods: Counter,
@@ -90,6 +91,11 @@ impl Default for Metrics {
                 all,
                 "watch_failures",
                 "Watches of the API server that failed and were started again",
+            ),
+            version_resets: new(
+                all,
+                "version_resets",
+                "Watches whose version the API server did not have any more: its etcd was restored",
             ),
             cache_bytes: new(
                 all,
@@ -157,6 +163,11 @@ impl Metrics {
     /// Counts a watch or list that failed.
     pub fn watch_failed(&self) {
         self.watch_failures.inc();
+    }
+
+    /// Counts a watch whose version the API server does not have any more.
+    pub fn version_reset(&self) {
+        self.version_resets.inc();
     }
 
     /// All caches hold this many octets of whole objects and of stubs.

@@ -43,7 +43,8 @@ impl Requests {
         Requests { watch: Some(true), ..self }
     }
 
-    /// Only what is no watch: lists and single objects.
+    /// Only what is no watch: lists and single objects. A list of one object, which asks for the version of the API server
+    /// (K22), is none.
     pub fn lists(self) -> Requests {
         Requests { watch: Some(false), ..self }
     }
@@ -66,7 +67,7 @@ impl Requests {
 
     fn match_seen(&self, seen: &Seen) -> bool {
         seen.path.starts_with(&self.path)
-            && self.watch.is_none_or(|watch| watch == seen.is_watch())
+            && self.watch.is_none_or(|watch| watch == seen.is_watch() && (watch || !seen.is_look()))
             && (!self.writes || seen.method != "GET")
             && self.part.as_ref().is_none_or(|part| seen.path.contains(part.as_str()))
             && self.except.iter().all(|path| !seen.path.starts_with(path.as_str()))
@@ -103,6 +104,11 @@ impl Seen {
     /// Whether it asks for a watch.
     pub fn is_watch(&self) -> bool {
         matches!(self.parameter("watch"), Some("true" | "1"))
+    }
+
+    /// Whether it lists one object, which asks at what version the API server is (K22).
+    pub fn is_look(&self) -> bool {
+        self.parameter("limit") == Some("1") && self.parameter("continue").is_none()
     }
 }
 

@@ -124,7 +124,7 @@ impl Play {
         let objects = objects.into_iter().filter(|((of, _), _)| *of == resource);
         self.writer.begin(resource);
         self.oracle.store.begin_list(resource);
-        self.writer.list_is_at(resource, self.version, false);
+        self.writer.list_is_at(resource, self.version);
         for (number, (_, object)) in objects.enumerate() {
             self.read(Change::Apply(stamped(object, self.version)));
             if number % shown == 0 {

@@ -20,6 +20,8 @@ pub(super) struct Versions {
     newest: u64,
     /// The next list that is completed replaces everything, also what has a higher version.
     is_reset: bool,
+    /// The list in progress knew from its first object that it is one: one that was half read before does not count.
+    is_list_reset: bool,
 }
 
 impl Versions {
@@ -32,6 +34,7 @@ impl Versions {
     pub(super) fn list_is_at(&mut self, version: u64) -> bool {
         // Until a list is complete, those that break off and begin again are resets too.
         self.is_reset |= version != 0 && version < self.newest;
+        self.is_list_reset = self.is_reset;
         self.is_reset
     }
 
@@ -63,7 +66,8 @@ impl Versions {
     }
 
     pub(super) fn listed(&mut self, list_version: u64) {
-        if core::mem::take(&mut self.is_reset) {
+        if core::mem::take(&mut self.is_list_reset) {
+            self.is_reset = false;
             self.newest = list_version;
         }
         self.saw(list_version);
@@ -143,6 +147,20 @@ mod tests {
         index.expect_reset(KIND);
         list(&mut index, 500, &[("b", 20)]);
         assert_eq!(held(&index), [("b", 20)]);
+    }
+
+    #[test]
+    fn k22_a_list_that_began_before_the_reset_was_noticed_does_not_end_it() {
+        let mut index = Index::new(settings());
+        list(&mut index, 100, &[("a", 90), ("b", 95)]);
+        index.begin_list(KIND);
+        index.list_is_at(KIND, 130);
+        apply(&mut index, "a", 50);
+        index.expect_reset(KIND);
+        apply(&mut index, "b", 55);
+        index.end_list(KIND, 130, DataSource::Live);
+        list(&mut index, 131, &[("a", 50), ("b", 55)]);
+        assert_eq!(held(&index), [("a", 50), ("b", 55)]);
     }
 
     #[test]

@@ -31,15 +31,47 @@ impl Ingest {
         self.status.begin(resource);
     }
 
-    /// The API server is at this version of its Namespaces, in a consistent read, and the Namespace
-    /// `kube-system` has this uid. If the version is below what was seen, or the uid is another,
-    /// everything is listed again (K22).
-    pub(super) fn look_at_cluster(&mut self, version: u64, uid: Option<u128>) {
-        let went_back = version < self.writer.newest_version(Resource::Namespaces);
-        let is_another = uid.is_some_and(|uid| self.writer.is_of_cluster(uid));
-        if went_back || is_another {
+    /// The Namespace `kube-system` has this uid, 0 if it was not listed. If it had another, everything is listed again
+    /// (K22).
+    pub(super) fn look_at_cluster(&mut self, uid: u128) {
+        if uid != 0 && self.writer.is_of_cluster(uid) {
             self.relist_all();
         }
+    }
+
+    /// The list that began is consistent and of this version. Returns whether it must begin again, because it is a reset
+    /// and `has_objects` of it were applied already (K22).
+    pub(super) fn list_is_at(
+        &mut self,
+        resource: Resource,
+        version: u64,
+        has_objects: bool,
+    ) -> bool {
+        let newest = self.writer.newest_version(resource);
+        let is_back = version != 0 && version < newest;
+        let is_news = is_back && self.went_back(&Watched::Objects(resource), version, newest);
+        self.writer.list_is_at(resource, version);
+        is_news && has_objects
+    }
+
+    /// In a consistent read, the API server was at a version below the one that was seen: versions mean nothing any more,
+    /// and everything is listed again (K22), this by the stream that noticed it. Returns whether that is news.
+    pub(super) fn went_back(&mut self, watched: &Watched, version: u64, seen: u64) -> bool {
+        let is_news = self.writer.went_back(watched.resource());
+        if is_news {
+            tracing::warn!(
+                resource = watched.plural(),
+                version,
+                seen,
+                "the API server is at a lower version than it showed before: its etcd was restored from a backup; lists \
+                 replace what is known"
+            );
+            self.relists.send_modify(|counts| {
+                let others = (0..KINDS).filter(|number| *number != watched.number());
+                others.for_each(|number| counts[number] += 1);
+            });
+        }
+        is_news
     }
 
     /// Asks for a list of each of these resources.

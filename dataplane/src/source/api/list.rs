@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::decode::{self, PageMetadata};
 use super::supervise::Failure;
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
+use crate::source::objects::convert;
 
 /// A page without its objects.
 #[derive(Debug, Default)]
@@ -103,14 +104,41 @@ impl Stream {
         Ok(())
     }
 
-    /// Which cluster answers, and whether its versions went back, asked before a watch continues at
-    /// the version held: a watch at a version that lies ahead may be accepted and stay silent, and
-    /// another cluster's history may contain our version (K22). One small list by the stream of
-    /// Namespaces, on behalf of all.
-    pub(super) async fn look_for_cluster(&mut self) -> Result<(), Failure> {
-        let Some(request) = self.watched.kube_system() else { return Ok(()) };
-        let mut body = self.send(request).await?.into_body();
-        let (mut items, mut metadata, mut uid) = (Items::default(), PageMetadata::default(), None);
+    /// Asks for one object before a watch continues: an API server whose etcd was restored from a backup accepts a watch
+    /// at a version that it does not have yet, and stays silent until it has passed it (K22). So the version held must
+    /// be confirmed where the watch before was silent, broke off or ended too soon. The stream of Namespaces asks before
+    /// each watch, on behalf of all: the history of another cluster may contain our version.
+    pub(super) async fn look(&mut self) -> Result<(), Failure> {
+        let names_the_cluster = self.watched.names_the_cluster();
+        if self.is_relist_due() {
+            return Err(Failure::Relist);
+        }
+        if !names_the_cluster && !self.is_in_doubt() {
+            return Ok(());
+        }
+        let (version, uid) = self.read_one().await?;
+        let held = decode::version(self.version.as_deref());
+        let mut sink = self.sink.borrow_mut();
+        if names_the_cluster {
+            sink.ingest.look_at_cluster(uid);
+        }
+        let is_back = version != 0 && version < held;
+        // Not where another stream has noticed it meanwhile.
+        if is_back && !self.is_relist_due() {
+            sink.went_back(&self.watched, version, held);
+        }
+        drop(sink);
+        if is_back || self.is_relist_due() {
+            return Err(Failure::Relist);
+        }
+        self.is_confirmed();
+        Ok(())
+    }
+
+    /// The version of a consistent list of one object, and that object's uid, 0 if there is none.
+    async fn read_one(&mut self) -> Result<(u64, u128), Failure> {
+        let mut body = self.send(self.watched.one()).await?.into_body();
+        let (mut items, mut metadata, mut uid) = (Items::default(), PageMetadata::default(), 0);
         loop {
             let frame = match timeout(ANSWER_TIMEOUT, body.frame()).await {
                 Err(_) => return Err(silent(ANSWER_TIMEOUT)),
@@ -124,9 +152,7 @@ impl Stream {
                         metadata = serde_json::from_slice(text).unwrap_or_default();
                     }
                     Part::Object(text) => {
-                        let named = decode::named(text);
-                        uid = named
-                            .map(|named| crate::source::objects::convert::uid(&named.metadata));
+                        uid = decode::named(text).map_or(0, |named| convert::uid(&named.metadata));
                     }
                     Part::TooLong => {}
                 }
@@ -134,8 +160,6 @@ impl Stream {
             })?;
         }
         items.finish()?;
-        let version = decode::version(Some(&metadata.resource_version));
-        self.sink.borrow_mut().ingest.look_at_cluster(version, uid.filter(|uid| *uid != 0));
-        Ok(())
+        Ok((decode::version(Some(&metadata.resource_version)), uid))
     }
 }

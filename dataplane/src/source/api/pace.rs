@@ -7,6 +7,10 @@ use super::rollout;
 /// E25: a list for comparison after 5 to 7 hours.
 const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
 
+/// A watch that is silent for this long, or up to a fifth longer, is restarted: bookmarks come about once a minute, so it
+/// may be dead, or at a version that the API server does not have yet (K22).
+const SILENCE: Duration = Duration::from_secs(75);
+
 /// Times that tests shorten.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
@@ -16,12 +20,19 @@ pub struct Pace {
     pub compare_after: Duration,
     /// A canary that is neither promoted nor renewed returns to stable this long after its trial.
     pub canary_grace: Duration,
+    /// A watch that is silent for this long, or up to a fifth longer, is restarted.
+    pub silence: Duration,
 }
 
 impl Pace {
     /// The times in production; only the spread is a flag.
     pub fn with_spread(spread: Duration) -> Pace {
-        Pace { spread, compare_after: COMPARE_AFTER, canary_grace: rollout::GRACE }
+        Pace {
+            spread,
+            compare_after: COMPARE_AFTER,
+            canary_grace: rollout::GRACE,
+            silence: SILENCE,
+        }
     }
 }
 

@@ -49,7 +49,11 @@ impl Pages {
             Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) => self.halve(),
             Failure::Link(_) if is_begun => self.halve(),
             // The failure has another reason than the size.
-            Failure::Status { .. } | Failure::Link(_) | Failure::End | Failure::Relist => {}
+            Failure::Status { .. }
+            | Failure::Link(_)
+            | Failure::End
+            | Failure::Silence
+            | Failure::Relist => {}
         }
     }
 

@@ -84,11 +84,14 @@ impl Sink {
         has_objects: bool,
     ) -> bool {
         match watched {
-            Watched::Objects(resource) => {
-                self.ingest.writer.list_is_at(*resource, version, has_objects)
-            }
+            Watched::Objects(resource) => self.ingest.list_is_at(*resource, version, has_objects),
             Watched::ConfigMap { .. } => false,
         }
+    }
+
+    /// The API server has gone back to this version, see [`Ingest::went_back`].
+    pub(super) fn went_back(&mut self, watched: &Watched, version: u64, seen: u64) {
+        self.ingest.went_back(watched, version, seen);
     }
 
     /// An event or a bookmark has this version.

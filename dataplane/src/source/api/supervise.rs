@@ -21,6 +21,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// A watch that ends in order sooner than this is a failure: the server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
+/// A watch that ends in order sooner than this did not end by its own time: API servers may have been restarted, with
+/// another etcd (K22). A little less than the time that it asks for.
+const WHOLE_WATCH: Duration = Duration::from_secs(170);
 /// Watches that fail to start at one version: then the version itself is in doubt.
 const MAX_STARTS_AT_ONE_VERSION: u32 = 5;
 
@@ -42,6 +45,8 @@ pub(super) enum Failure {
     Garbage(String),
     /// A watch ended in order.
     End,
+    /// A watch gave nothing for longer than bookmarks take.
+    Silence,
     /// A new list is due, or was requested.
     Relist,
 }
@@ -81,6 +86,8 @@ pub(super) struct Supervisor {
     failed_starts: u32,
     /// Lists again that a list itself asked for, since the last one that was complete.
     relists: u32,
+    /// The API server may not have the version held any more, and would accept a watch there and stay silent (K22).
+    is_in_doubt: bool,
 }
 
 impl Supervisor {
@@ -88,6 +95,16 @@ impl Supervisor {
     pub(super) fn moved(&mut self) {
         self.failed_starts = 0;
         self.relists = 0;
+    }
+
+    /// Whether a look must confirm the version held before a watch continues at it.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+
+    /// The API server has the version held, or everything was listed.
+    pub(super) fn confirmed(&mut self) {
+        self.is_in_doubt = false;
     }
 
     /// Decides; `chance` is in [0, 1).
@@ -105,6 +122,7 @@ impl Supervisor {
         if was_healthy {
             self.failures = 0;
         }
+        self.is_in_doubt |= raises_doubt(failure, during, now);
         let relist = during == During::List || self.is_version_lost(failure, during);
         if relist {
             self.failed_starts = 0;
@@ -116,6 +134,7 @@ impl Supervisor {
                 self.relists <= MAX_RELISTS_AT_ONCE
             }
             (Failure::Relist, During::Start | During::Watch { .. }) => true,
+            (Failure::Silence, During::Watch { .. }) => true,
             (Failure::End, During::Watch { since }) => {
                 now.saturating_duration_since(since) >= SHORTEST_WATCH
             }
@@ -137,9 +156,10 @@ impl Supervisor {
                 true
             }
             // The failure is not about the version: no permission, too many requests, or no server.
-            Failure::Status { code: 401 | 403 | 429, .. } | Failure::Link(_) | Failure::End => {
-                false
-            }
+            Failure::Status { code: 401 | 403 | 429, .. }
+            | Failure::Link(_)
+            | Failure::End
+            | Failure::Silence => false,
             Failure::Status { .. } | Failure::Garbage(_) => {
                 if matches!(during, During::Start | During::Watch { .. }) {
                     self.failed_starts += 1;
@@ -161,8 +181,24 @@ impl Supervisor {
             Failure::Status { code: 401 | 403, .. } | Failure::Garbage(_) => {
                 jitter.max(SHORTEST_WAIT)
             }
-            Failure::Status { .. } | Failure::Link(_) | Failure::End | Failure::Relist => jitter,
+            Failure::Status { .. }
+            | Failure::Link(_)
+            | Failure::End
+            | Failure::Silence
+            | Failure::Relist => jitter,
         }
+    }
+}
+
+/// Whether API servers may have been restarted before this failure. A watch that ends by its own time after events or
+/// bookmarks says that the API server had the version held; and so does one that refuses the client.
+fn raises_doubt(failure: &Failure, during: During, now: Instant) -> bool {
+    match (failure, during) {
+        (Failure::Relist | Failure::Status { code: 401 | 403 | 429, .. }, _) => false,
+        (Failure::End, During::Watch { since }) => {
+            now.saturating_duration_since(since) < WHOLE_WATCH
+        }
+        _ => true,
     }
 }
 
@@ -185,6 +221,7 @@ impl Failure {
                 format!("the API server's answer is not understood: {error}")
             }
             Failure::End => "the API server ended the watch at once".to_owned(),
+            Failure::Silence => "nothing came through the watch".to_owned(),
             Failure::Relist => "listed again".to_owned(),
         }
     }
@@ -305,6 +342,25 @@ mod tests {
         for _ in 0..20 {
             assert!(!next(&mut supervisor, &status(500, ""), During::Start).relist);
             supervisor.moved();
+        }
+    }
+
+    #[test]
+    fn k22_a_watch_that_ends_by_its_own_time_raises_no_doubt_about_its_version() {
+        let since = Instant::now();
+        let raises = |failure: &Failure, seconds| {
+            let mut supervisor = Supervisor::default();
+            let now = since + Duration::from_secs(seconds);
+            supervisor.next(failure, During::Watch { since }, now, 0.5);
+            supervisor.is_in_doubt()
+        };
+        assert!(!raises(&Failure::End, 180));
+        assert!(raises(&Failure::End, 100), "API servers may have been restarted");
+        assert!(raises(&Failure::Silence, 180));
+        assert!(raises(&Failure::Link("reset".into()), 180));
+        assert!(raises(&status(503, ""), 180), "of a balancer without API servers");
+        for refused in [401, 403, 429] {
+            assert!(!raises(&status(refused, ""), 1), "{refused}");
         }
     }
 

@@ -18,7 +18,7 @@ use super::client::ApiClient;
 use super::decode::{self, ApiStatus, Line};
 use super::heartbeat;
 use super::lines::Lines;
-use super::pace::chance;
+use super::pace::{Pace, chance};
 use super::pages::Pages;
 use super::sink::{Read, Sink};
 use super::supervise::{During, Failure, Next, Supervisor};
@@ -27,12 +27,12 @@ use crate::source::objects::convert;
 
 /// An answer begins within this time, and a list continues within it.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// A watch that is silent for this long is restarted: bookmarks come about once a minute, so it may be dead.
-const SILENCE: Duration = Duration::from_secs(90);
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
 /// Random part of the interval between comparison lists, because many pods start together.
 const COMPARE_SPREAD: f64 = 0.4;
+/// Random part of the silence that ends a watch, because all watches of all pods begin when an API server starts.
+const SILENCE_SPREAD: f64 = 0.2;
 
 /// Follows one thing forever.
 pub(super) struct Stream {
@@ -47,7 +47,8 @@ pub(super) struct Stream {
     pub(super) pages: Pages,
     supervisor: Supervisor,
     /// The version that is held; `None` before the first complete list.
-    version: Option<String>,
+    pub(super) version: Option<String>,
+    silence: Duration,
     compare_after: Duration,
     compare_at: Instant,
     is_comparing: bool,
@@ -61,7 +62,7 @@ impl Stream {
         dead: watch::Receiver<u64>,
     ) -> Stream {
         let relists = sink.borrow().relists();
-        let compare_after = sink.borrow().configuration.pace.compare_after;
+        let Pace { compare_after, silence, .. } = sink.borrow().configuration.pace;
         let pages = Pages::new(watched.page());
         Stream {
             watched,
@@ -73,6 +74,7 @@ impl Stream {
             pages,
             supervisor: Supervisor::default(),
             version: None,
+            silence: silence.mul_f64(1.0 + SILENCE_SPREAD * chance()),
             compare_after,
             compare_at: next_comparison(compare_after),
             is_comparing: false,
@@ -90,7 +92,7 @@ impl Stream {
                     Err(failure) => (failure, During::List),
                 }
             } else {
-                match self.look_for_cluster().await {
+                match self.look().await {
                     Ok(()) => self.watch().await,
                     Err(failure) => (failure, During::Start),
                 }
@@ -104,7 +106,9 @@ impl Stream {
 
     /// Reports a failure once, until it is another one.
     fn log_failure(&mut self, failure: &Failure, next: Next) {
-        if next.after == Duration::ZERO && matches!(failure, Failure::End | Failure::Relist) {
+        if next.after == Duration::ZERO
+            && matches!(failure, Failure::End | Failure::Silence | Failure::Relist)
+        {
             return;
         }
         let what = self.watched.plural();
@@ -137,8 +141,24 @@ impl Stream {
         drop(sink);
         self.compare_at = next_comparison(self.compare_after);
         self.supervisor.moved();
+        self.supervisor.confirmed();
         self.pages.complete();
         self.version = Some(version);
+    }
+
+    /// Whether a list was requested that has not begun.
+    pub(super) fn is_relist_due(&self) -> bool {
+        self.relisted != self.relists.borrow()[self.watched.number()]
+    }
+
+    /// Whether the next watch must not continue before a look has confirmed its version.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.supervisor.is_in_doubt()
+    }
+
+    /// The API server is at the version held or above.
+    pub(super) fn is_confirmed(&mut self) {
+        self.supervisor.confirmed();
     }
 
     /// A list that begins now answers every request for one so far.
@@ -201,10 +221,11 @@ impl Stream {
         let (number, relisted) = (self.watched.number(), self.relisted);
         loop {
             return tokio::select! {
-                frame = timeout(SILENCE, body.frame()) => match frame {
+                frame = timeout(self.silence, body.frame()) => match frame {
                     // Not reported as a failure: where hardly anything changes, bookmarks may take longer. If something
-                    // is wrong, the next watch says what.
-                    Err(_) | Ok(None) => Err(Failure::End),
+                    // is wrong, the look before the next watch says what.
+                    Err(_) => Err(Failure::Silence),
+                    Ok(None) => Err(Failure::End),
                     Ok(Some(Err(error))) => Err(Failure::Link(chain(&error))),
                     Ok(Some(Ok(frame))) => Ok(frame.into_data().unwrap_or_default().to_vec()),
                 },

@@ -43,6 +43,14 @@ impl Watched {
         }
     }
 
+    /// The resource whose objects the index reads; `None` for the configuration.
+    pub(super) fn resource(&self) -> Option<Resource> {
+        match self {
+            Watched::Objects(resource) => Some(*resource),
+            Watched::ConfigMap { .. } => None,
+        }
+    }
+
     /// Its place among all kinds, below [`KINDS`].
     pub(super) fn number(&self) -> usize {
         match self {
@@ -112,18 +120,22 @@ impl Watched {
         built.expect("parameters that fit together").map(Body::from)
     }
 
-    /// A consistent list of the Namespace `kube-system` alone, from the stream of Namespaces.
-    pub(super) fn kube_system(&self) -> Option<hyper::Request<Body>> {
-        if *self != Watched::Objects(Resource::Namespaces) {
-            return None;
-        }
+    /// A consistent list of one object, of which the API server sends the metadata alone: it says which version the
+    /// server is at. Of Namespaces it is `kube-system`, whose uid says which cluster this is.
+    pub(super) fn one(&self) -> hyper::Request<Body> {
+        let kube_system = || format!("metadata.name={KUBE_SYSTEM}");
         let parameters = ListParams {
-            field_selector: Some(format!("metadata.name={KUBE_SYSTEM}")),
+            field_selector: self.names_the_cluster().then(kube_system).or(self.field_selector()),
             limit: Some(1),
             ..ListParams::default()
         };
         let built = Request::new(self.path()).list_metadata(&parameters);
-        Some(built.expect("parameters that fit together").map(Body::from))
+        built.expect("parameters that fit together").map(Body::from)
+    }
+
+    /// Whether [`Watched::one`] says which cluster this is.
+    pub(super) fn names_the_cluster(&self) -> bool {
+        *self == Watched::Objects(Resource::Namespaces)
     }
 
     /// What changes after this version.
@@ -155,6 +167,21 @@ mod tests {
         assert!(text.contains("limit=500") && !text.contains("resourceVersion"), "{text}");
         let next = Watched::Objects(Resource::Services).list(500, Some("a+b="));
         assert!(next.uri().to_string().contains("continue=a%2Bb%3D"));
+    }
+
+    #[test]
+    fn k22_a_look_is_a_consistent_read_of_one_object() {
+        let map = Watched::ConfigMap { namespace: "dns".into(), name: "main".into() };
+        for watched in Resource::ALL.map(Watched::Objects).iter().chain([&map]) {
+            let request = watched.one();
+            let text = request.uri().to_string();
+            assert!(text.contains("limit=1") && !text.contains("resourceVersion"), "{text}");
+            let accept = request.headers()["accept"].to_str().unwrap();
+            assert!(accept.contains("PartialObjectMetadataList"), "{accept}");
+        }
+        // S6: the role allows no other.
+        let text = map.one().uri().to_string();
+        assert!(text.contains("fieldSelector=metadata.name%3Dmain"), "{text}");
     }
 
     #[test]

@@ -89,6 +89,52 @@ fn what_people_ask_of_coredns_finds_its_series() {
     evaluate(&plane.metrics(Form::Text), &expressions);
 }
 
+/// What dashboards of CoreDNS use of Go: the metrics of coredns-mixin, of kube-prometheus and of the usual Go dashboards.
+const OF_GO: [&str; 22] = [
+    "go_goroutines",
+    "go_threads",
+    "go_info",
+    "go_gc_duration_seconds",
+    "go_gc_gogc_percent",
+    "go_gc_gomemlimit_bytes",
+    "go_sched_gomaxprocs_threads",
+    "go_memstats_alloc_bytes",
+    "go_memstats_alloc_bytes_total",
+    "go_memstats_frees_total",
+    "go_memstats_gc_cpu_fraction",
+    "go_memstats_heap_alloc_bytes",
+    "go_memstats_heap_idle_bytes",
+    "go_memstats_heap_inuse_bytes",
+    "go_memstats_heap_objects",
+    "go_memstats_heap_released_bytes",
+    "go_memstats_heap_sys_bytes",
+    "go_memstats_last_gc_time_seconds",
+    "go_memstats_mallocs_total",
+    "go_memstats_next_gc_bytes",
+    "go_memstats_stack_inuse_bytes",
+    "go_memstats_sys_bytes",
+];
+
+#[test]
+fn each_metric_of_go_has_on_the_page_what_to_use_in_its_place() {
+    let page = include_str!("../../../docs/metrics.md");
+    let table = page.split("## In place of the metrics of Go").nth(1);
+    let table = table.and_then(|rest| rest.split("\n## ").next()).expect("the section");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    for metric in OF_GO {
+        let names = |row: &&&str| {
+            let cell = row.split('|').nth(1).unwrap_or_default();
+            cell.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| word == metric)
+        };
+        assert_eq!(rows.iter().filter(names).count(), 1, "{metric}");
+    }
+    // The expressions of the page are those that Prometheus is asked.
+    for line in include_str!("coredns.txt").lines() {
+        let Some(expression) = line.strip_prefix("in-place-of-go ") else { continue };
+        assert!(table.contains(&format!("`{expression}`")), "{expression}");
+    }
+}
+
 #[test]
 fn promtool_finds_nothing_to_complain_about_in_the_page() {
     let plane = super::asked();

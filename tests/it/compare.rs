@@ -30,7 +30,9 @@ fn shop() -> String {
 
 /// The files of the golden cluster.
 fn manifests() -> Vec<String> {
-    ["services.yaml", "endpointslices.yaml"].map(|file| format!("{}/{file}", shop())).to_vec()
+    ["services.yaml", "endpointslices.yaml", "clusterdns.yaml"]
+        .map(|file| format!("{}/{file}", shop()))
+        .to_vec()
 }
 
 fn plane() -> Plane {

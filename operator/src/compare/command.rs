@@ -93,6 +93,7 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
         }
         captured.questions.into_iter().for_each(|asked| questions.push(asked));
     }
+    let is_cut = !objects.cut.is_empty() || questions.left_out > 0;
     if questions.left_out > 0 {
         notes.push(format!("{} more questions were not asked", questions.left_out));
     }
@@ -111,7 +112,7 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
             args.domain
         ));
     }
-    Ok(Report::of(&replies, &domain, notes))
+    Ok(Report { is_cut, ..Report::of(&replies, &domain, notes) })
 }
 
 /// The questions of a file, and whether it is longer than what was read.

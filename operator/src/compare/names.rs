@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
+use crds::ClusterDNS;
+use crds::config::RecordType as Written;
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -13,6 +15,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 pub(super) const MAX_QUESTIONS: usize = 100_000;
 /// A Service that does not exist: how a server denies.
 const NO_SERVICE: &str = "clusterdns-compare-no-such-service";
+/// A label below a wildcard or a DNAME, that no other record has.
+const BELOW: &str = "clusterdns-compare";
 /// The label of a slice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -76,6 +80,8 @@ pub(super) fn absolute(text: &str) -> Option<Name> {
 pub(super) struct Objects {
     pub(super) services: Vec<Service>,
     pub(super) slices: Vec<EndpointSlice>,
+    /// Whose hosts and records are asked for.
+    pub(super) resources: Vec<ClusterDNS>,
     /// What was not read because there is too much of it, one sentence each.
     pub(super) cut: Vec<String>,
 }
@@ -88,6 +94,9 @@ pub(super) fn of_cluster(objects: &Objects, domain: &str, to: &mut Questions) {
     }
     for slice in &objects.slices {
         of_slice(slice, &objects.services, domain, to);
+    }
+    for resource in objects.resources.iter().filter(|it| it.spec.domain == domain) {
+        of_resource(resource, to);
     }
     // Last: there may be as many as pods, and the names of Services count more.
     for slice in &objects.slices {
@@ -135,29 +144,64 @@ fn of_slice(slice: &EndpointSlice, services: &[Service], domain: &str, to: &mut 
     let Some(base) = base(service, domain) else { return };
     for endpoint in &slice.endpoints {
         for ip in endpoint.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok()) {
-            let label = match (&endpoint.hostname, ip) {
-                (Some(hostname), _) => hostname.clone(),
-                (None, IpAddr::V4(ip)) => ip.to_string().replace('.', "-"),
-                // Servers write IPv6 addresses into labels in different ways (DF14).
-                (None, IpAddr::V6(_)) => continue,
-            };
-            let kind = if ip.is_ipv4() { RecordType::A } else { RecordType::AAAA };
-            to.add(&format!("{label}.{base}"), kind);
+            if let Some(label) = endpoint.hostname.clone().or_else(|| label_of(ip)) {
+                to.add(&format!("{label}.{base}"), kind_of(ip));
+            }
             to.add(&reverse(ip), RecordType::PTR);
         }
     }
 }
 
-/// The pods behind Services have names made of their addresses. Of IPv6 addresses these differ (DF14).
+/// An address as a label. Servers write IPv6 addresses that begin or end with `::` in different ways (DF14).
+fn label_of(ip: IpAddr) -> Option<String> {
+    let label = ip.to_string().replace(['.', ':'], "-");
+    (!label.starts_with('-') && !label.ends_with('-')).then_some(label)
+}
+
+fn kind_of(ip: IpAddr) -> RecordType {
+    if ip.is_ipv4() { RecordType::A } else { RecordType::AAAA }
+}
+
+/// What a ClusterDNS adds: names of its hosts, reverse names of their addresses, and its records.
+fn of_resource(resource: &ClusterDNS, to: &mut Questions) {
+    for host in resource.spec.hosts.iter().flatten() {
+        let name = host.name.replacen('*', BELOW, 1);
+        to.add(&name, RecordType::A);
+        to.add(&name, RecordType::AAAA);
+        let reversed = host.reverse && name == host.name;
+        let ips = host.addresses.iter().filter(|_| reversed);
+        for ip in ips.filter_map(|text| text.parse().ok()) {
+            to.add(&reverse(ip), RecordType::PTR);
+        }
+    }
+    for record in resource.spec.records.iter().flatten() {
+        let name = record.name.replacen('*', BELOW, 1);
+        let kind = match record.record_type {
+            Written::A => RecordType::A,
+            Written::Aaaa => RecordType::AAAA,
+            Written::Cname => RecordType::CNAME,
+            Written::Srv => RecordType::SRV,
+            Written::Txt => RecordType::TXT,
+            // What is below it is led elsewhere.
+            Written::Dname => {
+                to.add(&format!("{BELOW}.{name}"), RecordType::A);
+                continue;
+            }
+        };
+        to.add(&name, kind);
+    }
+}
+
+/// The pods behind Services have names made of their addresses.
 fn of_pods(slice: &EndpointSlice, domain: &str, to: &mut Questions) {
     for endpoint in &slice.endpoints {
         let pod = endpoint.target_ref.as_ref().filter(|it| it.kind.as_deref() == Some("Pod"));
         let namespace =
             pod.and_then(|it| it.namespace.as_ref().or(slice.metadata.namespace.as_ref()));
         let Some(namespace) = namespace else { continue };
-        for ip in endpoint.addresses.iter().filter_map(|text| text.parse::<Ipv4Addr>().ok()) {
-            let label = ip.to_string().replace('.', "-");
-            to.add(&format!("{label}.{namespace}.pod.{domain}"), RecordType::A);
+        for ip in endpoint.addresses.iter().filter_map(|text| text.parse().ok()) {
+            let Some(label) = label_of(ip) else { continue };
+            to.add(&format!("{label}.{namespace}.pod.{domain}"), kind_of(ip));
         }
     }
 }
@@ -224,6 +268,42 @@ mod tests {
                 "10-244-0-2.shop.pod.c.example. A",
             ]
         );
+    }
+
+    #[test]
+    fn ipv6_endpoints_and_what_a_cluster_dns_adds_have_names_too() {
+        let service = json!({"metadata": {"name": "six", "namespace": "data"}, "spec": {"clusterIP": "None"}});
+        let target = json!({"kind": "Pod", "name": "p"});
+        let slice = json!({
+            "metadata": {"name": "x", "namespace": "data", "labels": {"kubernetes.io/service-name": "six"}},
+            "addressType": "IPv6",
+            "endpoints": [{"addresses": ["fd00:244::66"], "targetRef": target}, {"addresses": ["fd00:244::"]}],
+        });
+        let resource = json!({"metadata": {"name": "a"}, "spec": {"domain": "c.example",
+            "hosts": [{"name": "*.h.example", "addresses": ["10.0.0.1"]}, {"name": "i.example", "addresses": ["fd00::1"]}],
+            "records": [{"name": "t.example", "type": "TXT", "strings": ["x"]}, {"name": "d.example", "type": "DNAME", "target": "e.example"}]}});
+        let objects = Objects {
+            services: vec![from_value(service).unwrap()],
+            slices: vec![from_value(slice).unwrap()],
+            resources: vec![from_value(resource).unwrap()],
+            ..Objects::default()
+        };
+        let mut questions = Questions::default();
+        of_cluster(&objects, "c.example", &mut questions);
+        let all: Vec<String> = questions.list().iter().map(ToString::to_string).collect();
+        for expected in [
+            "fd00-244--66.six.data.svc.c.example. AAAA",
+            "fd00-244--66.data.pod.c.example. AAAA",
+            "clusterdns-compare.h.example. A",
+            "i.example. AAAA",
+            "t.example. TXT",
+            "clusterdns-compare.d.example. A",
+        ] {
+            assert!(all.iter().any(|it| it == expected), "{expected}: {all:#?}");
+        }
+        // Two endpoints, and the host that is no wildcard.
+        let pointers = all.iter().filter(|it| it.ends_with("ip6.arpa. PTR")).count();
+        assert_eq!(pointers, 3, "{all:#?}");
     }
 
     #[test]

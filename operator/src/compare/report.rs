@@ -48,6 +48,8 @@ pub(super) struct Report {
     pub(super) known: Vec<Class>,
     /// Differences that nothing explains.
     pub(super) unknown: Vec<Class>,
+    /// Not all names of the cluster were asked: the two servers may differ in others.
+    pub(super) is_cut: bool,
     /// What was not asked, or not read, and why.
     pub(super) notes: Vec<String>,
 }
@@ -83,7 +85,7 @@ impl Report {
     pub(super) fn severity(&self) -> Severity {
         match (self.unknown_count(), self.asked, self.unanswered) {
             (0, 0, _) => Severity::Unreadable,
-            (0, _, 0) => Severity::Fine,
+            (0, _, 0) if !self.is_cut => Severity::Fine,
             (0, _, _) => Severity::Unreadable,
             (_, _, _) => Severity::Wrong,
         }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Api, ListParams};
@@ -36,6 +37,7 @@ pub(super) fn of_manifests(files: &[PathBuf]) -> Result<Objects, String> {
             match document["kind"].as_str() {
                 Some("Service") => objects.services.extend(read(&name, document)?),
                 Some("EndpointSlice") => objects.slices.extend(read(&name, document)?),
+                Some("ClusterDNS") => objects.resources.extend(read(&name, document)?),
                 Some(_) | None => {}
             }
         }
@@ -62,13 +64,30 @@ fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, S
 /// All Services and slices of the cluster, as far as they can be asked for.
 pub(super) async fn of_cluster(client: &Client) -> Result<Objects, String> {
     let mut cut = Vec::new();
-    let services = all(&Api::<Service>::all(client.clone()), "Services", &mut cut).await?;
+    let most = MAX_QUESTIONS;
+    let services = all(&Api::<Service>::all(client.clone()), "Services", most, &mut cut).await?;
     let slices = Api::<EndpointSlice>::all(client.clone());
-    let slices = all(&slices, "EndpointSlices", &mut cut).await?;
-    Ok(Objects { services, slices, cut })
+    let slices = all(&slices, "EndpointSlices", most, &mut cut).await?;
+    // Where there is no such resource yet, or no right to read it, the names of Services are still asked.
+    let resources = Api::<ClusterDNS>::all(client.clone());
+    let resources = match all(&resources, "ClusterDNS", most, &mut cut).await {
+        Ok(resources) => resources,
+        Err(why) if why.contains("404") => Vec::new(),
+        Err(why) => {
+            cut.push(format!("hosts and records of the configuration were not read: {why}"));
+            Vec::new()
+        }
+    };
+    Ok(Objects { services, slices, resources, cut })
 }
 
-async fn all<T>(api: &Api<T>, what: &str, cut: &mut Vec<String>) -> Result<Vec<T>, String>
+/// All objects of a kind, page by page, up to `most`; where there are more, `cut` has a sentence.
+async fn all<T>(
+    api: &Api<T>,
+    what: &str,
+    most: usize,
+    cut: &mut Vec<String>,
+) -> Result<Vec<T>, String>
 where
     T: Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -78,7 +97,7 @@ where
         let page = api.list(&params).await.map_err(|error| format!("{what}: {error}"))?;
         found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) if found.len() < MAX_QUESTIONS => params = params.continue_token(&token),
+            Some(token) if found.len() < most => params = params.continue_token(&token),
             Some(_) => {
                 cut.push(format!("only the first {} {what} were read", found.len()));
                 return Ok(found);
@@ -135,6 +154,40 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lists of `pages` pages, each with as many Services as it is asked for.
+    async fn listed(pages: usize, most: usize) -> (usize, Vec<String>) {
+        let server = tower::service_fn(
+            move |request: hyper::Request<kube::client::Body>| async move {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let of = |key: &str| {
+                    let value = query.split('&').find_map(|it| it.strip_prefix(key))?;
+                    value.parse::<usize>().ok()
+                };
+                let (page, limit) = (of("continue=").unwrap_or(0) + 1, of("limit=").unwrap());
+                let next = if page < pages { page.to_string() } else { String::new() };
+                let items = vec![serde_json::json!({"metadata": {"name": "a"}}); limit];
+                let list = serde_json::json!({"kind": "ServiceList", "apiVersion": "v1", "items": items,
+                    "metadata": {"continue": next}});
+                let body = kube::client::Body::from(list.to_string().into_bytes());
+                Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
+            },
+        );
+        let api: Api<Service> = Api::all(Client::new(server, "default"));
+        let mut cut = Vec::new();
+        let found = all(&api, "Services", most, &mut cut).await.unwrap();
+        (found.len(), cut)
+    }
+
+    #[tokio::test]
+    async fn lists_are_read_page_by_page_and_what_is_beyond_the_bound_is_said() {
+        assert_eq!(listed(3, 2_000).await, (1_500, Vec::new()));
+        let (found, cut) = listed(9, 1_000).await;
+        assert_eq!(
+            (found, cut),
+            (1_000, vec!["only the first 1000 Services were read".to_owned()])
+        );
+    }
 
     #[test]
     fn a_server_is_an_address_with_or_without_port_or_a_service() {

@@ -351,6 +351,9 @@ fn servers_are_alike_only_where_each_question_was_answered() {
     assert_eq!(severity(&[(found, found), ("NXDOMAIN", found)]), (Severity::Wrong, 1));
     assert_eq!(severity(&[(found, found), (silent, silent)]), (Severity::Unreadable, 1));
     assert_eq!(severity(&[]), (Severity::Unreadable, 0));
+    let alike = Replies { asked: asked.clone(), with: reply(found), against: reply(found) };
+    let cut = Report { is_cut: true, ..Report::of(&[alike], &domain, Vec::new()) };
+    assert_eq!(cut.severity(), Severity::Unreadable, "others may differ");
 }
 
 #[test]

@@ -81,6 +81,14 @@ async fn o19_edits_by_others_and_pods_that_do_not_start_are_degraded_or_events()
     event(&client, "ForeignEditUndone", "a-user changed fields of Deployment dns/clusterdns-a")
         .await;
 
+    // The edit may have made pods, which go again.
+    wait_for("the pods of the edit to be gone", async || {
+        let held = deployments.get("clusterdns-a").await.ok()?;
+        let (wanted, status) = (held.spec?.replicas?, held.status?);
+        let is_seen = status.observed_generation >= held.metadata.generation;
+        (wanted != 7 && is_seen && status.replicas == Some(wanted)).then_some(())
+    })
+    .await;
     // There is no kubelet: what one writes about a pod is written here.
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
     let pod = wait_for("a pod", async || {

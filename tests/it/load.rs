@@ -67,6 +67,24 @@ fn answers_over_tls_and_of_two_workers_are_right() {
 }
 
 #[test]
+fn every_stamped_reply_has_a_time_of_its_own() {
+    let (cluster, upstream) = (Cluster::of_manifests(100, "ns"), Upstream::open().expect("a port"));
+    let (server, _files) = start(&cluster, &upstream);
+    let hit = Trace::hit(&cluster, QUESTIONS, SEED);
+    for is_stamped in [true, false] {
+        let udp = Udp::open(server.dns, 8).expect("sockets");
+        let udp = if is_stamped { udp.stamped().expect("the option") } else { udp };
+        let outcome = Generator::new(udp).run(&hit, PACE, LASTING).expect("sockets");
+        assert!(outcome.answered > 0);
+        let stamped = if is_stamped { outcome.answered } else { 0 };
+        assert_eq!(outcome.between.len(), stamped);
+        // The kernel has a reply before it is read, and the question was sent after it was due.
+        let (between, read) = (outcome.between_us(1.0), outcome.latency_us(1.0));
+        assert!(between.is_none_or(|us| 0.0 < us && us <= 1.02 * read), "{between:?}, {read}");
+    }
+}
+
+#[test]
 fn every_answer_to_every_trace_is_right_over_udp_and_tcp() {
     let (cluster, upstream) = (Cluster::of_manifests(200, "ns"), Upstream::open().expect("a port"));
     let (server, _files) = start(&cluster, &upstream);

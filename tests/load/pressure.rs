@@ -1,8 +1,9 @@
 //! How long many clients wait while a server is under pressure (rows L2, L3 and T10 of docs/guarantees.md): one client
 //! floods its upstreams, its upstreams are slow, or the kernel drops datagrams for it. Ours has its default limits.
 //!
-//! Each time stands beside one with the same flood at a socket that nothing reads: what the flood costs the generator is
-//! in both.
+//! Over UDP a time is from just before the question is sent until the kernel has the reply: what the flood costs the
+//! generator is not in it, but where the generator plays the upstream too. So each time stands beside one with the same
+//! flood at a socket that nothing reads.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -167,7 +168,7 @@ impl Stage<'_> {
         match self.case.via {
             Via::Udp => {
                 let udp = Udp::open_among(&clients, server, clients.len())?;
-                self.beside(&mut Generator::new(udp.with_upstream(upstream)?))
+                self.beside(&mut Generator::new(udp.stamped()?.with_upstream(upstream)?))
             }
             Via::Tcp | Via::Tls => {
                 let streams = Streams::open(server, CONNECTIONS, None)?;
@@ -224,7 +225,7 @@ fn text(pressed: &[Pressed]) -> String {
     let mut text = format!(
         "\n### Clients beside a flood\n\n\
          {OTHERS} clients that ask {EACH_PER_S} questions a second each, alone, beside a flood of another socket, and beside \
-         the flood; p50 / p99 / lost:\n\n\
+         the flood; p50 / p99 / lost. Over UDP from sending until the kernel has the reply, over TCP until it is read:\n\n\
          | Row | Server | the flood | the others ask for | alone, µs | flood elsewhere, µs | beside it, µs | of the flood answered |\n\
          |---|---|---|---|---|---|---|---|\n"
     );

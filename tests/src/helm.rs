@@ -11,7 +11,7 @@ use crate::control_plane::programs::not_run;
 use crate::scratch::Scratch;
 
 /// Generous: on a busy machine the API server is slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(50);
 
 /// helm and kubectl for one kubeconfig.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// Generous: a busy machine may run several control planes at once.
-const APPEARS_WITHIN: Duration = Duration::from_secs(60);
+const APPEARS_WITHIN: Duration = Duration::from_secs(180);
 /// Between the first two questions, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn wait_for(mut happened: impl FnMut() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(90);
         while !happened() {
             assert!(Instant::now() < deadline, "this never happened");
             std::thread::sleep(POLL);

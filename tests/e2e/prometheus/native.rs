@@ -52,14 +52,16 @@ fn native_histograms_are_scraped_where_asked_for_and_agree_with_classic_ones() {
             prometheus
                 .expect(&format!("count({native} == {classic}) == bool count({classic})"), 1.0);
         }
-        let median = |expression: &str| {
-            let expression = format!("histogram_quantile(0.5, {expression})");
-            // Below its lowest bound a classic histogram guesses.
-            until(&expression, || prometheus.query(&expression))[0].1.max(lowest)
-        };
-        let classic = median(&format!("sum by (le) ({name}_bucket{{job=\"native\"}})"));
-        let native = median(&format!("sum({name}{{job=\"native\"}})"));
-        assert!(native > classic / MOST && native < classic * MOST, "{name}: {native} {classic}");
+        // Below its lowest bound a classic histogram guesses. From one half on, Prometheus counts the buckets of a native
+        // histogram from above: of two samples it would take the larger one, and the smaller one of a classic histogram.
+        let quantile =
+            |of: String| format!("clamp_min(histogram_quantile(0.45, {of}), {lowest})");
+        let classic = quantile(format!("sum by (le) ({name}_bucket{{job=\"native\"}})"));
+        let native = quantile(format!("sum({name}{{job=\"native\"}})"));
+        // One expression, so that both are of the same scrape.
+        let expression = format!("{native} / {classic}");
+        let ratio = until(&expression, || prometheus.query(&expression))[0].1;
+        assert!(ratio > 1.0 / MOST && ratio < MOST, "{name}: {ratio}");
     }
     prometheus.expect("count(histogram_count({job=\"text\"})) or vector(0)", 0.0);
 

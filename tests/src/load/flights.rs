@@ -7,6 +7,7 @@ pub const PER_SOCKET: usize = 512;
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     due_ns: u64,
+    sent_at: u64,
     question: u32,
     id: u16,
     is_waiting: bool,
@@ -19,6 +20,8 @@ pub struct Flight {
     pub question: u32,
     /// Nanoseconds after the start of the run when it was due.
     pub due_ns: u64,
+    /// Nanoseconds since 1970 just before it was sent.
+    pub sent_at: u64,
 }
 
 #[derive(Debug)]
@@ -39,13 +42,13 @@ impl Flights {
         }
     }
 
-    /// A question leaves from a socket; returns the id it must carry.
-    pub fn depart(&mut self, socket: usize, question: u32, due_ns: u64) -> u16 {
+    /// A question leaves from a socket at this time since 1970; returns the id it must carry.
+    pub fn depart(&mut self, socket: usize, question: u32, due_ns: u64, sent_at: u64) -> u16 {
         let id = self.next_ids[socket];
         self.next_ids[socket] = id.wrapping_add(1);
         let place = self.place(socket, id);
         let was_waiting = place.is_waiting;
-        *place = Place { due_ns, question, id, is_waiting: true };
+        *place = Place { due_ns, sent_at, question, id, is_waiting: true };
         match was_waiting {
             true => self.lost += 1,
             false => self.waiting += 1,
@@ -60,7 +63,8 @@ impl Flights {
             return None;
         }
         place.is_waiting = false;
-        let flight = Flight { question: place.question, due_ns: place.due_ns };
+        let Place { question, due_ns, sent_at, .. } = *place;
+        let flight = Flight { question, due_ns, sent_at };
         self.waiting -= 1;
         Some(flight)
     }
@@ -89,22 +93,22 @@ mod tests {
     #[test]
     fn a_reply_finds_its_question_once_and_on_its_own_socket_only() {
         let mut flights = Flights::new(2);
-        let first = flights.depart(0, 7, 100);
-        let other = flights.depart(1, 8, 200);
+        let first = flights.depart(0, 7, 100, 1);
+        let other = flights.depart(1, 8, 200, 2);
         assert_eq!((first, other, flights.waiting()), (0, 0, 2));
         assert_eq!(flights.arrive(1, 1), None, "never sent");
-        assert_eq!(flights.arrive(0, first), Some(Flight { question: 7, due_ns: 100 }));
+        assert_eq!(flights.arrive(0, first), Some(Flight { question: 7, due_ns: 100, sent_at: 1 }));
         assert_eq!(flights.arrive(0, first), None, "a second reply");
-        assert_eq!(flights.arrive(1, other), Some(Flight { question: 8, due_ns: 200 }));
+        assert_eq!(flights.arrive(1, other), Some(Flight { question: 8, due_ns: 200, sent_at: 2 }));
         assert_eq!((flights.waiting(), flights.give_up()), (0, 0));
     }
 
     #[test]
     fn a_place_that_is_needed_again_and_what_never_comes_are_lost() {
         let mut flights = Flights::new(1);
-        let first = flights.depart(0, 0, 0);
+        let first = flights.depart(0, 0, 0, 0);
         for question in 1..=PER_SOCKET as u32 {
-            flights.depart(0, question, 0);
+            flights.depart(0, question, 0, 0);
         }
         assert_eq!(flights.arrive(0, first), None, "its place was taken");
         assert_eq!(flights.waiting(), PER_SOCKET);
@@ -116,7 +120,7 @@ mod tests {
     fn ids_go_around() {
         let mut flights = Flights::new(1);
         for round in 0..3 * 65_536_u32 {
-            let id = flights.depart(0, round, 0);
+            let id = flights.depart(0, round, 0, 0);
             assert_eq!(u32::from(id), round % 65_536);
             assert_eq!(flights.arrive(0, id).map(|flight| flight.question), Some(round));
         }

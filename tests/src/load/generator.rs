@@ -2,7 +2,7 @@
 //! its own; where it has none it gives way at each turn. Sockets are a [`Carrier`]'s.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::check::{Verdict, judge};
 use super::flights::{Flights, PER_SOCKET};
@@ -29,11 +29,20 @@ pub trait Carrier {
     /// The socket cannot be used any more.
     fn send(&mut self, socket: usize, queries: &Queries) -> io::Result<usize>;
 
-    /// Gives every message that has come to `reply` with the number of its socket, without waiting. Returns how many came.
+    /// Gives every message that has come to `reply`, without waiting. Returns how many came.
     ///
     /// # Errors
     /// A socket cannot be used any more.
-    fn receive(&mut self, reply: impl FnMut(usize, &[u8])) -> io::Result<usize>;
+    fn receive(&mut self, reply: impl FnMut(Arrival<'_>)) -> io::Result<usize>;
+}
+
+/// A message that came to a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    pub socket: usize,
+    pub octets: &'a [u8],
+    /// Nanoseconds since 1970 when the kernel put it into the socket, where the carrier asks for that.
+    pub at: Option<u64>,
 }
 
 /// The buffers of queries that are sent together.
@@ -221,8 +230,8 @@ impl<C: Carrier> Generator<C> {
             self.send(run.trace, run.pace, room.min(BATCH), now, &mut run.outcome)?;
         }
         let (flights, outcome) = (&mut self.flights, &mut run.outcome);
-        let count = self.carrier.receive(|socket, reply| {
-            arrived(flights, socket, reply, run.trace, clock(), outcome);
+        let count = self.carrier.receive(|arrival| {
+            arrived(flights, arrival, run.trace, clock(), outcome);
         })?;
         if count > 0 {
             run.last_reply = now;
@@ -264,13 +273,14 @@ impl<C: Carrier> Generator<C> {
         let socket = self.next_socket;
         self.next_socket = (socket + 1) % self.carrier.sockets();
         self.queries.count = 0;
+        let sent_at = since_1970();
         for at in 0..count {
             let number = (self.position + at) % trace.len();
             let due = match pace {
                 Pace::Rate(per_s) => Schedule::new(per_s).due_at(outcome.sent + at as u64),
                 Pace::Window(_) => now,
             };
-            let id = self.flights.depart(socket, number as u32, due);
+            let id = self.flights.depart(socket, number as u32, due, sent_at);
             self.queries.push(trace.get(number).0, id);
             outcome.late += u64::from(now > due + LATE_NS);
         }
@@ -285,11 +295,15 @@ impl<C: Carrier> Generator<C> {
     }
 }
 
+/// The clock by which the kernel stamps what arrives, in nanoseconds.
+fn since_1970() -> u64 {
+    UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+}
+
 /// Matches a reply to its query and counts it.
 fn arrived(
     flights: &mut Flights,
-    socket: usize,
-    reply: &[u8],
+    Arrival { socket, octets: reply, at }: Arrival<'_>,
     trace: &Trace,
     now: u64,
     outcome: &mut Outcome,
@@ -304,6 +318,9 @@ fn arrived(
     outcome.answered += 1;
     outcome.rcodes[usize::from(rcode)] += 1;
     outcome.latency.saturating_record(now.saturating_sub(flight.due_ns));
+    if let Some(at) = at {
+        outcome.between.saturating_record(at.saturating_sub(flight.sent_at));
+    }
     if verdict != Verdict::Right {
         outcome.wrong += 1;
         outcome.example.get_or_insert_with(|| {

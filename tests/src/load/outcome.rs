@@ -33,6 +33,9 @@ pub struct Outcome {
     pub rcodes: [u64; 16],
     /// Nanoseconds from when each was due until its reply was read.
     pub latency: Histogram<u64>,
+    /// Nanoseconds from just before each was sent until the kernel put its reply into the socket. No wait for the generator is
+    /// in it. Empty where the carrier does not stamp.
+    pub between: Histogram<u64>,
     /// How long questions were sent.
     pub lasted: Duration,
     /// The first wrong reply, in words.
@@ -41,7 +44,8 @@ pub struct Outcome {
 
 impl Default for Outcome {
     fn default() -> Self {
-        let latency = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS);
+        let latency = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, DIGITS)
+            .expect("the bounds are in order");
         Outcome {
             due: 0,
             sent: 0,
@@ -51,7 +55,8 @@ impl Default for Outcome {
             foreign: 0,
             lost: 0,
             rcodes: [0; 16],
-            latency: latency.expect("the bounds are in order"),
+            between: latency.clone(),
+            latency,
             lasted: Duration::ZERO,
             example: None,
         }
@@ -72,6 +77,11 @@ impl Outcome {
     /// The latency that this share of the answers did not exceed, in microseconds.
     pub fn latency_us(&self, share: f64) -> f64 {
         self.latency.value_at_quantile(share) as f64 / 1e3
+    }
+
+    /// The same of [`Outcome::between`], where replies were stamped.
+    pub fn between_us(&self, share: f64) -> Option<f64> {
+        (!self.between.is_empty()).then(|| self.between.value_at_quantile(share) as f64 / 1e3)
     }
 
     /// Response codes that occurred, such as `0: 120, 3: 80`.

@@ -10,7 +10,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use super::generator::{Carrier, Queries};
+use super::generator::{Arrival, Carrier, Queries};
 use super::upstream::{UPSTREAM, Upstream};
 
 /// Unsent octets with which a connection takes no more questions.
@@ -91,7 +91,7 @@ impl Carrier for Streams {
         Ok(queries.count())
     }
 
-    fn receive(&mut self, mut reply: impl FnMut(usize, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, mut reply: impl FnMut(Arrival<'_>)) -> io::Result<usize> {
         if let Some(upstream) = &mut self.upstream {
             upstream.send_due();
         }
@@ -113,7 +113,9 @@ impl Carrier for Streams {
             let connection = &mut self.connections[socket];
             connection.flush()?;
             connection.read()?;
-            total += frames(&mut connection.received, |message| reply(socket, message));
+            total += frames(&mut connection.received, |octets| {
+                reply(Arrival { socket, octets, at: None })
+            });
         }
         Ok(total)
     }

@@ -6,10 +6,14 @@ use std::os::fd::AsRawFd;
 
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg, sendmmsg,
+    setsockopt, sockopt,
+};
+use nix::sys::time::TimeSpec;
 
 use super::echo::OCTETS;
-use super::generator::{BATCH, Carrier, Queries};
+use super::generator::{Arrival, BATCH, Carrier, Queries};
 use super::upstream::{UPSTREAM, Upstream};
 
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -88,32 +92,54 @@ impl Udp {
         Ok(self)
     }
 
+    /// Asks the kernel when each reply came, for [`super::outcome::Outcome::between`].
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn stamped(mut self) -> io::Result<Udp> {
+        for socket in &self.sockets {
+            setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
+        }
+        self.incoming = MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
+        Ok(self)
+    }
+
     /// The number of questions that the upstream got so far.
     pub fn upstream_asked(&self) -> u64 {
         self.upstream.as_ref().map_or(0, |upstream| upstream.asked)
     }
 
     /// Reads a batch of one socket.
-    fn read(&mut self, socket: usize, reply: &mut impl FnMut(usize, &[u8])) -> io::Result<usize> {
-        let (mut lengths, mut count) = ([0; BATCH], 0);
+    fn read(&mut self, socket: usize, reply: &mut impl FnMut(Arrival<'_>)) -> io::Result<usize> {
+        let (mut came, mut count) = ([(0, None); BATCH], 0);
         let mut parts = self.replies.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
         let fd = self.sockets[socket].as_raw_fd();
         let flags = MsgFlags::MSG_DONTWAIT;
         match recvmmsg(fd, &mut self.incoming, parts.iter_mut(), flags, None) {
             Ok(messages) => {
                 for message in messages {
-                    lengths[count] = message.bytes;
+                    came[count] = (message.bytes, stamp(&message));
                     count += 1;
                 }
             }
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => return Ok(0),
             Err(error) => return Err(error.into()),
         }
-        for (message, length) in self.replies.iter().zip(lengths).take(count) {
-            reply(socket, &message[..length]);
+        for (message, (length, at)) in self.replies.iter().zip(came).take(count) {
+            reply(Arrival { socket, octets: &message[..length], at });
         }
         Ok(count)
     }
+}
+
+/// When the kernel put a message into its socket, in nanoseconds since 1970.
+fn stamp(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<u64> {
+    message.cmsgs().ok()?.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(at) => {
+            Some(at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64)
+        }
+        _ => None,
+    })
 }
 
 impl Carrier for Udp {
@@ -134,7 +160,7 @@ impl Carrier for Udp {
         }
     }
 
-    fn receive(&mut self, mut reply: impl FnMut(usize, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, mut reply: impl FnMut(Arrival<'_>)) -> io::Result<usize> {
         if let Some(upstream) = &mut self.upstream {
             upstream.send_due();
         }

@@ -40,9 +40,11 @@ impl Carrier for Table {
         Ok(count)
     }
 
-    fn receive(&mut self, mut reply: impl FnMut(usize, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, mut reply: impl FnMut(Arrival<'_>)) -> io::Result<usize> {
         let count = self.waiting.len();
-        self.waiting.drain(..).for_each(|(socket, message)| reply(socket, &message));
+        for (socket, octets) in self.waiting.drain(..) {
+            reply(Arrival { socket, octets: &octets, at: None });
+        }
         Ok(count)
     }
 }

@@ -8,29 +8,19 @@ mod fixture;
 use std::hint::black_box;
 use std::time::Instant;
 
-use dataplane_core::{WorkerCounters, read_ahead};
+use dataplane_core::{AheadRoom, WorkerCounters};
 
-use crate::fixture::{ask, cases, cluster_with_crowd};
+use crate::fixture::{IN_BATCHES, ask, ask_batch, cases, cluster_with_crowd};
 
 const ROUNDS: usize = 800;
 /// Octets that are read between two batches.
 const EVICTED: [usize; 3] = [0, 1 << 20, 8 << 20];
 const BATCHES: [usize; 3] = [1, 8, 32];
-const OUTCOMES: [&str; 8] = [
-    "found_cluster_ip",
-    "found_headless_10",
-    "found_srv",
-    "found_ptr_cluster_ip",
-    "found_ptr_endpoint",
-    "no_data",
-    "nx_domain_service",
-    "forward",
-];
-
 fn main() {
     let other: Vec<u64> = vec![1; 1 << 20];
     let own = WorkerCounters::default();
-    let mut buffers = vec![[0; 4096]; 32];
+    let mut buffers = vec![vec![0; 4096]; 32];
+    let mut room = AheadRoom::new();
     for services in [10_000, 100_000] {
         let index = cluster_with_crowd(services);
         let records = index.records();
@@ -38,7 +28,7 @@ fn main() {
             "{services} Services; octets evicted, queries a batch: alone -> read ahead, ns a reply"
         );
         for (outcome, questions) in cases(services) {
-            if !OUTCOMES.contains(&outcome) {
+            if !IN_BATCHES.contains(&outcome) {
                 continue;
             }
             let mut turn = 0;
@@ -47,14 +37,15 @@ fn main() {
                     let mut took = [Vec::new(), Vec::new()];
                     for round in 0..ROUNDS * 2 {
                         black_box(other[..evicted / 8].iter().step_by(8).sum::<u64>());
-                        let first = turn + 1;
+                        let turns = turn..turn + batch;
+                        turn += batch;
                         let start = Instant::now();
                         if round % 2 == 1 {
-                            read_ahead(&records, (0..batch).map(|n| questions.packet(first + n)));
-                        }
-                        for buffer in &mut buffers[..batch] {
-                            turn += 1;
-                            ask(&records, &questions, &own, buffer, turn);
+                            ask_batch(&records, &mut room, &questions, &own, &mut buffers, turns);
+                        } else {
+                            for (turn, buffer) in turns.zip(&mut buffers) {
+                                ask(&records, &questions, &own, buffer, turn);
+                            }
                         }
                         took[round % 2].push(start.elapsed().as_nanos() as usize / batch);
                     }

@@ -11,13 +11,19 @@ mod fixture;
 
 use std::process::{Command, ExitCode};
 
-use dataplane_core::WorkerCounters;
+use dataplane_core::{AheadRoom, Records, WorkerCounters};
+
+use crate::fixture::{IN_BATCHES, Questions, ask, ask_batch};
 
 /// Above this a reply has become dearer.
 const MOST_PERCENT: f64 = 2.0;
 const SERVICES: usize = 10_000;
 /// Replies that are counted, after as many that warm the caches.
 const REPLIES: usize = 10_000;
+/// Queries of a full batch, which is read ahead.
+const BATCH: usize = 32;
+/// Stands behind the outcome of replies in batches.
+const BATCHED: &str = "/batch";
 /// First and second level cache of a common server core; the second is what valgrind calls LL.
 const CACHES: [&str; 3] = ["--cache-sim=yes", "--D1=49152,12,64", "--LL=2097152,16,64"];
 /// In the package; messages name the place in the repository.
@@ -36,7 +42,7 @@ fn main() -> ExitCode {
     let expected = std::fs::read_to_string(EXPECTED).unwrap_or_default();
     let mut dearer = false;
     println!(
-        "{:22} {:>13} {:>8} {:>10} {:>10}",
+        "{:26} {:>13} {:>8} {:>10} {:>10}",
         "one reply", "instructions", "change", "D1 misses", "L2 misses"
     );
     for price in &prices {
@@ -47,13 +53,13 @@ fn main() -> ExitCode {
         let change = known.map_or(0.0, |known| (price.instructions / known - 1.0) * 100.0);
         dearer |= known.is_none() || change > MOST_PERCENT;
         println!(
-            "{:22} {:13.1} {change:+7.1}% {:10.2} {:10.2}",
+            "{:26} {:13.1} {change:+7.1}% {:10.2} {:10.2}",
             price.outcome, price.instructions, price.d1_misses, price.l2_misses
         );
     }
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let lines: String =
-            prices.iter().map(|p| format!("{:22} {:.0}\n", p.outcome, p.instructions)).collect();
+            prices.iter().map(|p| format!("{:26} {:.0}\n", p.outcome, p.instructions)).collect();
         std::fs::write(EXPECTED, lines).expect("benches/instructions.txt can be written");
         return ExitCode::SUCCESS;
     }
@@ -69,7 +75,7 @@ fn main() -> ExitCode {
 
 /// What callgrind counted, per reply.
 struct Price {
-    outcome: &'static str,
+    outcome: String,
     instructions: f64,
     d1_misses: f64,
     l2_misses: f64,
@@ -90,8 +96,9 @@ fn prices() -> Option<Vec<Price>> {
         .output()
         .expect("valgrind runs");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
-    let outcomes = fixture::cases(1_000).into_iter().map(|(outcome, _)| outcome);
-    let prices = outcomes.enumerate().map(|(index, outcome)| {
+    let alone = fixture::cases(1_000).into_iter().map(|(outcome, _)| outcome.to_owned());
+    let in_batches = IN_BATCHES.map(|outcome| format!("{outcome}{BATCHED}"));
+    let prices = alone.chain(in_batches).enumerate().map(|(index, outcome)| {
         let text = std::fs::read_to_string(folder.join(format!("out.{}", 2 * index + 2)))
             .expect("callgrind writes a file for each outcome");
         price(outcome, &text)
@@ -101,7 +108,7 @@ fn prices() -> Option<Vec<Price>> {
     Some(prices)
 }
 
-fn price(outcome: &'static str, text: &str) -> Price {
+fn price(outcome: String, text: &str) -> Price {
     let line = |start| text.lines().find_map(|line| line.strip_prefix(start)).unwrap_or_default();
     let counts: Vec<(&str, f64)> = line("events:")
         .split_whitespace()
@@ -120,29 +127,59 @@ fn price(outcome: &'static str, text: &str) -> Price {
 }
 
 fn answer_everything() {
-    let records = fixture::cluster_with_crowd(SERVICES).records();
-    let own = WorkerCounters::default();
-    let mut buffer = vec![0; 4096];
-    for (_, questions) in fixture::cases(SERVICES) {
-        (0..REPLIES).for_each(|turn| fixture::ask(&records, &questions, &own, &mut buffer, turn));
-        counted(&records, &questions, &own, &mut buffer);
-        ended(&mut buffer);
+    let mut worker = Worker {
+        records: fixture::cluster_with_crowd(SERVICES).records(),
+        own: WorkerCounters::default(),
+        buffers: vec![vec![0; 4096]; BATCH],
+        room: AheadRoom::new(),
+    };
+    let cases = fixture::cases(SERVICES);
+    for (_, questions) in &cases {
+        worker.measure(questions, 1);
+    }
+    for outcome in IN_BATCHES {
+        let questions = cases.iter().find(|(name, _)| *name == outcome);
+        worker.measure(&questions.expect("an outcome").1, BATCH);
+    }
+}
+
+/// What a thread that answers has.
+struct Worker {
+    records: std::sync::Arc<Records>,
+    own: WorkerCounters,
+    buffers: Vec<Vec<u8>>,
+    room: AheadRoom,
+}
+
+impl Worker {
+    fn measure(&mut self, questions: &Questions, batch: usize) {
+        self.answer(questions, batch);
+        counted(self, questions, batch);
+        ended(&mut self.buffers);
+    }
+
+    #[inline(always)]
+    fn answer(&mut self, questions: &Questions, batch: usize) {
+        let Worker { records, own, buffers, room } = self;
+        if batch == 1 {
+            return (0..REPLIES)
+                .for_each(|turn| ask(records, questions, own, &mut buffers[0], turn));
+        }
+        for first in (0..REPLIES).step_by(batch) {
+            let turns = first..REPLIES.min(first + batch);
+            ask_batch(records, room, questions, own, buffers, turns);
+        }
     }
 }
 
 /// The calls that valgrind counts; a function of its own, because it is found by its name.
 #[inline(never)]
-fn counted(
-    records: &dataplane_core::Records,
-    questions: &fixture::Questions,
-    own: &WorkerCounters,
-    buffer: &mut [u8],
-) {
-    (0..REPLIES).for_each(|turn| fixture::ask(records, questions, own, buffer, turn));
+fn counted(worker: &mut Worker, questions: &Questions, batch: usize) {
+    worker.answer(questions, batch);
 }
 
 /// Where the count of one outcome ends.
 #[inline(never)]
-fn ended(buffer: &mut [u8]) {
-    std::hint::black_box(buffer);
+fn ended(buffers: &mut Vec<Vec<u8>>) {
+    std::hint::black_box(buffers);
 }

@@ -1,11 +1,13 @@
 //! Decides what happens to one query. `respond` is the flow: `route` says whose the name is, `schema`, `reverse` and
 //! `federations` what exists, `answer`, `alias` and `chaos` write it. `resolution` follows a chain that leads from an
-//! upstream back to a name of ours. `ahead` reads for a whole batch what its replies will need. `trace` says afterwards
+//! upstream back to a name of ours. `found` is what the trees have for a name; `ahead` searches them for a whole batch. `trace` says afterwards
 //! what a decision rested on.
 
 pub(crate) mod respond;
 
 mod alias;
+
+pub(crate) mod found;
 
 pub(crate) mod route;
 

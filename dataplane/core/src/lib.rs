@@ -44,7 +44,7 @@ mod hostile_tests;
 mod testing;
 
 pub use counters::{CacheCounters, Counters, QuestionType, Reason, ServerCounters, WorkerCounters};
-pub use decide::ahead::read_ahead;
+pub use decide::ahead::{Ahead, AheadRoom};
 pub use decide::resolution::{Resolution, Step, Surroundings};
 pub use decide::respond::{Action, Forward, Waiting, respond};
 pub use decide::trace::{Hop, Place, Rule, Source, trace};

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use dataplane_core::{
-    Action, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Waiting, respond,
+    Action, Ahead, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Waiting,
+    respond,
 };
 use futures::FutureExt;
 use tokio::runtime::Handle;
@@ -105,11 +106,11 @@ impl Responder {
         Self { state, forwarder, runtime, late: TaskTracker::new(), counters }
     }
 
-    /// Decides one query; `worker` is whose counters count it. A forward that finds no slot, or no room to wait in, is
+    /// Decides one query; `worker` is whose counters count it. What was read ahead is of this published state. A forward that finds no slot, or no room to wait in, is
     /// answered at once (N20).
     pub(super) fn decide<'a>(
         &'a self,
-        published: &'a Arc<Published>,
+        (published, ahead): (&'a Arc<Published>, Option<&Ahead<'_, 'a>>),
         worker: usize,
         query: &Query<'a>,
         room: bool,
@@ -122,7 +123,10 @@ impl Responder {
             cache: self.forwarder.cache().counters(),
             identity: &self.state.identity,
         };
-        let (action, reason) = respond(&published.records, query, &counters, buffer);
+        let (action, reason) = match ahead {
+            Some(ahead) => ahead.respond(query, &counters, buffer),
+            None => respond(&published.records, query, &counters, buffer),
+        };
         match action {
             Action::Reply(octets) => {
                 ServeAction::Reply(octets, Answered { reason, origin: Origin::Own }, None)

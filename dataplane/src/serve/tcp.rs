@@ -141,7 +141,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
         let is_padded = over.is_encrypted() && wants_padding(packet);
         // A panic ends only the connection of its message, and is counted.
         let decided = catch_unwind(AssertUnwindSafe(|| {
-            responder.decide(&published, own, &query, room, buffer)
+            responder.decide((&published, None), own, &query, room, buffer)
         }));
         match decided {
             Ok(ServeAction::Reply(octets, answered, refresh)) => {

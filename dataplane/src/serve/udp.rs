@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane_core::{OwnedHead, Query, Reason, Transport, Waiting, read_ahead};
+use dataplane_core::{Ahead, AheadRoom, OwnedHead, Query, Reason, Transport, Waiting};
 use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
 use tokio::runtime::Handle;
 
@@ -38,6 +38,8 @@ pub(super) struct Worker {
     stale: Duration,
     stop: Arc<AtomicBool>,
     seeds: Seeds,
+    /// The names of the batch.
+    room: AheadRoom,
     /// Of each reply of the batch: where it came from, and how long its query waited to be read.
     answered: Vec<(Origin, Duration)>,
     /// Queries of the batch that an upstream is asked for: when its replies have left, as each may cost a socket.
@@ -77,6 +79,7 @@ impl Worker {
             stale,
             stop,
             seeds: Seeds::new(),
+            room: AheadRoom::new(),
             answered: Vec::with_capacity(BATCH),
             later: Vec::with_capacity(BATCH),
             refreshes: Vec::new(),
@@ -151,17 +154,23 @@ impl Worker {
     fn decide(&mut self, published: &Arc<Published>, batch: &mut Batch) {
         let responder = Arc::clone(&self.responder);
         let (now_s, wanted) = (batch.now().as_secs(), responder.state.taps.wanted());
-        let mut is_first = true;
+        let (mut is_first, mut room) = (true, std::mem::take(&mut self.room));
         let mut answer = || {
-            if std::mem::take(&mut is_first) {
-                read_ahead(&published.records, batch.received());
-            }
-            batch.answer(|datagram, buffer| self.reply(published, now_s, wanted, datagram, buffer));
+            let reads = std::mem::take(&mut is_first);
+            batch.answer_ahead(
+                |packets| {
+                    reads.then(|| Ahead::read(&published.records, &mut room, packets)).flatten()
+                },
+                |ahead, datagram, buffer| {
+                    self.reply((published, ahead.as_ref()), now_s, wanted, datagram, buffer)
+                },
+            );
         };
         // A panic because of one message must cost neither the thread nor the others of its batch: a second call continues behind it.
         while catch_unwind(AssertUnwindSafe(&mut answer)).is_err() {
             add(&responder.counters.panics, 1);
         }
+        self.room = room;
     }
 
     /// Asks upstreams for the noted queries. A panic because of one query must not end this thread.
@@ -198,12 +207,12 @@ impl Worker {
     }
 
     /// Octets of the reply to send now, 0 for none.
-    fn reply(
+    fn reply<'a>(
         &mut self,
-        published: &Arc<Published>,
+        (published, ahead): (&'a Arc<Published>, Option<&Ahead<'_, 'a>>),
         now_s: u64,
         wanted: Wanted,
-        datagram: Datagram<'_>,
+        datagram: Datagram<'a>,
         buffer: &mut [u8],
     ) -> usize {
         if datagram.waited > self.stale {
@@ -224,7 +233,7 @@ impl Worker {
         };
         let began = wanted.begin();
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
-        match responder.decide(published, self.number, &query, true, buffer) {
+        match responder.decide((published, ahead), self.number, &query, true, buffer) {
             ServeAction::Reply(octets, answered, refresh) => {
                 self.refreshes.extend(refresh.map(|refresh| *refresh));
                 traffic.reply(answered, &buffer[..octets]);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::{Batch, Socket};
+use super::{Batch, Received, Socket};
 use crate::{DATAGRAM_OCTETS, Local, Options};
 
 /// Far beyond what loopback needs: only a broken implementation waits this long.
@@ -48,6 +48,32 @@ fn serve(socket: &Socket, batch: &mut Batch, mut expected: usize) {
         assert_eq!(batch.received().len(), 0, "all are answered");
         assert_eq!(socket.send(batch).sent, count);
         expected -= count;
+    }
+}
+
+#[test]
+fn all_datagrams_of_a_batch_are_seen_ahead_at_the_place_where_they_are_answered() {
+    let socket = bind("127.0.0.1:0");
+    let client = client("127.0.0.1:0");
+    let (sent, mut seen, mut batch) = ([&b"abc"[..], b"de", b"fghi"], 0, Batch::new());
+    sent.iter().for_each(|octets| assert!(client.send_to(octets, socket.local_addr()).is_ok()));
+    while seen < sent.len() {
+        let count = socket.recv(&mut batch).expect("recv");
+        let wanted = &sent[seen..seen + count];
+        let ahead = |received: Received<'_>| {
+            assert_eq!(received.len(), count);
+            received.map(<[u8]>::as_ptr_range).collect::<Vec<_>>()
+        };
+        let mut next = 0;
+        batch.answer_ahead(ahead, |ahead, datagram, buffer| {
+            assert_eq!(datagram.bytes, wanted[next]);
+            assert_eq!(datagram.bytes.as_ptr_range(), ahead[next], "the octets that were seen");
+            // A reply of any length is written elsewhere.
+            buffer.fill(0xff);
+            next += 1;
+            buffer.len()
+        });
+        (seen, _) = (seen + next, assert_eq!(next, count));
     }
 }
 

@@ -29,9 +29,9 @@ mod portable;
 
 pub use descriptors::{make_room_for_descriptors, raise_descriptor_limit};
 #[cfg(target_os = "linux")]
-pub use linux::{Batch, Poller, Ready, Socket};
+pub use linux::{Batch, Poller, Ready, Received, Socket};
 #[cfg(not(target_os = "linux"))]
-pub use portable::{Batch, Poller, Ready, Socket};
+pub use portable::{Batch, Poller, Ready, Received, Socket};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

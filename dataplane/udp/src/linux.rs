@@ -15,7 +15,7 @@ use socket2::{Domain, Protocol, Type};
 
 use crate::{Local, Options, Sent};
 
-pub use batch::Batch;
+pub use batch::{Batch, Received};
 pub use poller::{Poller, Ready};
 use stamps::Stamps;
 

@@ -192,22 +192,50 @@ impl Batch {
     }
 
     /// The octets of the datagram that is not answered yet.
-    pub fn received(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        self.received.iter().map(|(octets, _, _)| &self.input[..*octets])
+    pub fn received(&self) -> Received<'_> {
+        Received(self.received.map(|(octets, _, _)| &self.input[..octets]).into_iter())
     }
 
     /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
     /// it wrote, 0 for no reply. If `answer` panics, the next call shows those behind that datagram.
     pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {
+        self.answer_ahead(|_| (), |(), datagram, output| answer(datagram, output));
+    }
+
+    /// The same, with what `ahead` makes of the datagram before it is answered.
+    pub fn answer_ahead<'b, A>(
+        &'b mut self,
+        ahead: impl FnOnce(Received<'b>) -> A,
+        mut answer: impl FnMut(&A, Datagram<'b>, &mut [u8]) -> usize,
+    ) {
         let Some((octets, peer, local)) = self.received.take() else {
             return;
         };
-        let datagram =
-            Datagram { bytes: &self.input[..octets], peer, local, waited: Duration::ZERO };
+        let bytes: &'b [u8] = &self.input[..octets];
+        let ahead = ahead(Received(Some(bytes).into_iter()));
+        let datagram = Datagram { bytes, peer, local, waited: Duration::ZERO };
         self.peer = Some(peer);
-        self.reply = answer(datagram, &mut self.output).min(DATAGRAM_OCTETS);
+        self.reply = answer(&ahead, datagram, &mut self.output).min(DATAGRAM_OCTETS);
     }
 }
+
+/// The octets of the received datagram.
+#[derive(Clone, Debug)]
+pub struct Received<'b>(std::option::IntoIter<&'b [u8]>);
+
+impl<'b> Iterator for Received<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Received<'_> {}
 
 impl Default for Batch {
     fn default() -> Self {

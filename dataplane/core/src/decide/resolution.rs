@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
 
 use crate::counters::{CacheCounters, Counters, WorkerCounters};
+use crate::decide::found::Found;
 use crate::decide::respond::own_reply;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
@@ -143,7 +144,7 @@ enum Hop {
 
 fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
     let labels = Labels::of(key.name());
-    let lookup = match route(around.records, &labels, key.qtype()) {
+    let lookup = match route(around.records, &labels, &Found::Unknown, key.qtype()) {
         Route::Group(group) => return Hop::Group(group),
         Route::NoGroup => return Hop::Failed(ede::NOT_AUTHORITATIVE, "no upstream for this name"),
         Route::Own(lookup, _) => lookup,

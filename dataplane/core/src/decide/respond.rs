@@ -6,6 +6,7 @@ use crate::counters::{Counters, Reason};
 use crate::decide::alias::{Led, lead};
 use crate::decide::answer::Answer;
 use crate::decide::chaos::write_chaos;
+use crate::decide::found::Found;
 use crate::decide::route::{Route, Soa, SoaKind, route};
 use crate::decide::schema::Node;
 use crate::identity::Identity;
@@ -14,7 +15,8 @@ use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
 use crate::wire::ede;
 use crate::wire::labels::Labels;
 use crate::wire::message::{
-    CLASS_CH, CLASS_IN, HEADER, Malformed, Query, Question, Rcode, Transport, parse, rtype,
+    CLASS_CH, CLASS_IN, HEADER, Malformed, Query, Question, Rcode, Transport, has_name, parse,
+    rtype,
 };
 use crate::wire::reply::{Owner, Reply, Section, header_only, size_limit};
 use crate::wire::text::ShortText;
@@ -73,8 +75,20 @@ pub fn respond<'r>(
     counters: &Counters<'r>,
     buffer: &mut [u8],
 ) -> (Action<'r>, Reason) {
-    let mut name = Labels::ROOT;
-    let question = match read(query, &mut name) {
+    let mut room = Labels::ROOT;
+    let name = read_name(query, &mut room);
+    respond_to(records, query, (name, &Found::Unknown), counters, buffer)
+}
+
+/// The same with a name that was read, and with what was found for it.
+pub(crate) fn respond_to<'r>(
+    records: &'r Records,
+    query: &Query<'r>,
+    (name, found): (Option<&Labels>, &Found<'r>),
+    counters: &Counters<'r>,
+    buffer: &mut [u8],
+) -> (Action<'r>, Reason) {
+    let question = match read(query, name) {
         Ok(question) => question,
         Err(malformed) => {
             let (reply, reason) = refuse_malformed(records, query, malformed, counters, buffer);
@@ -86,7 +100,7 @@ pub fn respond<'r>(
         }
     };
     count(query, &question, counters);
-    let step = Step { records, query, counters, question: &question };
+    let step = Step { records, query, counters, question: &question, found };
     let mut cnames = Cnames::NONE;
     let (action, reason) = step.decide(&mut cnames, buffer);
     counters.own.add(reason);
@@ -114,9 +128,9 @@ pub(crate) fn own_reply(
     counters: &Counters<'_>,
     buffer: &mut [u8],
 ) -> usize {
-    let mut name = Labels::ROOT;
-    let Ok(question) = read(query, &mut name) else { return 0 };
-    let step = Step { records, query, counters, question: &question };
+    let mut room = Labels::ROOT;
+    let Ok(question) = read(query, read_name(query, &mut room)) else { return 0 };
+    let step = Step { records, query, counters, question: &question, found: &Found::Unknown };
     let mut cnames = Cnames::NONE;
     match step.answer(&mut cnames, buffer).0 {
         SmallAction::Reply(octets) => octets,
@@ -135,8 +149,17 @@ enum SmallAction {
     },
 }
 
-/// Reads the question; a query that cannot be read gets what N1-N6 say.
-fn read<'p>(query: &Query<'p>, name: &'p mut Labels) -> Result<Question<'p>, Malformed<'p>> {
+/// Reads the name of a query into `room`, if it can be read.
+fn read_name<'l>(query: &Query<'_>, room: &'l mut Labels) -> Option<&'l Labels> {
+    if !has_name(query.packet) {
+        return None;
+    }
+    room.read(query.packet, HEADER)?;
+    Some(room)
+}
+
+/// Reads the question behind its name; a query that cannot be read gets what N1-N6 say.
+fn read<'p>(query: &Query<'p>, name: Option<&'p Labels>) -> Result<Question<'p>, Malformed<'p>> {
     if query.transport == Transport::Udp && query.client.port() == 0 {
         return Err(Malformed::Silence(Reason::SourcePortZero));
     }
@@ -161,7 +184,7 @@ fn refuse_malformed(
         Malformed::BadVersion(question) => (question, Rcode::BadVers, Reason::EdnsVersion),
     };
     count(query, &question, counters);
-    let step = Step { records, query, counters, question: &question };
+    let step = Step { records, query, counters, question: &question, found: &Found::Unknown };
     let mut reply = step.reply(buffer);
     (Some(reply.finish(rcode, false, records.zone.recursion, None)), reason)
 }
@@ -182,6 +205,8 @@ struct Step<'r, 'a> {
     query: &'a Query<'a>,
     counters: &'a Counters<'a>,
     question: &'a Question<'a>,
+    /// What was found for the question's name.
+    found: &'a Found<'r>,
 }
 
 impl<'r: 'a, 'a> Step<'r, 'a> {
@@ -247,7 +272,9 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         loop {
             let name = target.as_ref().unwrap_or(self.question.name);
             let owner = target.as_ref().map_or(Owner::Question, |name| Owner::Name(name.wire()));
-            let (lookup, soa) = match route(self.records, name, qtype) {
+            // What was found belongs to the question's name, not to where an alias leads.
+            let found = if target.is_none() { self.found } else { &Found::Unknown };
+            let (lookup, soa) = match route(self.records, name, found, qtype) {
                 Route::Own(lookup, soa) => (lookup, soa),
                 Route::Group(group) => return self.forward(reply, group, needs, aliases),
                 Route::NoGroup => return self.no_group(reply, needs, aliases),

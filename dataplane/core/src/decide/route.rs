@@ -1,6 +1,7 @@
 //! Which zone or upstream group a name belongs to. The steps are those of docs/dns.md §2.2 in their order (A10-A20); the
 //! first that matches decides. Ours are the zones and names of A1-A5.
 
+use crate::decide::found::Found;
 use crate::decide::reverse::{Claims, cluster_ip_owner};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::records::extra::{ExtraOwner, Match};
@@ -39,13 +40,14 @@ pub(crate) enum SoaKind {
     SpecialUse,
 }
 
-/// Decides where a name leads.
+/// Decides where a name leads; `found` is what the trees have for it.
 pub(crate) fn route<'r: 'q, 'q>(
     records: &'r Records,
     name: &'q Labels,
+    found: &Found<'r>,
     qtype: u16,
 ) -> Route<'r, 'q> {
-    let reverse = ReverseName::of(name);
+    let reverse = found.reverse(name);
     let special = match &reverse {
         Some(reverse) => loopback_reverse(name, reverse),
         None => special_use(name),
@@ -58,18 +60,18 @@ pub(crate) fn route<'r: 'q, 'q>(
         let soa = Soa { owner: zone.apex(), kind: SoaKind::Cluster };
         return Route::Own(Lookup::missing(Needs::CONFIGURATION), soa);
     }
-    if let Some(left) = name.below(zone.apex(), zone.apex_labels) {
+    if let Some(left) = found.left(records, name) {
         let lookup = match zone.extra.overriding(name.wire()) {
             Some(owner) => Lookup::found(extra_node(owner), Needs::NOTHING),
             None => match zone.extra.inner_dname(name) {
                 Some(dname) => Lookup::found(Node::Dname(dname), Needs::NOTHING),
-                None => cluster_name(records, name, left),
+                None => cluster_name(records, name, left, found),
             },
         };
         return Route::Own(lookup, Soa { owner: zone.apex(), kind: SoaKind::Cluster });
     }
-    if let Some(reverse) = reverse
-        && let Some(route) = reverse_name(records, name, reverse, qtype)
+    if let Some(reverse) = &reverse
+        && let Some(route) = reverse_name(records, name, (reverse, found), qtype)
     {
         return route;
     }
@@ -119,7 +121,7 @@ fn loopback_reverse<'q>(
     name: &'q Labels,
     reverse: &ReverseName,
 ) -> Option<(Lookup<'static, 'q>, &'q [u8])> {
-    let apex = reverse.left.checked_sub(reverse.loopback_labels()?)?;
+    let apex = reverse.left().checked_sub(reverse.loopback_labels()?)?;
     let node = match reverse.address() {
         Some(_) if reverse.is_localhost() => Some(Node::LocalhostPointer),
         Some(_) => None,
@@ -132,20 +134,20 @@ fn loopback_reverse<'q>(
 fn reverse_name<'r: 'q, 'q>(
     records: &'r Records,
     name: &'q Labels,
-    reverse: ReverseName,
+    (reverse, found): (&ReverseName, &Found<'r>),
     qtype: u16,
 ) -> Option<Route<'r, 'q>> {
     let ranges = &records.zone.reverse_ranges;
-    let owned = ranges.iter().filter_map(|range| range.apex_labels(&reverse)).max();
+    let owned = ranges.iter().filter_map(|range| range.apex_labels(reverse)).max();
     let address = reverse.publishable();
     if owned.is_none() && (qtype != rtype::PTR || address.is_none()) {
         return None;
     }
-    let apex = reverse.left - owned.unwrap_or(reverse.left);
+    let apex = reverse.left() - owned.unwrap_or(reverse.left());
     let soa = Soa { owner: name.suffix(apex), kind: SoaKind::Cluster };
     let lookup = match address {
         Some(address) => {
-            let lookup = pointers(records, address);
+            let lookup = pointers(records, address, found);
             match (&lookup.node, owned) {
                 (None, None) if !records.lacks(lookup.needs) => return None,
                 // Only NXDOMAIN depends on Namespaces (§4.4 note 1).
@@ -156,7 +158,7 @@ fn reverse_name<'r: 'q, 'q>(
         None if apex == 0 => Lookup::found(Node::Apex, Needs::NOTHING),
         None if reverse.is_partial() => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
         // RFC 2317: a name such as `0-63.5.168.192.in-addr.arpa` is of those who have the rest of the /24.
-        None if !whole_apex(ranges, &reverse) => return None,
+        None if !whole_apex(ranges, reverse) => return None,
         None => Lookup::missing(Needs::NOTHING),
     };
     Some(Route::Own(lookup, soa))
@@ -168,8 +170,8 @@ fn whole_apex(ranges: &[ReverseRange], name: &ReverseName) -> bool {
 }
 
 /// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).
-fn pointers<'r, 'q>(records: &'r Records, address: Address) -> Lookup<'r, 'q> {
-    let published = records.addresses.get(address);
+fn pointers<'r, 'q>(records: &'r Records, address: Address, found: &Found<'r>) -> Lookup<'r, 'q> {
+    let published = found.publishers(records, address);
     if let Some(entry) = cluster_ip_owner(records, published) {
         return Lookup::found(Node::ClusterIpPointer(entry), Needs::of_service(&records.zone));
     }

@@ -6,6 +6,7 @@
 use alloc::sync::Arc;
 
 use crate::decide::federations::{Federated, federated};
+use crate::decide::found::Found;
 use crate::decide::reverse::{Claims, is_held_by};
 use crate::object::Protocol;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
@@ -89,8 +90,9 @@ pub(crate) fn cluster_name<'r, 'q>(
     records: &'r Records,
     name: &'q Labels,
     left: usize,
+    found: &Found<'r>,
 ) -> Lookup<'r, 'q> {
-    let lookup = below_apex(records, name, left);
+    let lookup = below_apex(records, name, left, found);
     if lookup.node.is_none()
         && left > 1
         && name.label(left - 1) == b"svc"
@@ -124,7 +126,12 @@ fn of_federation<'r, 'q>(federated: Federated<'r>, needs: Needs) -> Lookup<'r, '
 
 /// The names directly below `Z`: `dns-version` (specification §2.2), `svc`, `pod` and `ns.dns`, which are extensions or
 /// empty non-terminals of names that the specification has.
-fn below_apex<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
+fn below_apex<'r, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    left: usize,
+    found: &Found<'r>,
+) -> Lookup<'r, 'q> {
     if left == 0 {
         return Lookup::found(Node::Apex, Needs::NOTHING);
     }
@@ -133,7 +140,7 @@ fn below_apex<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lo
         (b"dns-version", 1) => Lookup::found(Node::Version, Needs::NOTHING),
         (b"dns", 2) if name.label(0) == b"ns" => name_server(records),
         (b"svc", 2) => namespace(records, name),
-        (b"svc", 3..=5) => below_namespace(records, name, left),
+        (b"svc", 3..=5) => below_namespace(records, name, left, found),
         (b"pod", 2) if records.zone.settings.pods != PodRecords::Disabled => {
             namespace(records, name)
         }
@@ -167,10 +174,14 @@ fn visible_namespace(records: &Records, label: &[u8]) -> Option<u32> {
 
 /// A Service (RR7) and the names below it (RR8-RR10): specification §2.3 with a cluster IP, §2.4 headless, §2.5
 /// ExternalName.
-fn below_namespace<'r, 'q>(records: &'r Records, name: &'q Labels, left: usize) -> Lookup<'r, 'q> {
+fn below_namespace<'r, 'q>(
+    records: &'r Records,
+    name: &'q Labels,
+    left: usize,
+    found: &Found<'r>,
+) -> Lookup<'r, 'q> {
     let needs = Needs::of_service(&records.zone);
-    let wire = name.range(left - 3, left - 1);
-    let known = records.service(wire).map(|(_, entry)| entry);
+    let known = found.service(records, name.range(left - 3, left - 1));
     let Some((entry, object)) = known.and_then(|entry| Some((entry, records.visible(entry)?)))
     else {
         return Lookup::missing(needs);

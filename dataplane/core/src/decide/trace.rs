@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::decide::found::Found;
 use crate::decide::route::{Route, Soa, SoaKind, route};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::object::Resource;
@@ -74,7 +75,7 @@ pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
     let mut next = Some(name.clone());
     while let Some(name) = next.take() {
         let labels = Labels::of(&name);
-        let (hop, target) = match route(records, &labels, qtype) {
+        let (hop, target) = match route(records, &labels, &Found::Unknown, qtype) {
             Route::Own(lookup, soa) => own(records, &labels, (lookup, soa), qtype),
             Route::Group(group) => (forwarded(records, &labels, Place::Group(group)), None),
             Route::NoGroup => (forwarded(records, &labels, Place::NoGroup), None),
@@ -199,7 +200,7 @@ fn missing(records: &Records, needs: Needs) -> Vec<Resource> {
 /// What Kubernetes has at a name that a record of the resource replaces (A13).
 fn replaced(records: &Records, labels: &Labels, hop: &mut Hop) {
     let Some(left) = labels.below(records.zone.apex(), records.zone.apex_labels) else { return };
-    let Some(node) = cluster_name(records, labels, left).node else { return };
+    let Some(node) = cluster_name(records, labels, left, &Found::Unknown).node else { return };
     let mut other = self::hop(labels, hop.place);
     objects::of_node(records, node, &mut other);
     let names: Vec<String> = other.sources.iter().map(|source| format!("{source}")).collect();

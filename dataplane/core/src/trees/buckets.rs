@@ -93,10 +93,13 @@ impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
                 break;
             }
         }
-        nodes.map(|node| match node {
-            Node::Leaf(rows) => &rows[..],
-            Node::Branch(_) => &[],
-        })
+        let mut leaves: [&[(K, V)]; N] = [&[]; N];
+        for ((leaf, node), _) in leaves.iter_mut().zip(nodes).zip(paths) {
+            if let Node::Leaf(rows) = node {
+                *leaf = &rows[..];
+            }
+        }
+        leaves
     }
 
     /// Adds a row; false if it was there.
@@ -208,7 +211,7 @@ fn few_rows<K: BucketKey, V: Copy + Ord>(children: &[Node<K, V>; WIDTH]) -> Opti
 }
 
 /// The rows of a key among those of its leaf.
-fn of_key<K: BucketKey, V>(rows: &[(K, V)], key: K) -> &[(K, V)] {
+pub(crate) fn of_key<K: BucketKey, V>(rows: &[(K, V)], key: K) -> &[(K, V)] {
     step(rows.len().min(FULL));
     let start = match rows.len() <= FULL {
         // One after the other: the processor reads ahead, which it cannot in a binary search.

@@ -76,16 +76,14 @@ impl<T> Slots<T> {
 
     /// The entries at several places, at most `N`, read as [`Buckets::leaves`](crate::trees::buckets::Buckets::leaves) reads.
     pub(crate) fn get_each<const N: usize>(&self, slots: &[u32]) -> [Option<&T>; N] {
-        let mut numbers = [0; N];
         let mut trees = [None; N];
-        for ((number, tree), &slot) in numbers.iter_mut().zip(&mut trees).zip(slots) {
-            *number = slot as usize;
+        for (tree, &slot) in trees.iter_mut().zip(slots) {
             *tree = self.trees.get(slot as usize / TREE).and_then(|tree| tree.as_deref());
         }
-        let nodes = children(trees, numbers.map(|number| number / (WIDTH * WIDTH * WIDTH)));
-        let nodes = children(nodes, numbers.map(|number| number / (WIDTH * WIDTH)));
-        let nodes = children(nodes, numbers.map(|number| number / WIDTH));
-        children(nodes, numbers)
+        let nodes = children(trees, slots, WIDTH * WIDTH * WIDTH);
+        let nodes = children(nodes, slots, WIDTH * WIDTH);
+        let nodes = children(nodes, slots, WIDTH);
+        children(nodes, slots, 1)
     }
 
     /// Puts something at this place, or empties it.
@@ -134,14 +132,16 @@ impl<T> Slots<T> {
     }
 }
 
-/// The children of several nodes, by the last digits of these numbers.
-fn children<C, const N: usize>(
-    nodes: [Option<&Node<C>>; N],
-    numbers: [usize; N],
-) -> [Option<&C>; N] {
+/// The children of several nodes, by the last digits of these numbers without those below `unit`.
+#[inline(always)]
+fn children<'t, C, const N: usize>(
+    nodes: [Option<&'t Node<C>>; N],
+    numbers: &[u32],
+    unit: usize,
+) -> [Option<&'t C>; N] {
     let mut found = [None; N];
-    for ((child, node), number) in found.iter_mut().zip(nodes).zip(numbers) {
-        *child = node.and_then(|node| node.child(number));
+    for ((child, node), &number) in found.iter_mut().zip(nodes).zip(numbers) {
+        *child = node.and_then(|node| node.child(number as usize / unit));
     }
     found
 }

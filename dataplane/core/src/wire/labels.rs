@@ -16,7 +16,8 @@ const WORD: usize = 16;
 #[derive(Clone)]
 pub(crate) struct Labels {
     wire: [u8; ROOM],
-    len: u8,
+    /// Where the root label is. A length would make a root that is not all zeros, which is slower to make.
+    end: u8,
     starts: [u8; 128],
     count: u8,
 }
@@ -24,7 +25,7 @@ pub(crate) struct Labels {
 impl Labels {
     /// The root; [`Labels::read`] overwrites it in place, because a name has nearly 400 octets, which should not be
     /// moved.
-    pub(crate) const ROOT: Labels = Labels { wire: [0; ROOM], len: 1, starts: [0; 128], count: 0 };
+    pub(crate) const ROOT: Labels = Labels { wire: [0; ROOM], end: 0, starts: [0; 128], count: 0 };
 
     /// Reads an uncompressed name at `at`; `None` when it is unreadable (N4).
     pub(crate) fn read(&mut self, packet: &[u8], at: usize) -> Option<()> {
@@ -48,12 +49,21 @@ impl Labels {
         if from.len() > MAX_NAME {
             return None;
         }
-        self.wire[..from.len()].copy_from_slice(from);
         // Whole words, with the octets that follow the name. Lengths are below 64 and so below 'A': lower-casing
         // everything touches letters only.
         let (words, _) = self.wire[..from.len().next_multiple_of(WORD)].as_chunks_mut::<WORD>();
-        words.iter_mut().for_each(|word| word.make_ascii_lowercase());
-        (self.len, self.count) = (from.len() as u8, count as u8);
+        let (whole, _) = packet[at..].as_chunks::<WORD>();
+        for (word, whole) in words.iter_mut().zip(whole) {
+            *word = *whole;
+            word.make_ascii_lowercase();
+        }
+        if let Some(last) = words.get_mut(whole.len()..).and_then(<[_]>::first_mut) {
+            // The message ends within the last word of the name.
+            let rest = &from[whole.len() * WORD..];
+            last[..rest.len()].copy_from_slice(rest);
+            last.make_ascii_lowercase();
+        }
+        (self.end, self.count) = ((end - at) as u8, count as u8);
         Some(())
     }
 
@@ -67,7 +77,7 @@ impl Labels {
 
     /// Uncompressed wire form, lower case, with the root label.
     pub(crate) fn wire(&self) -> &[u8] {
-        &self.wire[..self.len as usize]
+        &self.wire[..=usize::from(self.end)]
     }
 
     /// Number of labels without the root.
@@ -91,7 +101,7 @@ impl Labels {
 
     /// Where label number `index` starts; `count()` gives the root label.
     pub(crate) fn start(&self, index: usize) -> usize {
-        if index < self.count() { self.starts[index] as usize } else { self.len as usize - 1 }
+        if index < self.count() { self.starts[index] as usize } else { usize::from(self.end) }
     }
 
     /// Whether a label starts here; not the root label.

@@ -137,13 +137,18 @@ pub(crate) enum Malformed<'p> {
     BadVersion(Question<'p>),
 }
 
-/// Reads a query; its name goes to `name`.
+/// Whether the name of a message is read at all: not that of a response, nor of another opcode than QUERY.
+pub(crate) fn has_name(packet: &[u8]) -> bool {
+    packet.get(2).is_some_and(|octet| octet & 0xf8 == 0)
+}
+
+/// Reads a query. `name` is what [`Labels::read`] made of its name.
 ///
 /// # Errors
 /// What an unreadable one gets, by the first of N1-N6 that matches.
 pub(crate) fn parse<'p>(
     packet: &'p [u8],
-    name: &'p mut Labels,
+    name: Option<&'p Labels>,
 ) -> Result<Question<'p>, Malformed<'p>> {
     if packet.len() < HEADER {
         return Err(Malformed::Silence(Reason::Short));
@@ -160,7 +165,7 @@ pub(crate) fn parse<'p>(
     if questions != 1 || answers != 0 || authority > 1 {
         return Err(Malformed::HeaderOnly(Rcode::FormErr, Reason::Counts));
     }
-    let Some((mut question, end)) = read_question(packet, name) else {
+    let Some((mut question, end)) = name.and_then(|name| read_question(packet, name)) else {
         return Err(Malformed::HeaderOnly(Rcode::FormErr, Reason::Question));
     };
     if authority == 1 && question.qtype != rtype::IXFR {
@@ -183,8 +188,7 @@ pub(crate) fn parse<'p>(
     }
 }
 
-fn read_question<'p>(packet: &'p [u8], name: &'p mut Labels) -> Option<(Question<'p>, usize)> {
-    name.read(packet, HEADER)?;
+fn read_question<'p>(packet: &'p [u8], name: &'p Labels) -> Option<(Question<'p>, usize)> {
     let end = HEADER + name.wire().len();
     let fixed = packet.get(end..end + 4)?;
     let question = Question {
@@ -296,7 +300,8 @@ mod tests {
 
     fn verdict(packet: &[u8]) -> &'static str {
         let mut name = Labels::ROOT;
-        match parse(packet, &mut name) {
+        let read = name.read(packet, HEADER).map(|()| &name);
+        match parse(packet, read) {
             Ok(question) if question.edns.is_some() => "ok with OPT",
             Ok(_) => "ok",
             Err(Malformed::Silence(_)) => "silence",
@@ -345,7 +350,8 @@ mod tests {
     fn names_are_lower_cased_and_split() {
         let packet = packet([1, 0, 0, 0], b"");
         let mut name = Labels::ROOT;
-        let question = parse(&packet, &mut name).ok().unwrap();
+        name.read(&packet, HEADER).unwrap();
+        let question = parse(&packet, Some(&name)).ok().unwrap();
         assert_eq!(question.as_asked, b"\x01X\x00");
         assert_eq!(question.name.wire(), b"\x01x\x00");
         let name = Labels::of(&Name::from_text("a.bc.def").unwrap());

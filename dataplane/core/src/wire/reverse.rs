@@ -29,9 +29,9 @@ pub(crate) struct ReverseName {
     octets: [u8; 16],
     ipv6: bool,
     /// Labels left of the family's zone.
-    pub(crate) left: usize,
+    left: u8,
     /// How many of them, from the right, spell part of an address.
-    pub(crate) spelled: usize,
+    spelled: u8,
 }
 
 impl ReverseName {
@@ -49,7 +49,8 @@ impl ReverseName {
             b"\x03ip6\x04arpa\0" => true,
             _ => return None,
         };
-        let mut reverse = ReverseName { octets: [0; 16], ipv6, left, spelled: 0 };
+        // A name has 127 labels at most.
+        let mut reverse = ReverseName { octets: [0; 16], ipv6, left: left as u8, spelled: 0 };
         // More octets follow each label: those of the zone.
         let labels = (0..left).rev().map_while(|index| name.beginning(index));
         match ipv6 {
@@ -79,8 +80,13 @@ impl ReverseName {
         }
     }
 
+    /// Labels left of the family's zone.
+    pub(crate) fn left(&self) -> usize {
+        usize::from(self.left)
+    }
+
     /// Labels of a whole address.
-    fn full(&self) -> usize {
+    fn full(&self) -> u8 {
         if self.ipv6 { 32 } else { 4 }
     }
 
@@ -182,7 +188,8 @@ impl ReverseRange {
         // alone are compared: a range longer than it owns the apex too.
         let mask = if name.spelled == name.full() { self.mask } else { self.apex_mask };
         let is_within = (u128::from_be_bytes(name.octets) ^ self.bits) & mask == 0;
-        (name.ipv6 == self.ipv6 && name.spelled >= self.apex && is_within).then_some(self.apex)
+        (name.ipv6 == self.ipv6 && usize::from(name.spelled) >= self.apex && is_within)
+            .then_some(self.apex)
     }
 }
 
@@ -219,7 +226,8 @@ mod tests {
 
     #[test]
     fn labels_that_spell_no_octet_end_the_address() {
-        let spelled = |name: &str| read(name).map(|name| (name.spelled, name.address()));
+        let spelled =
+            |name: &str| read(name).map(|name| (usize::from(name.spelled), name.address()));
         let whole = Some("10.96.200.9".parse().unwrap());
         assert_eq!(spelled("9.200.96.10.in-addr.arpa"), Some((4, whole)));
         for (name, count) in [

@@ -150,7 +150,7 @@ impl Responder {
         };
         let published = self.state.published.load_full();
         let mut buffer = [0; 1232];
-        let (octets, origin) = match self.decide(&published, 0, &query, true, &mut buffer) {
+        let (octets, origin) = match self.decide((&published, None), 0, &query, true, &mut buffer) {
             ServeAction::Reply(octets, answered, refresh) => {
                 if let Some(refresh) = refresh {
                     self.refresh(&published.upstreams, &refresh);

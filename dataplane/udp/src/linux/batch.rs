@@ -2,7 +2,9 @@
 
 use std::alloc::{self, Layout};
 use std::io;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::slice;
@@ -49,6 +51,35 @@ pub struct Batch {
     /// How long the newest datagram waited, where only that is known.
     waited: Duration,
 }
+
+/// The octets of received datagrams, which stay as they are while they are borrowed.
+#[derive(Clone, Debug)]
+pub struct Received<'b> {
+    storage: NonNull<Storage>,
+    slots: Range<usize>,
+    borrowed: PhantomData<&'b [u8]>,
+}
+
+impl<'b> Iterator for Received<'b> {
+    type Item = &'b [u8];
+
+    fn next(&mut self) -> Option<&'b [u8]> {
+        let slot = self.slots.next().filter(|slot| *slot < SLOTS)?;
+        let storage = self.storage.as_ptr();
+        // SAFETY: the slot exists. Its header and input are only written by `recv`, which needs the batch that is borrowed
+        // for 'b; replies are written elsewhere.
+        let (length, input) = unsafe {
+            ((&raw const (*storage).incoming[slot].msg_len).read(), &(*storage).input[slot])
+        };
+        Some(&input[..(length as usize).min(DATAGRAM_OCTETS)])
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.slots.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Received<'_> {}
 
 /// All of it is plain integers, pointers and octets, for which zero is valid.
 #[repr(C)]
@@ -98,33 +129,35 @@ impl Batch {
     }
 
     /// The octets of the datagrams that are not answered yet, in their order.
-    pub fn received(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        (self.next..self.received).map(|slot| self.octets(slot))
-    }
-
-    fn octets(&self, slot: usize) -> &[u8] {
-        assert!(slot < SLOTS);
-        let storage = self.storage.as_ptr();
-        // SAFETY: the slot exists. Its header and input are only written by `recv`, which needs `&mut self`; both are
-        // borrowed from `self` here.
-        let (length, input) = unsafe {
-            ((&raw const (*storage).incoming[slot].msg_len).read(), &(*storage).input[slot])
-        };
-        &input[..(length as usize).min(DATAGRAM_OCTETS)]
+    pub fn received(&self) -> Received<'_> {
+        let slots = self.next..self.received;
+        Received { storage: self.storage, slots, borrowed: PhantomData }
     }
 
     /// Shows each datagram to `answer` with a buffer of [`DATAGRAM_OCTETS`] for the reply; it returns the octets
     /// it wrote, 0 for no reply. If `answer` panics, the next call shows those behind that datagram.
     pub fn answer(&mut self, mut answer: impl FnMut(Datagram<'_>, &mut [u8]) -> usize) {
+        self.answer_ahead(|_| (), |(), datagram, output| answer(datagram, output));
+    }
+
+    /// The same, with what `ahead` makes of all datagrams first. Their octets stay in place until all are answered.
+    pub fn answer_ahead<'b, A>(
+        &'b mut self,
+        ahead: impl FnOnce(Received<'b>) -> A,
+        mut answer: impl FnMut(&A, Datagram<'b>, &mut [u8]) -> usize,
+    ) {
+        let slots = self.next..self.received;
+        let ahead = ahead(Received { storage: self.storage, slots, borrowed: PhantomData });
         while self.next < self.received {
             let slot = self.next;
             // Taken before it is shown, so that no datagram is answered twice.
             self.next += 1;
-            let Some((datagram, output)) = self.slot(slot) else {
+            // SAFETY: this batch is borrowed mutably for 'b, so no `recv` writes what was received.
+            let Some((datagram, output)) = (unsafe { self.slot(slot) }) else {
                 continue;
             };
             let from = datagram.local;
-            let octets = answer(datagram, output).min(DATAGRAM_OCTETS);
+            let octets = answer(&ahead, datagram, output).min(DATAGRAM_OCTETS);
             if octets > 0 {
                 self.queue(slot, octets, from);
             }
@@ -132,12 +165,15 @@ impl Batch {
     }
 
     /// The datagram of a slot and the buffer of its reply; nothing when the kernel gave no sender.
-    fn slot(&mut self, slot: usize) -> Option<(Datagram<'_>, &mut [u8])> {
+    ///
+    /// # Safety
+    /// Nothing is received into this batch during 'b.
+    unsafe fn slot<'b>(&mut self, slot: usize) -> Option<(Datagram<'b>, &mut [u8])> {
         assert!(slot < SLOTS && self.written <= slot * DATAGRAM_OCTETS);
         let storage = self.storage.as_ptr();
-        // SAFETY: the slot exists. Header, name and control are read while no other code writes them (`&mut self`). The
-        // reply's room is within `output`, because each slot before this one took DATAGRAM_OCTETS of it at most (assertion);
-        // it lies behind all replies that are queued. Both buffers are borrowed from `self`, so nothing else reaches them.
+        // SAFETY: the slot exists. Header, name and control are read while no other code writes them (`&mut self`), and the
+        // input is only written by `recv`, which is not called during 'b. The reply's room is within `output`, because each slot before this one took DATAGRAM_OCTETS of it at most (assertion);
+        // it lies behind all replies that are queued, and is borrowed from `self`.
         let (header, name, control, input, output) = unsafe {
             let output = (&raw mut (*storage).output).cast::<u8>().add(self.written);
             (

@@ -5,6 +5,7 @@
 
 use crate::decide::answer::Answer;
 use crate::decide::answer::addresses::only_address;
+use crate::decide::found::Found;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
@@ -172,7 +173,7 @@ impl Answer<'_> {
     /// Adds what we would answer for A and AAAA of a name, if it is ours and known.
     fn add_own_name(&self, target: &Name, reply: &mut Reply<'_, '_>) {
         let labels = Labels::of(target);
-        if let Route::Own(lookup, _) = route(self.records, &labels, rtype::A)
+        if let Route::Own(lookup, _) = route(self.records, &labels, &Found::Unknown, rtype::A)
             && let Some(node) = lookup.node
             && (lookup.needs == Needs::NOTHING || !self.records.lacks(lookup.needs))
         {

@@ -172,7 +172,8 @@ mod tests {
     /// What is written in a buffer of this many octets.
     fn written(octets: usize, write: impl FnOnce(&mut Reply<'_, '_>)) -> Vec<u8> {
         let mut name = Labels::ROOT;
-        let question = parse(QUERY, &mut name).ok().expect("a query");
+        name.read(QUERY, HEADER).expect("a name");
+        let question = parse(QUERY, Some(&name)).ok().expect("a query");
         let mut buffer = vec![0; octets];
         let mut reply = Reply::new(&question, Transport::Udp, 1232, &[], &mut buffer);
         reply.keep_for_ede(3);

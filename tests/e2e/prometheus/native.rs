@@ -54,8 +54,7 @@ fn native_histograms_are_scraped_where_asked_for_and_agree_with_classic_ones() {
         }
         // Below its lowest bound a classic histogram guesses. From one half on, Prometheus counts the buckets of a native
         // histogram from above: of two samples it would take the larger one, and the smaller one of a classic histogram.
-        let quantile =
-            |of: String| format!("clamp_min(histogram_quantile(0.45, {of}), {lowest})");
+        let quantile = |of: String| format!("clamp_min(histogram_quantile(0.45, {of}), {lowest})");
         let classic = quantile(format!("sum by (le) ({name}_bucket{{job=\"native\"}})"));
         let native = quantile(format!("sum({name}{{job=\"native\"}})"));
         // One expression, so that both are of the same scrape.

@@ -172,8 +172,9 @@ impl Batch {
         assert!(slot < SLOTS && self.written <= slot * DATAGRAM_OCTETS);
         let storage = self.storage.as_ptr();
         // SAFETY: the slot exists. Header, name and control are read while no other code writes them (`&mut self`), and the
-        // input is only written by `recv`, which is not called during 'b. The reply's room is within `output`, because each slot before this one took DATAGRAM_OCTETS of it at most (assertion);
-        // it lies behind all replies that are queued, and is borrowed from `self`.
+        // input is only written by `recv`, which is not called during 'b. The reply's room is within `output`, because each
+        // slot before this one took DATAGRAM_OCTETS of it at most (assertion); it lies behind all replies that are queued,
+        // and is borrowed from `self`.
         let (header, name, control, input, output) = unsafe {
             let output = (&raw mut (*storage).output).cast::<u8>().add(self.written);
             (

@@ -33,6 +33,5 @@ pub mod probes;
 pub mod metrics;
 pub mod sidecar_probe;
 pub mod kube_dns;
-pub mod histogram;
 pub mod taps;
 pub mod telemetry;

@@ -1,13 +1,9 @@
 //! `/metrics`: read from the counters of every thread when asked, so that answering pays nothing
 //! for it. Label sets are fixed; no name of a query and no client is ever a label (WR47).
 
-mod page;
-mod format;
-mod messages;
 mod traffic;
 mod upstreams;
 mod listeners;
-mod process;
 mod coredns;
 mod skydns;
 
@@ -29,17 +25,10 @@ use crate::status::Status;
 use crate::status::feed::Feed;
 use crate::telemetry::lost_lines;
 use coredns::CoreDns;
-pub use format::Form;
-use page::{Page, Part, Section};
-use process::Process;
+pub use process::metrics::Form;
+use process::metrics::{Page, Part, Process, REVISION, Section};
 pub use skydns::KubeDnsPage;
 use skydns::{Dnsmasq, Probes, Resolver};
-
-/// The commit that this program was built from, where the build says it.
-const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {
-    Some(revision) => revision,
-    None => "",
-};
 
 /// Writes `/metrics`: reads every thread's counters when asked.
 #[derive(Debug)]
@@ -66,12 +55,11 @@ pub struct Sources {
 impl Metrics {
     pub fn new(sources: Sources) -> Metrics {
         let sources = Arc::new(sources);
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let started_s = started.as_secs_f64();
-        let scrape = Scrape { sources: Arc::clone(&sources), started_s };
+        let process = Process::default();
+        let scrape = Scrape { sources: Arc::clone(&sources), started_s: process.started_s() };
         Metrics {
             own: Section::of("clusterdns", scrape),
-            process: Section::of("", Process { started_s }),
+            process: Section::of("", process),
             coredns: Section::of("coredns", CoreDns(Arc::clone(&sources))),
             resolver: Section::of("", Resolver(Arc::clone(&sources))),
             dnsmasq: Section::of("", Dnsmasq(Arc::clone(&sources))),
@@ -138,7 +126,7 @@ impl Scrape {
         page.gauge("process_start_time_seconds", help, self.started_s)?;
         let help = "Log lines lost because standard error was not read";
         page.counter("log_lines_lost", help, lost_lines())?;
-        let rows = ::process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
+        let rows = process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
         let help = "Connections and requests of the HTTP port refused or cut short, by reason";
         page.counters("http_refusals", help, rows)
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
-use crate::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
+use process::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
 
 /// How long a probe waits for its reply: as the sidecar did.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+use process::metrics::Form;
 use serde_json::Value;
 use tests::control_plane::path_of;
 
@@ -201,7 +202,7 @@ fn o14_alerts_of_the_chart_are_about_metrics_and_conditions_that_exist() {
         "lastTransitionTime": "2026-01-01T00:00:00Z"});
     let status = serde_json::from_value(serde_json::json!({"conditions": [condition]}));
     metrics.reported(&dns, &status.expect("a status"));
-    let page = metrics.text();
+    let page = String::from_utf8(metrics.page(Form::Text)).expect("text");
     let expressions = rule.lines().filter(|line| line.trim_start().starts_with("expr: "));
     let mut count = 0;
     for expression in expressions {

@@ -221,25 +221,8 @@ fn the_page_on_metrics_says_what_is_shown_under_the_names_of_kube_dns() {
 
 #[test]
 fn the_page_on_metrics_says_what_the_operator_shows() {
-    let metrics = operator::runtime::metrics::Metrics::default();
-    metrics.reconciled("applied", Duration::ZERO);
-    metrics.wrote("Service", "applied");
-    metrics.cached((0, 0));
-    metrics.not_kept("services");
-    let mut dns = crds::ClusterDNS::default();
-    dns.metadata.name = Some("a".to_owned());
-    let condition = serde_json::json!({"type": "Ready", "status": "True", "reason": "R", "message": "m",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"});
-    let status = serde_json::from_value(serde_json::json!({"conditions": [condition]}));
-    metrics.reported(&dns, &status.expect("a status"));
-    let text = metrics.text();
-    let shown = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let shown: BTreeSet<String> = shown
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, kind)| format!("{name}{}", if kind == "counter" { "_total" } else { "" }))
-        .collect();
-    let names = documented(&["## The operator"]).into_iter().map(|row| row.name);
-    assert_eq!(shown, names.collect());
+    let page = labels::operator_page();
+    compare(&families(&page), &documented(&["## The operator", "## The process"]));
 }
 
 #[test]

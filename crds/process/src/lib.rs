@@ -1,5 +1,5 @@
-//! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the flags of
-//! log lines, and files and lists of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
+//! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the page of
+//! metrics, the flags of log lines, and files and lists of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
 
 // Others build on this package: everything that they see says what it is.
 #![warn(missing_docs)]
@@ -8,6 +8,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod bounded_file;
+pub mod histogram;
 pub mod http;
 pub mod items;
 pub mod log;
+pub mod metrics;

@@ -24,12 +24,12 @@ use super::plan::{Candidate, Standing, Transport};
 use super::ports::ServerId;
 use super::server_identity::ServerIdentity;
 use super::sockets::Pool;
-use crate::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
 use crate::rcode;
 use edns::Edns;
 use health::Health;
 use latency::Latency;
 use loops::Loops;
+use process::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
 use window::Window;
 
 pub(super) use health::Heard;

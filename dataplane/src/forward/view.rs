@@ -13,8 +13,8 @@ use super::connections::Counted;
 use super::plan::Standing;
 use super::server::{Seen, Server, looping};
 use super::upstreams::{Group, Upstreams};
-use crate::histogram::Distribution;
 use crate::rcode;
+use process::histogram::Distribution;
 
 /// The page `/upstreams`, as JSON or text.
 #[derive(Clone, Debug, Serialize)]

@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering;
 
 use dataplane_core::{QuestionType, WorkerCounters};
 
-use super::page::{Page, Part};
-use super::{REVISION, Sources, traffic};
+use super::{Sources, traffic};
 use crate::forward::Limit;
 use crate::forward::cache::CacheResult;
-use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::{self, ServedOver, Totals};
+use process::histogram::Distribution;
+use process::metrics::{Page, Part, REVISION};
 
 /// The lowest of CoreDNS' bounds of durations, and how many it has: each is twice the one before.
 const DURATIONS: (f64, usize) = (0.000_25, 16);

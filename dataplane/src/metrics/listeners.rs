@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use super::page::Page;
 use crate::serve::ServeCounters;
+use process::metrics::Page;
 
 pub(super) fn write(page: &mut Page<'_>, serving: &ServeCounters) -> fmt::Result {
     let rows =

@@ -5,14 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::page::{Page, Part};
 use super::{Sources, traffic};
 use crate::forward::cache::CacheResult;
-use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::Totals;
 use crate::sidecar_probe::Probe;
+use process::histogram::Distribution;
+use process::metrics::{Page, Part};
 
 /// Which part of kube-dns would have answered, by where a reply came from here.
 const SYSTEMS: [(&str, &[Origin]); 3] = [

@@ -5,10 +5,10 @@ use std::fmt;
 use dataplane_core::{QuestionType, WorkerCounters};
 
 use super::Sources;
-use super::page::Page;
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::{self, ServedOver, Totals};
+use process::metrics::Page;
 
 /// Transports that have rows: UDP and TCP always, the others once a query came over them.
 pub(super) fn shown(sources: &Sources) -> impl Iterator<Item = ServedOver> {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::page::Page;
 use crate::forward::{ConnectionsView, Forwarder, ServerView, Upstreams};
+use process::metrics::Page;
 
 /// One server of one group. One address may be there with several transports.
 struct Row<'a> {

@@ -16,11 +16,11 @@ use super::{Running, STARTING, Views, explain, why_not_ready};
 use crate::explain::{Form, typed};
 use crate::forward::View;
 use crate::forward::cache::CacheResult;
-use crate::histogram::Distribution;
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::{ServedOver, Totals};
 use crate::status::{BadFile, Rejection, Skipped};
+use process::histogram::Distribution;
 use process::http::Client;
 
 /// Skipped objects and warnings that the page lists; `/config` has more.

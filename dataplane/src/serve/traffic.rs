@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use dataplane_core::Reason;
 
-use crate::histogram::{Distribution, Durations, QUERY_BUCKETS, Sizes, Writers};
 pub use crate::origin::ServedOver;
 use crate::origin::{Answered, Origin};
 use crate::rcode;
+use process::histogram::{Distribution, Durations, QUERY_BUCKETS, Sizes, Writers};
 
 /// Counters of one thread and transport.
 #[derive(Debug)]

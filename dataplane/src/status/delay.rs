@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::histogram::{DELAY_BUCKETS, Durations, Writers};
+use process::histogram::{DELAY_BUCKETS, Durations, Writers};
 
 /// The longest delay since a change, beyond the largest bound of the histogram: one that is longer counts as this long. Who may
 /// write slices writes when they changed, and one entry must not outweigh all others in the sum.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use anyhow::Context;
 use axum::Router;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use process::http;
+use process::metrics::Form;
 
 use crate::controller::crd::{ADVICE, Definition};
 use crate::runtime::metrics::Metrics;
@@ -49,7 +50,8 @@ async fn readyz(State(definition): State<Arc<Definition>>) -> String {
     }
 }
 
-async fn page(State(metrics): State<Arc<Metrics>>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
+async fn page(State(metrics): State<Arc<Metrics>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let form = Form::accepted(accepted);
+    ([(header::CONTENT_TYPE, form.media_type())], metrics.page(form)).into_response()
 }

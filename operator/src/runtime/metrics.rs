@@ -1,211 +1,211 @@
 //! `/metrics` of the operator. Label values are reasons and kinds from fixed lists; names of ClusterDNS are bounded.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 use kube::ResourceExt;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use process::histogram::{DELAY_BUCKETS, Durations, Writers};
+use process::metrics::{Form, Page, Part, Process, REVISION, Section};
 
 use crate::report::status::conditions::CONDITIONS;
 
 /// ClusterDNS with gauges of their own: a cluster has one or a few, and no one has tried more than some hundreds.
 const MAX_RESOURCES: usize = 1_000;
-/// 5 ms, doubled twelve times: 20 s.
-const DURATIONS: (f64, f64, u16) = (0.005, 2.0, 13);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Write {
-    kind: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Part {
-    part: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabel {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Resource {
-    resource: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfCondition {
-    name: String,
-    condition: String,
-}
+/// The lowest classic bound of the duration of a reconcile in seconds, and how many there are, each twice the one before:
+/// 4 ms to 33 s.
+const LOWEST_S: f64 = 0.004;
+const BOUNDS: usize = 14;
 
 /// The metrics of the operator, see docs/metrics.md.
 #[derive(Debug)]
 pub struct Metrics {
-    registry: Registry,
-    reconciles: Family<OutcomeLabel, Counter>,
-    durations: Histogram,
-    writes: Family<Write, Counter>,
-    watch_failures: Counter,
-    version_resets: Counter,
-    cache_bytes: Family<Part, Gauge>,
-    not_kept: Family<Resource, Counter>,
-    lost_pods: Counter,
-    http_refusals: Family<ReasonLabel, Counter>,
-    is_leader: Gauge,
-    conditions: Family<OfCondition, Gauge<f64, AtomicU64>>,
-    shown: Mutex<BTreeSet<(String, String)>>,
+    counted: Arc<Counted>,
+    own: Section,
+    process: Section,
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Counted {
+    reconciles: Counters<&'static str>,
+    durations: Durations<DELAY_BUCKETS>,
+    writes: Counters<(&'static str, &'static str)>,
+    watch_failures: AtomicU64,
+    version_resets: AtomicU64,
+    /// Octets of whole objects and of stubs; none before they were counted.
+    cached: Mutex<Option<(usize, usize)>>,
+    not_kept: Counters<String>,
+    lost_pods: AtomicU64,
+    is_leader: AtomicBool,
+    /// The value of each condition by the name of the ClusterDNS and its type.
+    conditions: Mutex<BTreeMap<(String, String), f64>>,
+}
+
+/// Counters by label; labels are from fixed lists.
+#[derive(Debug)]
+struct Counters<K>(Mutex<BTreeMap<K, u64>>);
+
+impl<K> Default for Counters<K> {
+    fn default() -> Counters<K> {
+        Counters(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone> Counters<K> {
+    fn add(&self, key: K) {
+        *locked(&self.0).entry(key).or_default() += 1;
+    }
+
+    fn read(&self) -> Vec<(K, u64)> {
+        locked(&self.0).iter().map(|(key, count)| (key.clone(), *count)).collect()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The page of what was counted.
+#[derive(Debug)]
+struct Own(Arc<Counted>);
+
+impl Part for Own {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+        let counted = &self.0;
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("revision", REVISION)];
+        page.gauges("build_info", "Version and source revision", [(labels, 1.0)])?;
+        let rows = counted.reconciles.read().into_iter();
+        let rows = rows.map(|(outcome, count)| ([("outcome", outcome)], count));
+        page.counters("reconciles", "Reconciles by outcome", rows)?;
+        let durations = counted.durations.read().coarser(LOWEST_S, BOUNDS);
+        let help = "Duration of a reconcile in seconds";
+        page.histogram("reconcile_duration_seconds", help, &durations)?;
+        let rows = counted.writes.read().into_iter();
+        let rows =
+            rows.map(|((kind, outcome), count)| ([("kind", kind), ("outcome", outcome)], count));
+        page.counters("writes", "Writes to the API server by kind and outcome", rows)?;
+        let help = "Watches of the API server that failed and were started again";
+        page.counter("watch_failures", help, counted.watch_failures.load(Ordering::Relaxed))?;
+        let help =
+            "Watches whose version the API server did not have any more: its etcd was restored";
+        page.counter("version_resets", help, counted.version_resets.load(Ordering::Relaxed))?;
+        self.cache(page)?;
+        let help = "Pods removed from their Service because they stopped answering";
+        page.counter("lost_pods", help, counted.lost_pods.load(Ordering::Relaxed))?;
+        let rows = process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
+        let help =
+            "Connections and requests of the HTTP port that were refused or cut short, by reason";
+        page.counters("http_refusals", help, rows)?;
+        let is_leader = f64::from(u8::from(counted.is_leader.load(Ordering::Relaxed)));
+        page.gauge("is_leader", "1 while this process is the leader", is_leader)?;
+        let conditions = locked(&counted.conditions).clone();
+        let rows = conditions.iter().map(|((name, kind), value)| {
+            ([("name", name.as_str()), ("condition", kind.as_str())], *value)
+        });
+        let help = "Conditions of each ClusterDNS: 1 true, 0 false or absent, 0.5 unknown";
+        page.gauges("condition", help, rows)
+    }
+}
+
+impl Own {
+    fn cache(&self, page: &mut Page<'_>) -> fmt::Result {
+        let cached = *locked(&self.0.cached);
+        let rows =
+            cached.into_iter().flat_map(|(whole, stubs)| [("whole", whole), ("stubs", stubs)]);
+        let rows = rows.map(|(part, octets)| ([("part", part)], octets as f64));
+        let help = "Estimated size in memory of cached objects, in bytes: whole objects and stubs";
+        page.gauges("cache_bytes", help, rows)?;
+        let rows = self.0.not_kept.read().into_iter();
+        let rows = rows.map(|(resource, count)| ([("resource", resource)], count));
+        let help = "Objects stored as stubs because the cache was full, by resource";
+        page.counters("objects_not_kept", help, rows)
+    }
 }
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let mut registry = Registry::with_prefix("clusterdns_operator");
-        let (first, factor, length) = DURATIONS;
-        let buckets =
-            prometheus_client::metrics::histogram::exponential_buckets(first, factor, length);
-        let durations = Histogram::new(buckets);
-        let help = "Duration of a reconcile in seconds";
-        registry.register("reconcile_duration_seconds", help, durations.clone());
-        let all = &mut registry;
+        let counted = Arc::<Counted>::default();
+        let own = Own(counted.clone());
         Metrics {
-            reconciles: new(all, "reconciles", "Reconciles by outcome"),
-            durations,
-            writes: new(all, "writes", "Writes to the API server by kind and outcome"),
-            watch_failures: new(
-                all,
-                "watch_failures",
-                "Watches of the API server that failed and were started again",
-            ),
-            version_resets: new(
-                all,
-                "version_resets",
-                "Watches whose version the API server did not have any more: its etcd was restored",
-            ),
-            cache_bytes: new(
-                all,
-                "cache_bytes",
-                "Estimated size in memory of cached objects, in bytes: whole objects and stubs",
-            ),
-            not_kept: new(
-                all,
-                "objects_not_kept",
-                "Objects stored as stubs because the cache was full, by resource",
-            ),
-            lost_pods: new(
-                all,
-                "lost_pods",
-                "Pods removed from their Service because they stopped answering",
-            ),
-            http_refusals: new(
-                all,
-                "http_refusals",
-                "Connections and requests of the HTTP port that were refused or cut short, by reason",
-            ),
-            is_leader: new(all, "is_leader", "1 while this process is the leader"),
-            conditions: new(
-                all,
-                "condition",
-                "Conditions of each ClusterDNS: 1 true, 0 false or absent, 0.5 unknown",
-            ),
-            shown: Mutex::default(),
-            registry,
+            counted,
+            own: Section::of("clusterdns_operator", own),
+            process: Section::of("", Process::default()),
         }
     }
 }
 
-/// A metric of its own type, registered under this name.
-fn new<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
-}
-
 impl Metrics {
-    /// The text that a scraper reads.
-    pub fn text(&self) -> String {
-        for (reason, count) in process::http::refusals() {
-            let counter = self.http_refusals.get_or_create(&ReasonLabel { reason });
-            counter.inner().store(count, Ordering::Relaxed);
-        }
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
-        text
+    /// What a scraper reads, in this form.
+    pub fn page(&self, form: Form) -> Vec<u8> {
+        Section::page(&[&self.own, &self.process], form)
+    }
+
+    /// The page as text.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.page(Form::Text)).into_owned()
     }
 
     /// Counts a reconcile with its outcome, and how long it took.
     pub fn reconciled(&self, outcome: &'static str, took: Duration) {
-        self.reconciles.get_or_create(&OutcomeLabel { outcome }).inc();
-        self.durations.observe(took.as_secs_f64());
+        self.counted.reconciles.add(outcome);
+        self.counted.durations.add(took, Writers::Several);
     }
 
     /// A write to the API server ended.
     pub fn wrote(&self, kind: &'static str, outcome: &'static str) {
-        self.writes.get_or_create(&Write { kind, outcome }).inc();
+        self.counted.writes.add((kind, outcome));
     }
 
     /// Counts a watch or list that failed.
     pub fn watch_failed(&self) {
-        self.watch_failures.inc();
+        self.counted.watch_failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a watch whose version the API server does not have any more.
     pub fn version_reset(&self) {
-        self.version_resets.inc();
+        self.counted.version_resets.fetch_add(1, Ordering::Relaxed);
     }
 
     /// All caches hold this many octets of whole objects and of stubs.
-    pub fn cached(&self, (whole, stubs): (usize, usize)) {
-        for (part, octets) in [("whole", whole), ("stubs", stubs)] {
-            let octets = i64::try_from(octets).unwrap_or(i64::MAX);
-            self.cache_bytes.get_or_create(&Part { part }).set(octets);
-        }
+    pub fn cached(&self, octets: (usize, usize)) {
+        *locked(&self.counted.cached) = Some(octets);
     }
 
     /// An object of this kind (its plural, one of those that are watched) was read and is not kept whole.
     pub fn not_kept(&self, resource: &str) {
-        self.not_kept.get_or_create(&Resource { resource: resource.to_owned() }).inc();
+        self.counted.not_kept.add(resource.to_owned());
     }
 
     /// A pod was taken out of its Service.
     pub fn pod_lost(&self) {
-        self.lost_pods.inc();
+        self.counted.lost_pods.fetch_add(1, Ordering::Relaxed);
     }
 
     /// This process became the leader, or is no leader any more.
     pub fn leads(&self, leads: bool) {
-        self.is_leader.set(leads.into());
+        self.counted.is_leader.store(leads, Ordering::Relaxed);
     }
 
     /// The status of a ClusterDNS is this.
     pub fn reported(&self, dns: &ClusterDNS, status: &ClusterDNSStatus) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = locked(&self.counted.conditions);
         // A condition that is there only while it is true is false when it has left.
         let is_there = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
         let name = dns.name_any();
-        for (_, left) in shown.iter().filter(|(of, kind)| *of == name && !is_there(kind)) {
-            let label = OfCondition { name: name.clone(), condition: left.clone() };
-            self.conditions.get_or_create(&label).set(0.0);
+        for ((of, kind), value) in shown.iter_mut() {
+            if *of == name && !is_there(kind) {
+                *value = 0.0;
+            }
         }
         for condition in &status.conditions {
-            let key = (dns.name_any(), condition.type_.clone());
-            if !shown.contains(&key) && shown.len() >= MAX_RESOURCES * CONDITIONS.len() {
+            let key = (name.clone(), condition.type_.clone());
+            if !shown.contains_key(&key) && shown.len() >= MAX_RESOURCES * CONDITIONS.len() {
                 continue;
             }
             let value = match condition.status.as_str() {
@@ -213,23 +213,13 @@ impl Metrics {
                 "False" => 0.0,
                 _ => 0.5,
             };
-            let label = OfCondition { name: key.0.clone(), condition: key.1.clone() };
-            self.conditions.get_or_create(&label).set(value);
-            shown.insert(key);
+            shown.insert(key, value);
         }
     }
 
     /// Removes the series of a ClusterDNS that was deleted.
     pub fn gone(&self, name: &str) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.retain(|(shown_name, condition)| {
-            let stays = shown_name != name;
-            if !stays {
-                let label = OfCondition { name: name.to_owned(), condition: condition.clone() };
-                self.conditions.remove(&label);
-            }
-            stays
-        });
+        locked(&self.counted.conditions).retain(|(of, _), _| of != name);
     }
 }
 
@@ -276,5 +266,26 @@ mod tests {
         assert!(metrics.text().contains(line), "{}", metrics.text());
         metrics.gone("cluster");
         assert!(!metrics.text().contains(line));
+    }
+
+    #[test]
+    fn durations_have_bounds_that_a_reconcile_may_reach_and_native_buckets() {
+        let metrics = Metrics::default();
+        metrics.reconciled("applied", Duration::from_millis(20));
+        metrics.reconciled("applied", Duration::from_secs(100));
+        let text = metrics.text();
+        let bucket = |bound: &str| format!("reconcile_duration_seconds_bucket{{le=\"{bound}\"}}");
+        for (bound, count) in [("0.004", 0), ("0.016", 0), ("0.032", 1), ("32.768", 1), ("+Inf", 2)]
+        {
+            let line = format!("clusterdns_operator_{} {count}\n", bucket(bound));
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        assert_eq!(text.matches("_bucket{").count(), BOUNDS + 1);
+        // The name of the family and the schema of its native buckets: 3, as a zigzag varint of field 5.
+        let messages = metrics.page(Form::Messages);
+        let name = b"clusterdns_operator_reconcile_duration_seconds";
+        let at = messages.windows(name.len()).position(|octets| octets == name);
+        let family = &messages[at.expect("the family")..];
+        assert!(family.windows(2).any(|octets| octets == [5 << 3, 6]), "{family:?}");
     }
 }

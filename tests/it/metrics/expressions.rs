@@ -8,6 +8,7 @@ use dataplane::metrics::Form;
 use tests::scratch::Scratch;
 
 use super::exposition::{Sample, samples};
+use super::labels::operator_page;
 use super::promtool::promtool;
 
 /// The labels that Prometheus gives to what it scrapes.
@@ -136,16 +137,18 @@ fn each_metric_of_go_has_on_the_page_what_to_use_in_its_place() {
 }
 
 #[test]
-fn promtool_finds_nothing_to_complain_about_in_the_page() {
+fn promtool_finds_nothing_to_complain_about_in_the_pages() {
     let plane = super::asked();
-    let page = plane.metrics(Form::Text);
-    let folder = Scratch::new("page").unwrap();
-    let Some(result) = promtool(folder.path(), &["check", "metrics"], &page) else { return };
-    // Names of CoreDNS and of the process are as they are.
-    let is_ours = |line: &&str| line.starts_with("clusterdns_") || line.starts_with("error");
-    let complaints = match &result {
-        Ok(_) => Vec::new(),
-        Err(complaints) => complaints.lines().filter(is_ours).collect::<Vec<_>>(),
-    };
-    assert!(complaints.is_empty(), "{complaints:#?}");
+    let pages = [("data plane", plane.metrics(Form::Text)), ("operator", operator_page())];
+    for (program, page) in pages {
+        let folder = Scratch::new("page").unwrap();
+        let Some(result) = promtool(folder.path(), &["check", "metrics"], &page) else { return };
+        // Names of CoreDNS and of the process are as they are.
+        let is_ours = |line: &&str| line.starts_with("clusterdns_") || line.starts_with("error");
+        let complaints = match &result {
+            Ok(_) => Vec::new(),
+            Err(complaints) => complaints.lines().filter(is_ours).collect::<Vec<_>>(),
+        };
+        assert!(complaints.is_empty(), "{program}: {complaints:#?}");
+    }
 }

@@ -46,7 +46,7 @@ pub(super) fn operator_page() -> String {
     let conditions: Vec<Value> = CONDITIONS.iter().map(condition).collect();
     let status = serde_json::from_value(json!({"conditions": conditions}));
     metrics.reported(&dns, &status.expect("a status"));
-    metrics.text()
+    String::from_utf8(metrics.page(Form::Text)).expect("text")
 }
 
 /// Every row of both programs.

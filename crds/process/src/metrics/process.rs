@@ -4,8 +4,9 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use process::bounded_file::{self, SYSTEM_FILE_OCTETS};
+use crate::bounded_file::{self, SYSTEM_FILE_OCTETS};
 
 use super::page::{Page, Part};
 
@@ -14,8 +15,23 @@ const TICKS: f64 = 100.0;
 
 /// The metrics `process_*`, read from /proc/self at each scrape.
 #[derive(Debug)]
-pub(super) struct Process {
-    pub(super) started_s: f64,
+pub struct Process {
+    started_s: f64,
+}
+
+/// Of a process that starts now.
+impl Default for Process {
+    fn default() -> Process {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Process { started_s: started.as_secs_f64() }
+    }
+}
+
+impl Process {
+    /// When it started, in seconds since 1970.
+    pub fn started_s(&self) -> f64 {
+        self.started_s
+    }
 }
 
 impl Part for Process {

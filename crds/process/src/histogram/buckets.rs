@@ -101,6 +101,7 @@ const fn grid() -> [u16; ALL_CELLS] {
 ///
 /// Two table look-ups and no search: a reply has few instructions for this. A double has the cell in its upper bits; it is
 /// exact up to 2^53 ns. Zero is no double of that form, so the lowest bit is set: that changes no cell with a bound in it.
+#[inline]
 pub(super) fn place(ns: u64) -> usize {
     let cell =
         (((ns | 1) as i64 as f64).to_bits() >> (f64::MANTISSA_DIGITS - 1 - CELL_BITS)) as usize;

@@ -18,6 +18,8 @@ pub enum Writers {
 }
 
 impl Writers {
+    /// Adds to a counter that this many threads write.
+    #[inline]
     pub fn add(self, counter: &AtomicU64, amount: u64) {
         match self {
             Writers::One => {
@@ -56,6 +58,7 @@ impl<const BUCKETS: usize> Default for Durations<BUCKETS> {
 
 impl<const BUCKETS: usize> Durations<BUCKETS> {
     /// Adds one duration to its bucket and to the sum.
+    #[inline]
     pub fn add(&self, duration: Duration, writers: Writers) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         writers.add(self.counts.get(buckets::place(ns)).unwrap_or(&self.longer), 1);
@@ -86,6 +89,7 @@ pub struct Sizes {
 
 impl Sizes {
     /// Counts one message of this many octets.
+    #[inline]
     pub fn add(&self, octets: usize, writers: Writers) {
         let place = match octets {
             // Nearly every message, without a search.

@@ -21,14 +21,17 @@ use super::messages::{self, Family, Kind, Label, Metric, Number};
 use crate::histogram::Distribution;
 
 /// Metrics that are read when they are asked for.
-pub(super) trait Part: fmt::Debug + Send + Sync + 'static {
+pub trait Part: fmt::Debug + Send + Sync + 'static {
     /// Writes them, without the prefix of their section.
+    ///
+    /// # Errors
+    /// Those of the page.
     fn write(&self, page: &mut Page<'_>) -> fmt::Result;
 }
 
 /// Metrics whose names begin alike, in each form that they may be asked for.
 #[derive(Debug)]
-pub(super) struct Section {
+pub struct Section {
     text: Registry,
     prefix: &'static str,
     part: Arc<dyn Part>,
@@ -45,7 +48,7 @@ impl Collector for AsText {
 
 impl Section {
     /// With this prefix, whose underscore is written here; empty where names are whole.
-    pub(super) fn of(prefix: &'static str, part: impl Part) -> Section {
+    pub fn of(prefix: &'static str, part: impl Part) -> Section {
         let part: Arc<dyn Part> = Arc::new(part);
         let mut text = match prefix {
             "" => Registry::default(),
@@ -59,7 +62,7 @@ impl Section {
     ///
     /// # Panics
     /// Never in fact: writing to memory cannot fail.
-    pub(super) fn page(sections: &[&Section], form: Form) -> Vec<u8> {
+    pub fn page(sections: &[&Section], form: Form) -> Vec<u8> {
         if form == Form::Messages {
             let mut families = Vec::new();
             for Section { prefix, part, .. } in sections {
@@ -79,7 +82,7 @@ impl Section {
 }
 
 /// One page of metrics being written.
-pub(super) struct Page<'a>(To<'a>);
+pub struct Page<'a>(To<'a>);
 
 enum To<'a> {
     Text(DescriptorEncoder<'a>),
@@ -154,19 +157,35 @@ impl To<'_> {
 }
 
 impl Page<'_> {
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    /// A counter without labels.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         self.single(name, help, Kind::Counter, &Value::Count(value))
     }
 
-    pub(super) fn counter_f64(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+    /// A counter without labels that is no whole number.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn counter_f64(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.single(name, help, Kind::Counter, &Value::Sum(value))
     }
 
-    pub(super) fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
+    /// A gauge without labels.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn gauge(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         self.single(name, help, Kind::Gauge, &Value::Gauge(value))
     }
 
-    pub(super) fn histogram(
+    /// A histogram without labels.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn histogram(
         &mut self,
         name: &str,
         help: &str,
@@ -175,7 +194,11 @@ impl Page<'_> {
         self.single(name, help, Kind::Histogram, &Value::Histogram(distribution))
     }
 
-    pub(super) fn counters<'l, V: EncodeLabelValue + AsRef<str>, const N: usize>(
+    /// A counter with a row for each of these labels.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn counters<'l, V: EncodeLabelValue + AsRef<str>, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -184,7 +207,11 @@ impl Page<'_> {
         self.family(name, help, Kind::Counter, rows, |value| Value::Count(*value))
     }
 
-    pub(super) fn gauges<'l, const N: usize>(
+    /// A gauge with a row for each of these labels.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn gauges<'l, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -193,7 +220,11 @@ impl Page<'_> {
         self.family(name, help, Kind::Gauge, rows, |value| Value::Gauge(*value))
     }
 
-    pub(super) fn histograms<'l, V: EncodeLabelValue + AsRef<str>, const N: usize>(
+    /// A histogram with rows for each of these labels.
+    ///
+    /// # Errors
+    /// Never in memory.
+    pub fn histograms<'l, V: EncodeLabelValue + AsRef<str>, const N: usize>(
         &mut self,
         name: &str,
         help: &str,

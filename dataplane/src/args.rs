@@ -150,7 +150,8 @@ pub struct Args {
     pub workers: Option<u16>,
 
     /// Form of the log lines. With --config-map this holds until the configuration is known, then
-    /// spec.logging.format does [default: text, then spec.logging.format; always text on a terminal]
+    /// spec.logging.format does [default: spec.logging.format, for which the first lines wait; with
+    /// --config-map json until it is known; always text on a terminal]
     #[arg(long, value_enum, env = "CLUSTERDNS_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
 

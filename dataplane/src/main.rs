@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
 use crds::Config;
 use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signal, Signals};
@@ -23,7 +22,7 @@ use dataplane::source::writer::Setup;
 use dataplane::state::State;
 use dataplane::status::Status;
 use dataplane::taps::{Reader, Taps};
-use dataplane::telemetry::{self, LogFormat, LogLevel};
+use dataplane::telemetry::{self, Fixed, LogFormat, LogLevel};
 use dataplane::{identity, kube_dns, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -31,22 +30,34 @@ use tokio::sync::watch;
 /// How long the process waits at its end for the readers of the query log and of dnstap, each.
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
+/// How the process ends when its flags are wrong, as clap ends it.
+const MISTAKE: u8 = 2;
+
 fn main() -> ExitCode {
     // Before there is any thread.
     let room = dataplane_udp::make_room_for_descriptors();
-    let args = Args::parse();
-    let (format, level) = (args.log_format, args.log_level);
-    let fixed = args.fixed_logging();
-    telemetry::start(format.unwrap_or(LogFormat::Text), level.unwrap_or(LogLevel::Info), fixed);
-    match room {
-        Ok(descriptors) => tracing::debug!(descriptors, "room is made"),
-        Err(error) => tracing::warn!(%error, "the table of descriptors grows while queries wait"),
-    }
-    let code = match run(&args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            telemetry::fatal(&error);
-            ExitCode::FAILURE
+    let code = match process::log::flags::<Args>(None) {
+        Ok(args) => {
+            let level = args.log_level.unwrap_or(LogLevel::Info);
+            telemetry::start(args.log_format, level, args.fixed_logging());
+            match room {
+                Ok(descriptors) => tracing::debug!(descriptors, "room is made"),
+                Err(error) => {
+                    tracing::warn!(%error, "the table of descriptors grows while queries wait");
+                }
+            }
+            match run(&args) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    telemetry::fatal(&error);
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        Err(mistake) => {
+            telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());
+            telemetry::fatal(&anyhow::Error::msg(mistake));
+            ExitCode::from(MISTAKE)
         }
     };
     telemetry::flush();

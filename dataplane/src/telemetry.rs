@@ -3,7 +3,6 @@
 mod format;
 mod queue;
 
-use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -40,10 +39,15 @@ pub struct Fixed {
     pub level: Option<LogLevel>,
 }
 
-/// Starts logging; once per process. What flags fix comes before a configuration.
-pub fn start(format: LogFormat, level: LogLevel, fixed: Fixed) {
-    format::set(format);
+/// Starts logging; once per process. What flags fix comes before a configuration. If no flag gives a form, people at a
+/// terminal get text; other lines wait for the configuration, which says the form.
+pub fn start(format: Option<LogFormat>, level: LogLevel, fixed: Fixed) {
     let filter = LevelFilter::from_level(level.tracing());
+    match format {
+        Some(format) => format::set(format, filter, write_line),
+        None if io::stderr().is_terminal() => format::set(LogFormat::Text, filter, write_line),
+        None => {}
+    }
     let (filter, handle) = reload::Layer::new(filter);
     let _ = LEVEL.set((handle, fixed));
     let lines = tracing_subscriber::fmt::layer()
@@ -71,9 +75,26 @@ pub fn apply(logging: &Logging) {
     let Some((handle, fixed)) = LEVEL.get() else { return };
     let Logging { queries: _, dnstap: _, format, level } = logging;
     let (format, level) = resolve(*format, *level, *fixed, io::stderr().is_terminal());
-    format::set(format);
+    let filter = LevelFilter::from_level(level.tracing());
+    format::set(format, filter, write_line);
     // It fails only where logging ended.
-    let _ = handle.reload(LevelFilter::from_level(level.tracing()));
+    let _ = handle.reload(filter);
+}
+
+/// There is no configuration yet, and it may take long until there is one: lines have the form that it has by default.
+pub fn wait_no_longer() {
+    end_wait(LogFormat::Json);
+}
+
+fn end_wait(format: LogFormat) {
+    if format::get().is_none() {
+        format::set(format, LevelFilter::TRACE, write_line);
+    }
+}
+
+fn write_line(line: &str) {
+    // It never fails.
+    let _ = Lines.write_all(line.as_bytes());
 }
 
 fn resolve(
@@ -99,6 +120,7 @@ fn resolve(
 
 /// Waits, within bounds, until what was logged is written: for the end of the process.
 pub fn flush() {
+    end_wait(LogFormat::Text);
     QUEUE.flush(FLUSH_WITHIN);
 }
 
@@ -116,11 +138,10 @@ fn tell_lost(lines: u64) {
 
 /// A thread that panics does not wait for the reader of the log either; the other threads continue to serve.
 fn log_panic(panic: &PanicHookInfo<'_>) {
-    let text = panic.to_string().replacen(":\n", ": ", 1);
-    let backtrace = Backtrace::capture();
-    match backtrace.status() {
-        BacktraceStatus::Captured => tracing::error!("{}\n{backtrace}", printable(&text)),
-        _ => tracing::error!("{}", printable(&text)),
+    let (text, backtrace) = process::log::panic_text(panic);
+    match backtrace {
+        Some(backtrace) => tracing::error!("{}\n{backtrace}", printable(&text)),
+        None => tracing::error!("{}", printable(&text)),
     }
     if std::thread::current().name() == Some("main") {
         // The process ends by it.
@@ -150,9 +171,11 @@ impl Write for Lines {
 /// Why the process ends at once: one message for a person, or a log line for a machine.
 pub fn fatal(error: &anyhow::Error) {
     let text = format!("{error:#}");
+    // No one has asked for a form: it is for a person.
+    end_wait(LogFormat::Text);
     match format::get() {
-        LogFormat::Json => tracing::error!("{text}"),
-        LogFormat::Text => {
+        Some(LogFormat::Json) => tracing::error!("{text}"),
+        Some(LogFormat::Text) | None => {
             let lines: Vec<_> = text.lines().map(printable).collect();
             // If this fails there is no place left to say so.
             let _ = writeln!(Lines, "error: {}", lines.join("\n"));

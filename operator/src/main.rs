@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use clap::Parser;
 use operator::args::{Args, Command, LogFormat, Run};
 use operator::controller::crd::Definition;
 use operator::lost_pods::{self, Lookout, PolicyStanding};
@@ -17,8 +16,19 @@ use operator::runtime::write::Writes;
 use operator::runtime::{client, http, shutdown, telemetry};
 use operator::{compare, controller, import, offline};
 
+/// How the process ends when its flags are wrong, as clap ends it.
+const MISTAKE: u8 = 2;
+
 fn main() -> ExitCode {
-    match Args::parse().command {
+    let args = match process::log::flags::<Args>(Some("run")) {
+        Ok(args) => args,
+        Err(mistake) => {
+            telemetry::start(true, tracing::Level::ERROR);
+            tracing::error!("{mistake}");
+            return ExitCode::from(MISTAKE);
+        }
+    };
+    match args.command {
         Command::Run(args) => {
             telemetry::start(args.log_format == LogFormat::Json, args.log_level.tracing());
             match start(&args) {

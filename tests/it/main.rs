@@ -27,5 +27,6 @@ mod image;
 mod release;
 mod advisories;
 mod help;
+mod log_lines;
 #[cfg(target_os = "linux")]
 mod load;

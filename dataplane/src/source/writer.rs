@@ -93,6 +93,7 @@ impl Writer {
     /// Never in fact: the defaults can be used.
     pub fn unconfigured(setup: Setup) -> Result<Writer, String> {
         setup.status.read().is_unconfigured = true;
+        telemetry::wait_no_longer();
         Writer::of(&Config::default(), setup, Index::unconfigured)
     }
 

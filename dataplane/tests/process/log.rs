@@ -134,3 +134,45 @@ fn o18_config_lists_fields_without_effect_and_there_are_none_in_this_version() {
     let process = Process::start(&folder.0, &[]);
     assert_eq!(process.config()["withoutEffect"], serde_json::json!([]));
 }
+
+#[test]
+fn from_the_first_line_on_the_log_has_the_form_that_is_asked_for() {
+    let folder = Folder::new();
+    let path = folder.0.to_str().unwrap();
+    let any = "127.0.0.1:0";
+    let is_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).is_ok();
+    // The lines before the manifests are read are debug lines, so they are asked for.
+    let flags = ["--manifests", path, "--http", any, "--listen", any, "--log-level", "debug"];
+    for (format, form) in [("JSON", true), ("Text", false)] {
+        folder
+            .write("dns.yaml", &super::cluster_dns(&format!("{{logging: {{format: {format}}}}}")));
+        let log = log_until(&[], &flags, "answering");
+        assert!(log.contains("reading manifests"), "{log}");
+        let others: Vec<&str> = log.lines().filter(|line| is_json(line) != form).collect();
+        assert!(others.is_empty(), "{format}: {others:#?}");
+    }
+    // A process that ends at once says why in the form of the flag. The last one has right flags.
+    for (flags, code, says) in [
+        (&["--log-format", "json", "--nonsense"][..], 2, "--nonsense"),
+        (&["--workers=0", "--log-format=json"], 2, "0 is not in 1..=64"),
+        (&["--log-format=json", "--listen", "127.0.0.1"], 2, "add a port"),
+        (
+            &["--log-format=json", "--manifests", "/nowhere", "--http", any, "--listen", any],
+            1,
+            "/nowhere",
+        ),
+    ] {
+        let output = super::harness::run(flags);
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {log}");
+        assert!(log.lines().all(is_json) && log.lines().count() > 0, "{flags:?}: {log}");
+        let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        assert_eq!(last["level"], "ERROR", "{log}");
+        assert!(last["message"].as_str().is_some_and(|it| it.contains(says)), "{log}");
+    }
+    // Without it, and for help, people read text.
+    let output = super::harness::run(&["--nonsense"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Usage:"));
+    let output = super::harness::run(&["--log-format=json", "--help"]);
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("Usage:"));
+}

@@ -1,4 +1,4 @@
-//! Log lines on standard error, as text or JSON. Text that users wrote is logged with `?`, which escapes it.
+//! Log lines on standard error, as text or JSON; panics too. Text that users wrote is logged with `?`, which escapes it.
 
 use std::io::IsTerminal;
 
@@ -19,4 +19,9 @@ pub fn start(is_json: bool, level: Level) {
         true => registry.with(lines.json().flatten_event(true)).init(),
         false => registry.with(lines.with_ansi(std::io::stderr().is_terminal())).init(),
     }
+    // The text may have names of objects in it: with `?` it is one line.
+    std::panic::set_hook(Box::new(|panic| {
+        let (text, backtrace) = process::log::panic_text(panic);
+        tracing::error!(panic = ?text, backtrace, "a thread panicked");
+    }));
 }

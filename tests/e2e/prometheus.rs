@@ -211,6 +211,7 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
         Job::new("kube-dns", of_planes()),
         Job::new(ours::JOB, of_planes()),
         Job::new("clusterdns-operator", vec![operator_at]),
+        Job { more: native::NATIVE, ..Job::new("operator-native", vec![operator_at]) },
     ];
     // The operator has something to do: conditions and writes.
     apply(&client, "default", json!({})).await;
@@ -258,6 +259,14 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     }
     assert!(count > 60, "{count} expressions");
     ours::find_their_series(&prometheus);
+    // Of the same scrape, so the native and the classic histogram have the same count.
+    let of = "clusterdns_operator_reconcile_duration_seconds";
+    prometheus.expect(
+        &format!(
+            r#"count(histogram_count({of}{{job="operator-native"}}) == {of}_count{{job="operator-native"}})"#
+        ),
+        1.0,
+    );
     prometheus.expect(r#"count(clusterdns_operator_is_leader{job="clusterdns-operator"})"#, 1.0);
     assert_eq!(
         prometheus.query(r#"absent(up{job="kube-dns"} == 1)"#),

@@ -10,7 +10,8 @@ use tests::upstream::{Script, ScriptedUpstream};
 use super::{Job, Prometheus, ROUNDS, UPSTREAM, ask, manifests, until};
 
 /// Scrapes native histograms and classic ones.
-const NATIVE: &str = "scrape_native_histograms: true, always_scrape_classic_histograms: true";
+pub(super) const NATIVE: &str =
+    "scrape_native_histograms: true, always_scrape_classic_histograms: true";
 /// Some that have native buckets, and the lowest bound of their classic ones.
 const HISTOGRAMS: [(&str, f64); 4] = [
     ("clusterdns_query_duration_seconds", 0.000_001),

@@ -153,7 +153,7 @@ fuzz-build: check-tools
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: fuzz-build
 	@mkdir -p dataplane/core/fuzz/target/found/$*
 	cd dataplane/core && cargo +nightly fuzz run $* fuzz/target/found/$* fuzz/corpus/$* -- \
-	  -max_total_time=$(SECONDS) -max_len=4096 -timeout=60 -print_final_stats=1
+	  -max_total_time=$(SECONDS) -max_len=$(if $(filter relay,$*),65535,4096) -timeout=60 -print_final_stats=1
 
 # A million edits of hostile objects, and whether live memory follows what is held (row L13). `make test` makes 20,000.
 edits: check-tools

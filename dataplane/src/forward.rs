@@ -212,7 +212,8 @@ impl Forwarder {
                     chain.protect();
                 }
                 drop(upstreams);
-                let chain = self.follow(published, relayed, freshness, chain, &client).await;
+                let limit = waiting.head.limit();
+                let chain = self.follow(published, relayed, freshness, chain, limit, &client).await;
                 Resolved(End::Chain(chain))
             }
             first => Resolved(End::One(first)),

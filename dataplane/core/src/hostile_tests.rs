@@ -1,10 +1,12 @@
-//! Row L12: the worst objects that the limits allow, from people who may edit a namespace. No reply to
-//! anything asked about them costs more than [`CHEAP_REPLIES`] times a ClusterIP A and what its own octets
-//! cost, and no event more than its own rows. Steps are counted, not time.
+//! Row L12: the worst objects that the limits allow, from people who may edit a namespace, and the worst replies of
+//! upstreams. No reply to anything asked about them costs more than [`CHEAP_REPLIES`] times a ClusterIP A and what its own
+//! octets cost, and no event more than its own rows. Steps are counted, not time.
 
 mod aliases;
 mod edits;
+mod messages;
 mod objects;
+mod upstreams;
 
 use alloc::sync::Arc;
 use core::net::{Ipv4Addr, SocketAddr};

@@ -13,6 +13,7 @@ mod query;
 // What came back: read, judged, and what of it may be relayed.
 mod errors;
 mod judge;
+mod looks;
 mod protect;
 mod rdata;
 mod read;
@@ -38,6 +39,7 @@ mod tests;
 pub(crate) use aliases::MAX_OWN_CNAMES;
 pub use aliases::{Alias, Cnames};
 pub use errors::ErrorCodes;
+pub(crate) use head::MAX_UDP;
 pub use head::{OwnedHead, ReplyForm, ReplyHead};
 pub use judge::Verdict;
 pub use key::LookupKey;

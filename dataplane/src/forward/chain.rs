@@ -50,13 +50,14 @@ impl Chain {
 impl Forwarder {
     /// Follows the chain that `first` leaves open. All hops share the budget of `client`. Each hop uses the state
     /// that is published when it begins, records and upstreams together; while an upstream is asked, no records are
-    /// held. `before` are the parts before `first`.
+    /// held. `before` are the parts before `first`; `limit` is the size of the largest reply that the client may get.
     pub(super) async fn follow(
         self: &Arc<Self>,
         published: &ArcSwap<Published>,
         first: Relayed,
         freshness: Freshness,
         before: Resolution,
+        limit: usize,
         client: &Client,
     ) -> Chain {
         let mut resolution = before;
@@ -66,7 +67,7 @@ impl Forwarder {
             let (step, upstreams) = {
                 let published = published.load();
                 let (records, now_s) = (&*published.records, now.as_secs());
-                let around = Surroundings { records, now_s, seed: random() };
+                let around = Surroundings { records, now_s, seed: random(), limit };
                 let step = resolution.answered(answered, freshness, &around);
                 (step, Arc::clone(&published.upstreams))
             };

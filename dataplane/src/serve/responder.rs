@@ -151,8 +151,12 @@ impl Responder {
     ) -> ServeAction {
         let upstreams = &published.upstreams;
         let own = &self.state.counters[worker];
-        let around =
-            Surroundings { records: &published.records, now_s: query.now_s, seed: query.seed };
+        let around = Surroundings {
+            records: &published.records,
+            now_s: query.now_s,
+            seed: query.seed,
+            limit: forward.head.form.limit,
+        };
         let held = match self.forwarder.from_cache(upstreams, forward, &around, buffer) {
             Cached::Reply { octets, origin, refresh } => {
                 own.add_cached();

@@ -125,7 +125,8 @@ impl Stage {
         let mut buffer = [0; 4096];
         let head = waiting.head.borrow();
         let forward = Forward { group: waiting.group, key: waiting.key.clone(), head };
-        let around = Surroundings { records: &self.published.records, now_s: 0, seed: 0 };
+        let (records, limit) = (&self.published.records, waiting.head.limit());
+        let around = Surroundings { records, now_s: 0, seed: 0, limit };
         let length = match self.forwarder.from_cache(upstreams, &forward, &around, &mut buffer) {
             Cached::Reply { octets, refresh, .. } => {
                 if refresh && let Some(slot) = self.slot(waiting.group) {

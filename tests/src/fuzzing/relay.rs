@@ -132,7 +132,8 @@ fn read_from_cache(first: &Client<'_>, relayed: &Relayed, age: u8, seed: u64, is
 
 /// Resolves what the reply leads to (FW42). Every upstream on the way says the same: `next`, behind its question.
 fn follow(client: &Client<'_>, relayed: Relayed, next: &[u8], seed: u64, is_readable: bool) {
-    let around = Surroundings { records: fixture().records(), now_s: NOW_S, seed };
+    let limit = client.waiting.head.limit();
+    let around = Surroundings { records: fixture().records(), now_s: NOW_S, seed, limit };
     let mut resolution = Resolution::default();
     let mut is_readable = is_readable;
     let mut last = relayed;

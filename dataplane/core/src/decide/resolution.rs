@@ -13,7 +13,9 @@ use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
 use crate::identity::Identity;
 use crate::records::Records;
-use crate::relay::{Freshness, LookupKey, Relayed, ReplyHead, TtlCaps, Verdict, write_chain};
+use crate::relay::{
+    Freshness, LookupKey, MAX_UDP, Relayed, ReplyHead, TtlCaps, Verdict, write_chain,
+};
 use crate::wire::dname::Dname;
 use crate::wire::ede;
 use crate::wire::labels::Labels;
@@ -29,6 +31,11 @@ const MAX_UNFINISHED: usize = 16 << 10;
 const MAX_MESSAGE: usize = 65_535;
 /// The header of an authoritative reply with one question and one record, which follow it.
 const OWN_HEADER: [u8; HEADER] = [0, 0, 0x84, 0, 0, 1, 0, 1, 0, 0, 0, 0];
+/// The largest reply over UDP to a client without EDNS (RFC 1035 §4.2.1); no client gets less.
+const SMALLEST: usize = 512;
+/// Where a header has TC, and the bit (RFC 1035 §4.1.1).
+const FLAGS: usize = 2;
+const TC: u8 = 2;
 /// Where a header has the low octet of its number of answer records (RFC 1035 §4.1.1).
 const ANSWER_COUNT: usize = 7;
 
@@ -48,6 +55,8 @@ pub struct Surroundings<'a> {
     pub now_s: u64,
     /// A random number of this question alone.
     pub seed: u64,
+    /// Octets of the largest reply that the client may get: of our own records no more are written.
+    pub limit: usize,
 }
 
 /// The next step of a resolution: ask an upstream, reply, or give up.
@@ -88,7 +97,10 @@ impl Resolution {
         freshness: Freshness,
         around: &Surroundings<'_>,
     ) -> Step {
-        let mut last = self.protected(relayed);
+        let mut last = match self.no_private_addresses {
+            true => relayed.without_private_addresses(around.limit, around.seed),
+            false => relayed,
+        };
         self.hops.push((last.clone(), freshness));
         while let Some(target) = last.unresolved_target() {
             let key = last.key().about(target);
@@ -100,9 +112,9 @@ impl Resolution {
             if self.octets() > MAX_UNFINISHED {
                 return Step::Failed { ede: ede::OTHER, text: "the chain of CNAMEs is too large" };
             }
-            match hop(&key, around) {
+            match hop(&key, around, self.no_private_addresses) {
                 Hop::Group(group) => return Step::Ask { group, key },
-                Hop::Own(relayed) => last = self.protected(relayed),
+                Hop::Own(relayed) => last = relayed,
                 Hop::Failed(ede, text) => return Step::Failed { ede, text },
             }
             self.hops.push((last.clone(), Freshness::Fresh { age_s: 0 }));
@@ -115,16 +127,15 @@ impl Resolution {
         self.hops.iter().map(|(hop, _)| hop.octets()).sum()
     }
 
+    /// How many names it has asked about, ours among them.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> usize {
+        self.hops.len()
+    }
+
     /// Whether a part of it has expired.
     pub fn is_stale(&self) -> bool {
         self.hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale)
-    }
-
-    fn protected(&self, relayed: Relayed) -> Relayed {
-        match self.no_private_addresses {
-            true => relayed.without_private_addresses(),
-            false => relayed,
-        }
     }
 
     /// Writes the client's reply from all that was answered; see [`write_chain`].
@@ -142,7 +153,7 @@ enum Hop {
     Failed(u16, &'static str),
 }
 
-fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
+fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -> Hop {
     let labels = Labels::of(key.name());
     let lookup = match route(around.records, &labels, &Found::Unknown, key.qtype()) {
         Route::Group(group) => return Hop::Group(group),
@@ -152,40 +163,48 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>) -> Hop {
     if around.records.lacks(lookup.needs) {
         return Hop::Failed(ede::NOT_READY, lookup.needs.what_is_missing());
     }
-    let reply = match lookup.node {
+    let whole = |reply| (reply, false);
+    let (reply, is_cut) = match lookup.node {
         Some(Node::Alias(target, ttl_s)) if key.qtype() != rtype::CNAME => {
-            cname(key, &[], target, ttl_s)
+            whole(cname(key, &[], target, ttl_s))
         }
         Some(Node::Dname(dname)) if key.qtype() != rtype::CNAME => {
             match dname.substitute(key.name().wire()) {
-                Some(target) => cname(key, &[dname], &target, dname.ttl_s),
+                Some(target) => whole(cname(key, &[dname], &target, dname.ttl_s)),
                 // YXDOMAIN.
                 None => own(key, around),
             }
         }
         Some(Node::Federated(end)) if key.qtype() != rtype::CNAME => {
             match end.substitute(key.name().wire()) {
-                Some(target) => cname(key, &[], &target, end.ttl_s),
+                Some(target) => whole(cname(key, &[], &target, end.ttl_s)),
                 None => own(key, around),
             }
         }
         _ => own(key, around),
     };
-    // Bounds and rebind protection are for what upstreams say, not for our own records.
-    let caps = TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses: false };
+    // Bounds are for what upstreams say, not for our own records.
+    let caps = TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses };
     match key.judge(0, &reply, &caps) {
+        Verdict::Good(relayed) if is_cut => Hop::Own(relayed.cut()),
         Verdict::Good(relayed) => Hop::Own(relayed),
         Verdict::Discard(_) | Verdict::Failed(_) => Hop::Failed(ede::OTHER, "no answer of ours"),
     }
 }
 
-/// Our reply to this question, as a client would get it over TCP.
-fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
-    let packet = key.upstream_query(0).wire;
+/// Our reply to this question, with as many octets as the client may get, and whether records are missing. Over UDP none is
+/// missing that the client would have room for: its reply has the name of this question too, behind its own.
+fn own(key: &LookupKey, around: &Surroundings<'_>) -> (Vec<u8>, bool) {
+    let is_stream = around.limit > MAX_UDP;
+    let (transport, limit) = match is_stream {
+        true => (Transport::Tcp, MAX_MESSAGE),
+        false => (Transport::Udp, around.limit.max(SMALLEST)),
+    };
+    let packet = key.query_for_us(limit);
     let query = Query {
         packet: &packet,
         client: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
-        transport: Transport::Tcp,
+        transport,
         now_s: around.now_s,
         seed: around.seed,
     };
@@ -194,10 +213,15 @@ fn own(key: &LookupKey, around: &Surroundings<'_>) -> Vec<u8> {
     let cache = CacheCounters::default();
     let counters =
         Counters { own: &uncounted, all: &[], servers: &[], cache: &cache, identity: &identity };
-    let mut reply = vec![0; MAX_MESSAGE];
+    let mut reply = vec![0; limit];
     let octets = own_reply(around.records, &query, &counters, &mut reply);
     reply.truncate(octets);
-    reply
+    let is_cut = reply.get(FLAGS).is_some_and(|flags| flags & TC != 0);
+    if let Some(flags) = reply.get_mut(FLAGS) {
+        // It is no reply that must be asked for again.
+        *flags &= !TC;
+    }
+    (reply, is_cut)
 }
 
 /// A reply with only a CNAME of ours: its target is the next hop. A CNAME that is made of a DNAME comes behind that.

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use super::aliases::{Cnames, KeptAlias};
 
 /// The largest UDP reply there is (`udpPayloadSize`); a larger limit means a stream.
-const MAX_UDP: usize = 4096;
+pub(crate) const MAX_UDP: usize = 4096;
 
 /// The fields of a query that its reply depends on, without the octets that are copied. Every field is as the
 /// client sent it
@@ -90,6 +90,11 @@ pub struct OwnedHead {
 }
 
 impl OwnedHead {
+    /// Octets of the largest reply that the client may get.
+    pub fn limit(&self) -> usize {
+        self.form.limit
+    }
+
     /// Borrows the octets, as [`ReplyHead`] needs them.
     pub fn borrow(&self) -> ReplyHead<'_> {
         let (question, nsid) = self.octets.split_at(self.question_octets);

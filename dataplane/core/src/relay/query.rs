@@ -79,6 +79,16 @@ impl LookupKey {
         }
         UpstreamQuery { wire }
     }
+
+    /// The same question to ourselves, from a client that takes replies of this length over UDP.
+    pub(crate) fn query_for_us(&self, payload: usize) -> Vec<u8> {
+        let without_opt = QueryForm { edns: false, ..QueryForm::USUAL };
+        let mut wire = self.upstream_query_as(0, without_opt).wire;
+        wire[HEADER - 1] = 1;
+        let payload = u16::try_from(payload).unwrap_or(u16::MAX);
+        wire.extend(opt_octets(payload, self.dnssec_ok(), 0));
+        wire
+    }
 }
 
 /// The OPT record of a query (FW1); `padded` adds the option that fills the message up.

@@ -8,6 +8,7 @@
 
 use alloc::vec::Vec;
 
+use super::looks::Looks;
 use super::read;
 
 pub(super) const NS: u16 = 2;
@@ -79,14 +80,16 @@ impl Layout {
     }
 }
 
-/// Appends RDATA with its names decompressed; `None` if it cannot be read.
+/// Appends RDATA with its names decompressed; `None` if it cannot be read, or costs more than the message may.
 pub(super) fn expand(
     octets: &[u8],
     rtype: u16,
     extent: &core::ops::Range<usize>,
+    looks: &Looks,
     to: &mut Vec<u8>,
 ) -> Option<()> {
     let rdata = octets.get(extent.clone())?;
+    looks.spend_octets(rdata.len())?;
     let Some(layout) = Layout::of(rtype) else {
         // Addresses of another size would make the whole reply unreadable for the client.
         let size = match rtype {
@@ -101,7 +104,7 @@ pub(super) fn expand(
     to.extend_from_slice(&octets[extent.start..at]);
     for _ in 0..layout.names {
         // Pointers may lead anywhere before; the octets of the name itself must end within the RDATA.
-        at = read::read_name(octets, at, to)?;
+        at = read::read_name(octets, at, looks, to)?;
         if at > extent.end {
             return None;
         }

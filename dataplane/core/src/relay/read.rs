@@ -9,6 +9,7 @@
 use alloc::vec::Vec;
 
 use super::header::{AD, OPCODE, QR, TC};
+use super::looks::Looks;
 use super::verdict::{Discard, RelayError};
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::{MAX_LABEL, MAX_NAME};
@@ -88,20 +89,26 @@ pub(super) struct Message<'m> {
     pub(super) octets: &'m [u8],
     pub(super) rcode: u16,
     pub(super) authentic: bool,
+    /// What its records may still cost.
+    pub(super) looks: Looks,
     names: Vec<u8>,
+    /// The pointer that the latest owner is written as, and the name: records of one RRset follow each other.
+    latest: Option<([u8; 2], Span)>,
     pub(super) answer: Vec<Record>,
     pub(super) authority: Vec<Record>,
 }
 
 impl<'m> Message<'m> {
-    /// Reads what follows the question; `None` if it does not parse. Octets after the counted
-    /// sections are ignored.
+    /// Reads what follows the question; `None` if it does not parse, or costs more than its length allows. Octets after the
+    /// counted sections are ignored.
     pub(super) fn read(octets: &'m [u8], mut at: usize) -> Option<Message<'m>> {
         let mut message = Message {
             octets,
             rcode: (octets[3] & 0x0f).into(),
             authentic: octets[3] & AD != 0,
+            looks: Looks::of(octets.len()),
             names: Vec::new(),
+            latest: None,
             answer: Vec::new(),
             authority: Vec::new(),
         };
@@ -117,6 +124,7 @@ impl<'m> Message<'m> {
             message.authority.extend(record);
         }
         for _ in 0..count(10) {
+            message.looks.spend(1)?;
             let name_end = skip_name(octets, at)?;
             let fixed = octets.get(name_end..name_end + 10)?;
             at = rdata_at(octets, name_end)?.end;
@@ -129,9 +137,8 @@ impl<'m> Message<'m> {
 
     /// The record at `at` unless it is of another class, and where it ends.
     fn record(&mut self, at: usize) -> Option<(Option<Record>, usize)> {
-        let start = self.names.len();
-        let name_end = read_name(self.octets, at, &mut self.names)?;
-        let owner = Span { start, len: self.names.len() - start };
+        self.looks.spend(1)?;
+        let (owner, name_end) = self.owner_at(at)?;
         let fixed = self.octets.get(name_end..name_end + 8)?;
         let rdata = rdata_at(self.octets, name_end)?;
         let end = rdata.end;
@@ -144,6 +151,23 @@ impl<'m> Message<'m> {
         };
         let ours = fixed[2..4] == CLASS_IN.to_be_bytes() && record.rtype != rtype::OPT;
         Some((ours.then_some(record), end))
+    }
+
+    /// The owner of the record at `at`, and where it ends.
+    fn owner_at(&mut self, at: usize) -> Option<(Span, usize)> {
+        let pair = self.octets.get(at..)?.first_chunk();
+        if let (Some(pair), Some((pointer, owner))) = (pair, self.latest)
+            && *pair == pointer
+        {
+            return Some((owner, at + 2));
+        }
+        let start = self.names.len();
+        let end = read_name(self.octets, at, &self.looks, &mut self.names)?;
+        let owner = Span { start, len: self.names.len() - start };
+        if let Some(pair) = pair.filter(|pair| usize::from(pair[0]) > MAX_LABEL) {
+            self.latest = Some((*pair, owner));
+        }
+        Some((owner, end))
     }
 
     /// The owner of a record, uncompressed, in the upstream's letter case.
@@ -166,9 +190,15 @@ pub(super) fn rdata_at(octets: &[u8], name_end: usize) -> Option<core::ops::Rang
 }
 
 /// Appends the name at `at`, uncompressed; returns where it ends in the message.
-pub(super) fn read_name(octets: &[u8], mut at: usize, name: &mut Vec<u8>) -> Option<usize> {
+pub(super) fn read_name(
+    octets: &[u8],
+    mut at: usize,
+    looks: &Looks,
+    name: &mut Vec<u8>,
+) -> Option<usize> {
     let start = name.len();
     let mut end = None;
+    let mut labels = 0;
     // Where the part being read began: a pointer must lead before it, so no octet is read twice.
     let mut part = at;
     let mut pointers = 0;
@@ -181,7 +211,9 @@ pub(super) fn read_name(octets: &[u8], mut at: usize, name: &mut Vec<u8>) -> Opt
             }
             name.extend_from_slice(label);
             at += label.len();
+            labels += 1;
             if length == 0 {
+                looks.spend(labels + pointers)?;
                 return Some(end.unwrap_or(at));
             }
         } else {

@@ -17,6 +17,7 @@ use super::key::LookupKey;
 use super::rdata::Layout;
 use super::read;
 use super::selected::{Kept, Selected};
+use crate::steps::step;
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::Name;
 
@@ -35,6 +36,8 @@ const DNSSEC_OK: u8 = 4;
 const CHECKING_DISABLED: u8 = 8;
 /// Rebind protection left nothing (N21).
 const BLOCKED: u8 = 16;
+/// Records of the RRset are missing that a larger reply would have: the client must ask over TCP.
+const CUT: u8 = 32;
 /// RCODE of an entry that remembers a failed lookup.
 const SERVFAIL: u8 = 2;
 const NXDOMAIN: u8 = 3;
@@ -78,6 +81,17 @@ pub(super) struct Record<'a> {
     pub(super) ttl_at: usize,
 }
 
+impl Record<'_> {
+    pub(super) fn rtype(&self) -> u16 {
+        u16::from_be_bytes([self.octets[self.ttl_at - 4], self.octets[self.ttl_at - 3]])
+    }
+
+    /// As it is written: names in it may be compressed.
+    pub(super) fn rdata(&self) -> &[u8] {
+        &self.octets[self.ttl_at + 6..]
+    }
+}
+
 impl Relayed {
     /// The entry of a failed lookup: the key and no records.
     pub fn failure(key: &LookupKey) -> Relayed {
@@ -93,6 +107,7 @@ impl Relayed {
             table_at: FIXED,
             base: FIXED + 4 * records,
             known: Known::new(),
+            latest: None,
         };
         writer.octets.extend(name);
         writer.octets.extend(key.qtype().to_be_bytes());
@@ -182,12 +197,39 @@ impl Relayed {
     pub(super) fn message(&self) -> Vec<u8> {
         let Counts { chain, rrset, signatures, authority } = self.counts();
         let authentic = if self.is_authentic() { AD } else { 0 };
-        let mut message = vec![0, 0, QR, authentic | self.rcode(), 0, 1];
-        for records in [chain + rrset + signatures, authority, 0] {
-            message.extend((records as u16).to_be_bytes());
-        }
+        let mut message = self.header(authentic, chain + rrset + signatures, authority);
         message.extend(&self.octets[self.base()..]);
         message
+    }
+
+    /// The same with these records of its RRset only, which [no pointer leads into](Relayed::rotates), and without
+    /// signatures and authority.
+    pub(super) fn message_with(&self, chosen: &[usize]) -> Vec<u8> {
+        let chain = self.counts().chain;
+        let mut message = self.header(0, chain + chosen.len(), 0);
+        message.extend(&self.octets[self.base()..self.extent(chain).start]);
+        chosen.iter().for_each(|index| message.extend(self.record(*index).octets));
+        message
+    }
+
+    fn header(&self, authentic: u8, answers: usize, authority: usize) -> Vec<u8> {
+        let mut message = vec![0, 0, QR, authentic | self.rcode(), 0, 1];
+        for records in [answers, authority, 0] {
+            message.extend((records as u16).to_be_bytes());
+        }
+        message
+    }
+
+    /// The same, marked as less than the whole answer.
+    pub(crate) fn cut(&self) -> Relayed {
+        let mut octets = self.octets.to_vec();
+        octets[1] |= CUT;
+        Relayed { octets: octets.into() }
+    }
+
+    /// Whether records are missing that the client gets over TCP.
+    pub(super) fn is_cut(&self) -> bool {
+        self.octets[1] & CUT != 0
     }
 
     /// Where in the message that target is written in full.
@@ -288,13 +330,16 @@ struct Writer<'s> {
     /// What would be octet 12 of the message.
     base: usize,
     known: Known<'s>,
+    /// The latest owner that is a pointer and no more, and that pointer: records of one RRset follow each other.
+    latest: Option<(Range<usize>, u16)>,
 }
 
 impl<'s> Writer<'s> {
     /// Writes one record, its RDATA compressed unless `in_full`; returns where in the message the RDATA begins.
     fn record(&mut self, selected: &'s Selected, record: &Kept, in_full: bool) -> usize {
         let rdata = selected.rdata(record);
-        self.name(selected.owner(record), Case::Ignored);
+        step(1 + rdata.len() / 8);
+        self.owner(selected, record);
         self.octets.extend(record.rtype.to_be_bytes());
         self.octets.extend(CLASS_IN.to_be_bytes());
         let ttl_at = self.octets.len();
@@ -326,12 +371,26 @@ impl<'s> Writer<'s> {
         Some(())
     }
 
-    fn name(&mut self, name: &'s [u8], case: Case) {
+    fn owner(&mut self, selected: &'s Selected, record: &Kept) {
+        if let Some((owner, offset)) = &self.latest
+            && *owner == record.owner
+        {
+            self.octets.extend((0xc000 | offset).to_be_bytes());
+            return;
+        }
+        if let (0, Some(offset)) = self.name(selected.owner(record), Case::Ignored) {
+            self.latest = Some((record.owner.clone(), offset));
+        }
+    }
+
+    /// Writes a name: this many of its octets, then a pointer to the rest, if the rest is already in the message.
+    fn name(&mut self, name: &'s [u8], case: Case) -> (usize, Option<u16>) {
         let at = self.octets.len() - self.base + HEADER;
         let (octets, pointer) = self.known.place(name, at, case);
         self.octets.extend(&name[..octets]);
         if let Some(offset) = pointer {
             self.octets.extend((0xc000 | offset).to_be_bytes());
         }
+        (octets, pointer)
     }
 }

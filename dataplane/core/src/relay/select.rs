@@ -36,7 +36,8 @@ impl Default for TtlCaps {
 /// CNAMEs of one upstream reply (FW41). A loop runs into it too.
 const MAX_CNAMES: usize = 16;
 
-/// Records of an RRset that each further one is compared with, so that the work grows with the reply only.
+/// Records of an RRset that are compared with those before them (RFC 2181 §5). Further ones are relayed as they came: servers
+/// send none twice, and the work must grow with the reply only.
 const COMPARED: usize = 64;
 
 /// Why nothing can be relayed.
@@ -44,6 +45,19 @@ pub(super) enum Unusable {
     Failed(RelayError),
     /// RDATA that cannot be read: the message does not parse (FW12).
     Malformed,
+}
+
+/// The message costs more than its length allows (row L12): as a chain that is too long (FW41).
+const TOO_MUCH: Unusable = Unusable::Failed(RelayError::Chain);
+
+/// What the answer section has at one name of the chain.
+#[derive(Default)]
+struct At<'s> {
+    /// A record of the type that was asked for; the others are then not looked for.
+    answers: bool,
+    cname: Option<&'s Record>,
+    /// The first one above the name.
+    dname: Option<&'s Record>,
 }
 
 /// Walks the chain from the name of the key and keeps what belongs to the answer.
@@ -78,6 +92,7 @@ pub(super) fn select(
         return Err(Unusable::Failed(RelayError::Unrelated));
     }
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {
+        message.looks.spend(2 * message.authority.len()).ok_or(TOO_MUCH)?;
         let has = |rtype| message.authority.iter().any(|record| record.rtype == rtype);
         if !message.answer.is_empty() {
             return Err(Unusable::Failed(RelayError::Unrelated));
@@ -106,11 +121,14 @@ impl<'s> Selection<'s, '_> {
     fn follow_chain(&mut self, asked: &[u8], qtype: u16) -> Result<Vec<u8>, Unusable> {
         let mut current = asked.to_vec();
         for _ in 0..=MAX_CNAMES {
-            if self.answer_at(&current, |record| answers(record, qtype)).next().is_some() {
+            let At { answers, cname, dname } = self.at(&current, qtype)?;
+            if answers {
                 return Ok(current);
             }
-            let cname = self.answer_at(&current, |record| record.rtype == CNAME).next();
-            let dname = self.dname_above(&current)?;
+            let dname = match dname {
+                Some(dname) => Some((dname, self.substitute(dname, &current)?)),
+                None => None,
+            };
             let target = match (cname, &dname) {
                 (Some(cname), _) => {
                     let mut target = Vec::new();
@@ -131,6 +149,7 @@ impl<'s> Selection<'s, '_> {
             match (cname, &dname) {
                 (Some(cname), _) => self.keep_in_chain(cname)?,
                 (None, Some((dname, _))) => {
+                    self.spend_octets(current.len() + target.len())?;
                     let ttl_s = self.ttl_s(dname);
                     let (owner, rdata) = (self.store(&current), self.store(&target));
                     self.kept.chain.push(Kept { owner, rtype: CNAME, ttl_s, rdata });
@@ -146,13 +165,13 @@ impl<'s> Selection<'s, '_> {
     fn rrset_at(&mut self, end: &[u8], qtype: u16) -> Result<(), Unusable> {
         let (message, dnssec) = (self.message, self.dnssec);
         for record in &message.answer {
-            if !message.owner(record).eq_ignore_ascii_case(end) {
+            if !self.is_at(record, end)? {
                 continue;
             }
             if answers(record, qtype) {
                 let octets = self.kept.octets.len();
                 let kept = self.keep(record)?;
-                match self.has(&kept) {
+                match self.has(&kept)? {
                     true => self.kept.octets.truncate(octets),
                     false => self.kept.rrset.push(kept),
                 }
@@ -164,22 +183,37 @@ impl<'s> Selection<'s, '_> {
         Ok(())
     }
 
-    /// Whether the RRset has this record already (RFC 2181 §5); of a large one the first records are compared.
-    fn has(&self, new: &Kept) -> bool {
-        self.kept
-            .rrset
-            .iter()
-            .take(COMPARED)
-            .any(|old| old.rtype == new.rtype && self.kept.rdata(old) == self.kept.rdata(new))
+    /// Whether the RRset has this record already (RFC 2181 §5); of a large one only the first records are compared.
+    fn has(&self, new: &Kept) -> Result<bool, Unusable> {
+        let kept = &self.kept;
+        if kept.rrset.len() >= COMPARED {
+            return Ok(false);
+        }
+        for old in &kept.rrset {
+            self.spend(1)?;
+            if old.rtype != new.rtype || old.rdata.len() != new.rdata.len() {
+                continue;
+            }
+            self.spend_octets(new.rdata.len())?;
+            if kept.rdata(old) == kept.rdata(new) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Keeps the SOA of a negative reply and, with DO, the denials of existence.
     fn authority_for(&mut self, end: &[u8]) -> Result<(), Unusable> {
         let message = self.message;
         let negative = self.kept.rrset.is_empty();
-        let soa = message.authority.iter().find(|record| {
-            negative && record.rtype == SOA && is_suffix(end, message.owner(record))
-        });
+        let mut soa = None;
+        for record in message.authority.iter().filter(|_| negative) {
+            self.spend(1)?;
+            if record.rtype == SOA && self.is_above(record, end)? {
+                soa = Some(record);
+                break;
+            }
+        }
         if let Some(soa) = soa {
             let mut kept = self.keep(soa)?;
             let rdata = self.kept.rdata(&kept);
@@ -194,6 +228,7 @@ impl<'s> Selection<'s, '_> {
             return Ok(());
         }
         for record in &message.authority {
+            self.spend(1)?;
             let denial = matches!(record.rtype, NSEC | NSEC3)
                 || self.signs(record, |covered| {
                     matches!(covered, NSEC | NSEC3) || (covered == SOA && soa.is_some())
@@ -217,8 +252,9 @@ impl<'s> Selection<'s, '_> {
         let kept = self.keep(link)?;
         self.kept.chain.push(kept);
         for record in message.answer.iter().filter(|_| dnssec) {
+            self.spend(1)?;
             if self.signs(record, |covered| covered == link.rtype)
-                && message.owner(record).eq_ignore_ascii_case(message.owner(link))
+                && self.is_at(record, message.owner(link))?
             {
                 let kept = self.keep(record)?;
                 self.kept.chain.push(kept);
@@ -227,30 +263,60 @@ impl<'s> Selection<'s, '_> {
         Ok(())
     }
 
-    /// The first DNAME above a name, and what it makes of the name (`None`: a name too long).
-    #[expect(clippy::type_complexity)]
-    fn dname_above(&self, name: &[u8]) -> Result<Option<(&'s Record, Option<Vec<u8>>)>, Unusable> {
+    /// What the answer section has at a name of the chain, in one pass.
+    fn at(&self, name: &[u8], qtype: u16) -> Result<At<'s>, Unusable> {
         let message = self.message;
-        let dname = message.answer.iter().find(|record| {
-            let owner = message.owner(record);
-            record.rtype == DNAME && owner.len() < name.len() && is_suffix(name, owner)
-        });
-        let Some(dname) = dname else { return Ok(None) };
-        let mut target = name[..name.len() - message.owner(dname).len()].to_vec();
-        self.expand(dname, &mut target)?;
-        Ok(Some((dname, (target.len() <= MAX_NAME).then_some(target))))
+        let mut at = At::default();
+        for record in &message.answer {
+            self.spend(1)?;
+            let is_wanted = answers(record, qtype) || record.rtype == CNAME;
+            if is_wanted && self.is_at(record, name)? {
+                if answers(record, qtype) {
+                    return Ok(At { answers: true, ..at });
+                }
+                at.cname = at.cname.or(Some(record));
+            } else if record.rtype == DNAME
+                && at.dname.is_none()
+                && message.owner(record).len() < name.len()
+                && self.is_above(record, name)?
+            {
+                at.dname = Some(record);
+            }
+        }
+        Ok(at)
     }
 
-    fn answer_at(
-        &self,
-        name: &[u8],
-        matches: impl Fn(&Record) -> bool,
-    ) -> impl Iterator<Item = &'s Record> {
-        let message = self.message;
-        message
-            .answer
-            .iter()
-            .filter(move |r| matches(r) && message.owner(r).eq_ignore_ascii_case(name))
+    /// What a DNAME above a name makes of the name (`None`: a name too long).
+    fn substitute(&self, dname: &Record, name: &[u8]) -> Result<Option<Vec<u8>>, Unusable> {
+        let mut target = name[..name.len() - self.message.owner(dname).len()].to_vec();
+        self.expand(dname, &mut target)?;
+        Ok((target.len() <= MAX_NAME).then_some(target))
+    }
+
+    /// Whether a record is at this name.
+    fn is_at(&self, record: &Record, name: &[u8]) -> Result<bool, Unusable> {
+        let owner = self.message.owner(record);
+        if owner.len() != name.len() {
+            self.spend(1)?;
+            return Ok(false);
+        }
+        self.spend_octets(name.len())?;
+        Ok(owner.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether a record is at this name or above it.
+    fn is_above(&self, record: &Record, name: &[u8]) -> Result<bool, Unusable> {
+        // A name has at most one label for each two octets.
+        self.spend(1 + name.len() / 2)?;
+        Ok(is_suffix(name, self.message.owner(record)))
+    }
+
+    fn spend(&self, steps: usize) -> Result<(), Unusable> {
+        self.message.looks.spend(steps).ok_or(TOO_MUCH)
+    }
+
+    fn spend_octets(&self, octets: usize) -> Result<(), Unusable> {
+        self.message.looks.spend_octets(octets).ok_or(TOO_MUCH)
     }
 
     /// Whether a record is a signature over records of such a type.
@@ -269,9 +335,13 @@ impl<'s> Selection<'s, '_> {
     }
 
     fn keep(&mut self, record: &Record) -> Result<Kept, Unusable> {
-        let owner = self.store(self.message.owner(record));
+        let message = self.message;
+        let owner = message.owner(record);
+        self.spend_octets(owner.len())?;
+        let owner = self.store(owner);
         let start = self.kept.octets.len();
-        rdata::expand(self.message.octets, record.rtype, &record.rdata, &mut self.kept.octets)
+        let (octets, to) = (message.octets, &mut self.kept.octets);
+        rdata::expand(octets, record.rtype, &record.rdata, &message.looks, to)
             .ok_or(Unusable::Malformed)?;
         let rdata = start..self.kept.octets.len();
         // Without compression, a record may be too large for any message.
@@ -283,7 +353,8 @@ impl<'s> Selection<'s, '_> {
     }
 
     fn expand(&self, record: &Record, to: &mut Vec<u8>) -> Result<(), Unusable> {
-        rdata::expand(self.message.octets, record.rtype, &record.rdata, to)
+        let message = self.message;
+        rdata::expand(message.octets, record.rtype, &record.rdata, &message.looks, to)
             .ok_or(Unusable::Malformed)
     }
 

@@ -103,7 +103,7 @@ impl Selected {
 }
 
 /// FW43: a record with an address that no name of the public DNS should have.
-fn is_private(rtype: u16, rdata: &[u8]) -> bool {
+pub(super) fn is_private(rtype: u16, rdata: &[u8]) -> bool {
     match rtype {
         rtype::A | rtype::AAAA => address(rdata).is_some_and(is_private_address),
         rtype::SVCB | rtype::HTTPS => {

@@ -13,6 +13,7 @@ use super::head::{MAX_NSID, ReplyHead};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
 use super::relayed::{Freshness, Relayed};
 use super::shifted_names::ShiftedNames;
+use crate::steps::step;
 use crate::wire::ede::{self, BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode};
 use crate::wire::reply::{EDE_FIXED, EDE_TEXT};
@@ -67,13 +68,14 @@ pub fn write_chain(
         };
         let moved = ShiftedNames::of(hop, at, reply.at);
         let (before, counts) = (usize::from(reply.count), hop.counts());
-        fits = reply.answer(hop, *freshness, seed, &moved);
+        fits = reply.answer(hop, *freshness, seed, &moved) && !hop.is_cut();
         has_end = fits || (counts.rrset > 0 && usize::from(reply.count) > before + counts.chain);
         asked_at = hop.target_at().map(|at| moved.to(at));
         place = Some(moved);
     }
     // Over a stream nothing says that records are missing: a client would take CNAMEs alone for an answer without data.
     if head.is_stream() && !fits && !has_end {
+        step(reply.at);
         return head.fail(ede::OTHER, "the chain of CNAMEs is too long for one message", buffer);
     }
     reply.end_answer();
@@ -266,6 +268,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
     }
 
     fn drop_authority(&mut self) {
+        step(self.at - self.answer_end);
         self.count = 0;
         self.at = self.answer_end;
     }
@@ -279,6 +282,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         ede: Option<(u16, &str)>,
         sent: ErrorCodes,
     ) -> usize {
+        step(self.at);
         if head.form.edns {
             self.records_end = self.limit;
             self.opt(head, ede, sent);

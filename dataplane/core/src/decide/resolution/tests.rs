@@ -113,7 +113,7 @@ fn fw43_a_public_name_cannot_lead_to_a_private_address_of_ours() {
 fn with_surroundings(test: impl FnOnce(&Surroundings<'_>)) {
     let index = Index::new(settings_of_tests());
     let records = index.records();
-    test(&Surroundings { records: &records, now_s: 0, seed: 0 });
+    test(&Surroundings { records: &records, now_s: 0, seed: 0, limit: 1232 });
 }
 
 const FRESH: Freshness = Freshness::Fresh { age_s: 0 };

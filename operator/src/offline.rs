@@ -10,6 +10,7 @@ mod warnings;
 mod conflicts;
 mod kubelets;
 mod named_files;
+mod paged;
 mod servers;
 mod budget;
 mod helm;
@@ -20,6 +21,9 @@ pub(crate) use helm::is_template;
 pub(crate) use kubelets::client;
 pub(crate) use named_files::named_files;
 pub use output::{Finding, Findings};
+#[cfg(test)]
+pub(crate) use paged::server_of_pages;
+pub(crate) use paged::{PAGE, Paged, paged};
 pub use render::{render, rendered};
 pub use warning::Warning;
 pub use warnings::unwise;

@@ -7,7 +7,7 @@ use dataplane::source::api::{Options, Pace};
 use dataplane_core::Resource;
 use serde_json::{Value, json};
 use tests::live::{Live, options};
-use tests::scripted_api::ScriptedApi;
+use tests::scripted_api::{ScriptedApi, Store};
 
 use super::api_scripted::{cluster_ip, shop};
 
@@ -35,16 +35,22 @@ fn resets(live: &Live) -> Option<f64> {
     live.metric("clusterdns_version_resets_total{resource=\"services\"}")
 }
 
-#[test]
-fn k22_after_etcd_is_restored_the_list_at_a_lower_version_is_the_truth() {
-    let api = ScriptedApi::start(&shop());
-    let live = follow(&api);
+/// The state of a backup. The data plane has seen what came after it: `new` was made, `s1` changed, `s9` deleted.
+fn backup_and_later(api: &ScriptedApi, live: &Live) -> Store {
     let backup = api.state();
     api.put(cluster_ip("new", "10.96.0.50"));
     api.put(cluster_ip("s1", "10.96.0.51"));
     api.delete("Service", "shop", "s9");
     live.wait_for_denial("s9.shop", "NXDOMAIN");
     live.wait_for("s1.shop", &["10.96.0.51"]);
+    backup
+}
+
+#[test]
+fn k22_after_etcd_is_restored_the_list_at_a_lower_version_is_the_truth() {
+    let api = ScriptedApi::start(&shop());
+    let live = follow(&api);
+    let backup = backup_and_later(&api, &live);
 
     // Watches at our version are answered 504, then everything is listed at the version of the backup.
     api.show(backup);
@@ -119,12 +125,7 @@ fn k22_a_watch_ahead_of_a_restored_etcd_that_stays_silent_is_noticed() {
     let api = ScriptedApi::start(&shop());
     api.accept_versions_ahead();
     let live = follow_impatiently(&api);
-    let backup = api.state();
-    api.put(cluster_ip("new", "10.96.0.50"));
-    api.put(cluster_ip("s1", "10.96.0.51"));
-    api.delete("Service", "shop", "s9");
-    live.wait_for_denial("s9.shop", "NXDOMAIN");
-    live.wait_for("s1.shop", &["10.96.0.51"]);
+    let backup = backup_and_later(&api, &live);
 
     // No connection breaks. What changes now has versions that were seen before, or slightly higher ones.
     api.show_in_silence(backup);

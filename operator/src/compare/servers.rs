@@ -7,17 +7,15 @@ use std::path::PathBuf;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::names::{MAX_QUESTIONS, Objects};
 use crate::args::Cluster;
-use crate::offline::{client, is_template, named_files, text_of};
+use crate::offline::{Paged, client, is_template, named_files, paged, text_of};
 
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
 /// Where a Service is looked for whose namespace is not written.
 const NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
 const PORT: u16 = 53;
@@ -91,20 +89,12 @@ async fn all<T>(
 where
     T: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut found = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = api.list(&params).await.map_err(|error| format!("{what}: {error}"))?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) if found.len() < most => params = params.continue_token(&token),
-            Some(_) => {
-                cut.push(format!("only the first {} {what} were read", found.len()));
-                return Ok(found);
-            }
-            None => return Ok(found),
-        }
+    let Paged { objects, is_cut } =
+        paged(api, most).await.map_err(|error| format!("{what}: {error}"))?;
+    if is_cut {
+        cut.push(format!("only the first {} {what} were read", objects.len()));
     }
+    Ok(objects)
 }
 
 /// A client of the cluster of these flags.
@@ -154,26 +144,11 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offline::server_of_pages;
 
     /// Lists of `pages` pages, each with as many Services as it is asked for.
     async fn listed(pages: usize, most: usize) -> (usize, Vec<String>) {
-        let server = tower::service_fn(
-            move |request: hyper::Request<kube::client::Body>| async move {
-                let query = request.uri().query().unwrap_or_default().to_owned();
-                let of = |key: &str| {
-                    let value = query.split('&').find_map(|it| it.strip_prefix(key))?;
-                    value.parse::<usize>().ok()
-                };
-                let (page, limit) = (of("continue=").unwrap_or(0) + 1, of("limit=").unwrap());
-                let next = if page < pages { page.to_string() } else { String::new() };
-                let items = vec![serde_json::json!({"metadata": {"name": "a"}}); limit];
-                let list = serde_json::json!({"kind": "ServiceList", "apiVersion": "v1", "items": items,
-                    "metadata": {"continue": next}});
-                let body = kube::client::Body::from(list.to_string().into_bytes());
-                Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
-            },
-        );
-        let api: Api<Service> = Api::all(Client::new(server, "default"));
+        let api: Api<Service> = Api::all(server_of_pages(pages));
         let mut cut = Vec::new();
         let found = all(&api, "Services", most, &mut cut).await.unwrap();
         (found.len(), cut)

@@ -13,12 +13,10 @@ use serde::de::DeserializeOwned;
 
 use super::manifests::{Object, config_maps, config_maps_of_environment};
 use crate::args::Cluster;
-use crate::offline;
+use crate::offline::{self, PAGE, Paged};
 
 /// Time for all reads: a person waits for them.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
 /// Workloads of each kind in a namespace that are looked at.
 const MAX_WORKLOADS: usize = 5_000;
 /// The label that Services of cluster DNS have.
@@ -95,23 +93,12 @@ async fn all<T>(api: &Api<T>, what: &str, cut: &mut Vec<String>) -> Result<Vec<T
 where
     T: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut found = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = api.list(&params).await.map_err(|error| unreadable(what, &error))?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            None => return Ok(found),
-            Some(token) if found.len() < MAX_WORKLOADS => params = params.continue_token(&token),
-            Some(_) => {
-                cut.push(format!(
-                    "the first {} {what} were looked at, and there are more",
-                    found.len()
-                ));
-                return Ok(found);
-            }
-        }
+    let listed = offline::paged(api, MAX_WORKLOADS).await;
+    let Paged { objects, is_cut } = listed.map_err(|error| unreadable(what, &error))?;
+    if is_cut {
+        cut.push(format!("the first {} {what} were looked at, and there are more", objects.len()));
     }
+    Ok(objects)
 }
 
 /// The Service that pods ask.
@@ -258,23 +245,9 @@ mod tests {
 
     /// Lists of `pages` pages, each with as many Deployments as it is asked for.
     async fn listed(pages: usize) -> (Vec<Deployment>, Vec<String>) {
-        let server =
-            tower::service_fn(move |request: hyper::Request<kube::client::Body>| async move {
-                let query = request.uri().query().unwrap_or_default().to_owned();
-                let of = |key: &str| {
-                    let value = query.split('&').find_map(|it| it.strip_prefix(key))?;
-                    value.parse::<usize>().ok()
-                };
-                let (page, limit) = (of("continue=").unwrap_or(0) + 1, of("limit=").unwrap());
-                let next = if page < pages { page.to_string() } else { String::new() };
-                let items = vec![json!({"metadata": {"name": "a"}}); limit];
-                let list = json!({"kind": "DeploymentList", "apiVersion": "apps/v1", "items": items,
-                "metadata": {"continue": next}});
-                let body = kube::client::Body::from(list.to_string().into_bytes());
-                Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
-            });
         let mut cut = Vec::new();
-        let api: Api<Deployment> = Api::namespaced(Client::new(server, "default"), "kube-system");
+        let client = offline::server_of_pages(pages);
+        let api: Api<Deployment> = Api::namespaced(client, "kube-system");
         let found = all(&api, "Deployments", &mut cut).await.unwrap();
         (found, cut)
     }

@@ -30,7 +30,8 @@ help:
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
 	@echo "make cluster  three real nodes: a dead one, drains, scaling, upgrades, with CoreDNS beside (as make node; some 15 minutes)"
 	@echo "make conformance  the DNS tests of Kubernetes' own suite, with CoreDNS beside (as make cluster; builds the suite once)"
-	@echo "make soak HOURS=4  data planes under faults and changes, replies held against the objects (docs/soak.md; SEED=1)"
+	@echo "make soak HOURS=4  data planes under faults and changes, replies held against the objects (docs/soak.md; SEED=1;"
+	@echo "            PART=scripted|real|both, the control plane: real needs Go, once)"
 	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
@@ -81,12 +82,13 @@ conformance: check-tools
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns e2e.test agnhost
 	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact the_dns_tests_of_kubernetes_pass
 
-# For how many hours, and which faults (docs/soak.md).
+# For how many hours, which faults, and with which control plane (docs/soak.md). Both have half of the time each.
 HOURS ?= 4
 SEED ?= 1
+PART ?= both
 
-soak: check-tools
-	SOAK_HOURS=$(HOURS) SOAK_SEED=$(SEED) cargo test --release --quiet --locked --package tests --test soak -- \
+soak: check-tools $(if $(filter scripted,$(PART)),,tools)
+	SOAK_HOURS=$(HOURS) SOAK_SEED=$(SEED) SOAK_PART=$(PART) cargo test --release --quiet --locked --package tests --test soak -- \
 	  --include-ignored --exact soak
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not

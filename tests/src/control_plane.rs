@@ -159,6 +159,19 @@ impl ControlPlane {
         started.unwrap_or_else(|error| panic!("the API server did not start again: {error:#}"));
     }
 
+    /// Copies the data of etcd into this folder, which is new. etcd stops meanwhile, so that the copy is of one moment.
+    pub fn save_etcd(&mut self, to: &Path) {
+        let saved = self.ours_or_panic().save_etcd(to);
+        saved.unwrap_or_else(|error| panic!("the data of etcd cannot be copied: {error:#}"));
+    }
+
+    /// Puts such a copy in place of the data of etcd, as from a backup: every version goes back. etcd and the API server
+    /// start again; returns when they are ready.
+    pub async fn restore_etcd(&mut self, from: &Path) {
+        let restored = self.ours_or_panic().restore_etcd(from).await;
+        restored.unwrap_or_else(|error| panic!("etcd did not start with older data: {error:#}"));
+    }
+
     /// The port of its API server, on every address it listens on.
     pub fn port(&self) -> u16 {
         self.ours.as_ref().expect("a control plane from `start`").port()

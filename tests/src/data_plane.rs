@@ -36,7 +36,15 @@ impl DataPlane {
     /// # Panics
     /// It does not start.
     pub fn start(kubeconfig: &Path, flags: &[&str]) -> DataPlane {
-        DataPlane::start_with("--kubeconfig", kubeconfig, flags)
+        DataPlane::start_with(&[], "--kubeconfig", kubeconfig, flags)
+    }
+
+    /// The same, started by another program that becomes it.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start_below(before: &[&str], kubeconfig: &Path, flags: &[&str]) -> DataPlane {
+        DataPlane::start_with(before, "--kubeconfig", kubeconfig, flags)
     }
 
     /// The same over a folder of manifests.
@@ -52,18 +60,19 @@ impl DataPlane {
     /// # Panics
     /// It does not start.
     pub fn of_manifests_with(folder: &Path, flags: &[&str]) -> DataPlane {
-        DataPlane::start_with("--manifests", folder, flags)
+        DataPlane::start_with(&[], "--manifests", folder, flags)
     }
 
-    fn start_with(source: &str, path: &Path, flags: &[&str]) -> DataPlane {
+    fn start_with(before: &[&str], source: &str, path: &Path, flags: &[&str]) -> DataPlane {
         let files = Scratch::new("data-plane").expect("a scratch directory");
         let path = path.display().to_string();
-        let (program, before) = command("clusterdns-dataplane");
-        let mut all: Vec<&str> = before.iter().map(String::as_str).collect();
+        let (program, runner) = command("clusterdns-dataplane");
+        let mut all: Vec<&str> = runner.iter().map(String::as_str).collect();
         all.extend([source, &path, "--workers", "1"]);
         all.extend(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json"]);
         all.extend(flags);
-        let process = Process::start(&program, &all, files.path()).expect("it starts");
+        let process = Process::start_below(before, &program, &all, &[], files.path());
+        let process = process.expect("it starts");
         let (dns, http) = wait_for("the sockets", || process.printed().lines().find_map(addresses));
         DataPlane { process, dns, http, _files: files }
     }

@@ -28,6 +28,8 @@ exit "$status"
 
 /// How long a process may take over SIGTERM before it is killed. kube-apiserver with open watches takes 15 s.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// On a machine that does other work too.
+const PAUSED_WITHIN: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(10);
 /// As much of a log as a failed test should print.
 const LOG_TAIL_LINES: usize = 30;
@@ -58,12 +60,24 @@ impl Process {
         environment: &[(&str, &str)],
         directory: &Path,
     ) -> anyhow::Result<Process> {
+        Process::start_below(&[], program, arguments, environment, directory)
+    }
+
+    /// The same, started by another program that becomes it, such as `unshare`.
+    pub fn start_below<A: AsRef<str>>(
+        before: &[&str],
+        program: &Path,
+        arguments: &[A],
+        environment: &[(&str, &str)],
+        directory: &Path,
+    ) -> anyhow::Result<Process> {
         let name =
             program.file_name().context("a program has a name")?.to_string_lossy().into_owned();
         let log = directory.join(format!("{name}.log"));
         let output = File::options().create(true).append(true).open(&log)?;
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "sh"])
+            .args(before)
             .arg(program)
             .args(arguments.iter().map(AsRef::as_ref))
             .envs(environment.iter().copied())
@@ -102,6 +116,21 @@ impl Process {
             // Fails only when it is gone already.
             let _ = writeln!(signals, "{name}");
         }
+    }
+
+    /// SIGSTOP; returns when every thread of it has stopped.
+    pub fn pause(&mut self) {
+        self.signal("STOP");
+        let deadline = Instant::now() + PAUSED_WITHIN;
+        while self.pid().is_some_and(|pid| !has_stopped(pid)) {
+            assert!(Instant::now() < deadline, "{} does not stop", self.name);
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// SIGCONT.
+    pub fn resume(&mut self) {
+        self.signal("CONT");
     }
 
     /// Asks it to end, and kills it when it does not within two seconds.
@@ -143,6 +172,16 @@ impl Process {
         let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
         format!("the end of {}.log:\n{}", self.name, tail.join("\n"))
     }
+}
+
+/// Whether no thread of this process runs.
+fn has_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat"));
+        // A thread that has ended meanwhile has no file.
+        stat.map_or(true, |stat| stat.contains(") T "))
+    })
 }
 
 impl Drop for Process {

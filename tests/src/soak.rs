@@ -1,9 +1,11 @@
-//! A soak: real data planes behind a scripted API server and scripted upstreams, changes and faults from a seed, and
-//! questions whose replies are held against the objects. docs/soak.md says what must hold.
+//! A soak: real data planes behind a scripted API server, or behind a real control plane with operators, and scripted
+//! upstreams; changes and faults from a seed, and questions whose replies are held against the objects. docs/soak.md says
+//! what must hold.
 //!
 //! Nothing is timed but the wait for events. A mark that is written behind changes shows that a pod has seen them; until it
 //! shows, a reply may be any that the versions since the last mark allow.
 
+pub mod api;
 pub mod churn;
 pub mod health;
 pub mod history;
@@ -29,11 +31,12 @@ use dataplane_core::Object;
 use crate::mutate::Random;
 use crate::oracle::decode::decode;
 use crate::oracle::expected::{Data, Expected, Question, rtype};
+use api::Looked;
 use health::{counters, gone_back, growth, sample, windows};
 use judge::{Judge, Verdict};
 use replies::{Allowed, Reply};
 use report::Report;
-use schedule::{PODS, cycle, of_cycle};
+use schedule::{PODS, Part, cycle, of_cycle};
 use stage::Stage;
 
 /// Most changes of a round.
@@ -58,6 +61,7 @@ pub fn say(text: &str) {
 /// What a run does, and when it ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
+    pub part: Part,
     pub seed: u64,
     /// It ends after this many cycles,
     pub cycles: usize,
@@ -78,7 +82,6 @@ pub struct Plan {
 }
 
 /// A run.
-#[derive(Debug)]
 pub struct Soak {
     plan: Plan,
     stage: Stage,
@@ -87,11 +90,12 @@ pub struct Soak {
 }
 
 impl Soak {
-    /// Starts everything, inside a network namespace of the test.
-    pub async fn start(plan: Plan) -> Soak {
-        let stage = Stage::start().await;
-        let report = Report::new(plan.seed);
-        Soak { plan, stage, report, started: Instant::now() }
+    /// Starts everything, inside a network namespace of the test. Nothing where programs of the control plane have not
+    /// been built; this is printed.
+    pub async fn start(plan: Plan) -> Option<Soak> {
+        let stage = Stage::start(plan.part).await?;
+        let report = Report::new(plan.part, plan.seed);
+        Some(Soak { plan, stage, report, started: Instant::now() })
     }
 
     /// Expects an object that the API server never has: a run must find it.
@@ -128,7 +132,7 @@ impl Soak {
 
     /// Rounds with faults, begun and ended quietly.
     fn cycle(&mut self, number: usize) {
-        let cycle = cycle(self.plan.seed, number, self.plan.longest);
+        let cycle = cycle(self.plan.part, self.plan.seed, number, self.plan.longest);
         let mut random = of_cycle(self.plan.seed ^ 1, number);
         let mut had_faults = false;
         for round in 0..cycle.rounds {
@@ -160,6 +164,7 @@ impl Soak {
     /// Changes, questions, marks, questions.
     fn round(&mut self, had_faults: bool, random: &mut Random) {
         self.report.rounds += 1;
+        self.look_at_control_plane();
         for _ in 0..1 + random.below(CHANGES) {
             // Drawn also where nothing may change, so that what follows is the same.
             let mut of_change = Random::new(random.number());
@@ -187,6 +192,13 @@ impl Soak {
                 self.ask_many(pod, &mut of_pod);
             }
         }
+    }
+
+    fn look_at_control_plane(&mut self) {
+        let Looked { refused, operator_starts, operator_mib, finds } = self.stage.look();
+        (self.report.refused, self.report.operator_starts) = (refused, operator_starts);
+        self.report.operator_mib = operator_mib;
+        finds.iter().for_each(|find| self.report.find(find));
     }
 
     fn ask_many(&mut self, pod: usize, random: &mut Random) {
@@ -296,6 +308,7 @@ impl Soak {
     /// Memory, descriptors and counters, at the end of a cycle.
     fn look_at_processes(&mut self) {
         let Soak { stage, report, .. } = self;
+        stage.inspect().iter().for_each(|find| report.find(find));
         report.samples.extend(sample(&stage.pods[0]));
         for pod in &mut stage.pods {
             let Some(plane) = pod.plane() else { continue };

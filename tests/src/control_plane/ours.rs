@@ -4,6 +4,7 @@ mod flags;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -125,6 +126,24 @@ impl Ours {
         Ok(())
     }
 
+    /// No octet is written while etcd is stopped, and what it has written lies in order: as after a crash of it.
+    pub(super) fn save_etcd(&mut self, to: &Path) -> anyhow::Result<()> {
+        self.etcd.pause();
+        let copied = copy(&self.directory.join(flags::ETCD_DATA), to);
+        self.etcd.resume();
+        copied
+    }
+
+    pub(super) async fn restore_etcd(&mut self, from: &Path) -> anyhow::Result<()> {
+        self.stop_api_server();
+        self.etcd.stop();
+        let data = self.directory.join(flags::ETCD_DATA);
+        std::fs::remove_dir_all(&data)?;
+        copy(from, &data)?;
+        self.etcd = start_program(&self.programs.etcd, &flags::etcd(), &self.directory)?;
+        self.start_api_server().await
+    }
+
     /// Another serving certificate, by another authority, and another token; the API server starts again with them.
     /// Every file that clients read is there already when it does.
     pub(super) async fn renew_credentials(&mut self, scratch: &Scratch) -> anyhow::Result<()> {
@@ -162,6 +181,14 @@ impl Ours {
 
 fn start_program(program: &Path, flags: &[String], directory: &Path) -> anyhow::Result<Process> {
     Process::start_with(program, flags, &RARE_GARBAGE_COLLECTION, directory)
+}
+
+/// Copies a folder with everything in it; holes stay holes.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let output = Command::new("cp").args(["-a", "--sparse=always"]).args([from, to]).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "cp: {errors}");
+    Ok(())
 }
 
 /// A free port that stays ours, also while no API server runs: bound here with SO_REUSEPORT and never listened on,

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crds::Config;
-use crds::config::{EndpointNames, Group, Host, PodRecords, Server, Upstreams};
+use crds::config::{EndpointNames, Group, Host, PodRecords, Server, ServiceAddresses, Upstreams};
 use dataplane_core::{
     Endpoint, Key, Namespace, Object, Pod, Protocol, Resource, Service, ServiceKind, Slice,
 };
@@ -15,7 +15,12 @@ pub const ZONE: &str = "cluster.local";
 pub const NAMESPACES: [&str; 3] = ["shop", "data", "back"];
 /// Where the ConfigMap is.
 pub const CONFIG_NAMESPACE: &str = "dns";
-pub const CONFIG_NAME: &str = "clusterdns";
+pub const CONFIG_NAME: &str = "clusterdns-soak";
+/// The ClusterDNS by which operators write it.
+pub const INSTANCE: &str = "soak";
+/// Its Service.
+const SERVICE: &str = "dns";
+const SERVICE_ADDRESS: &str = "10.96.0.53";
 /// The names of the marks.
 const MARK: &str = "mark";
 const SPOT: &str = "spot";
@@ -87,6 +92,9 @@ impl Configuration {
                 false => EndpointNames::Address,
             },
             hide_empty_services: self.hides_empty_services,
+            service_addresses: ServiceAddresses::Listed(vec![
+                SERVICE_ADDRESS.parse().expect("an address"),
+            ]),
             reverse_cidrs: ranges.map(|range| range.parse().expect("a range")).to_vec(),
             hosts,
             upstreams: Upstreams::Servers(Group {
@@ -96,6 +104,29 @@ impl Configuration {
             ..Config::default()
         }
     }
+}
+
+/// The spec that means this document.
+pub fn spec(config: &Config) -> Value {
+    let host = |host: &Host| json!({"name": host.name, "addresses": host.addresses, "ttlSeconds": host.ttl_seconds});
+    let servers = match &config.upstreams {
+        Upstreams::Servers(group) => &group.servers[..],
+        Upstreams::FromResolvConf(_) | Upstreams::None => &[],
+    };
+    let server = |server: &Server| json!({"address": server.ip, "port": server.port});
+    json!({
+        "ttlSeconds": config.ttl_seconds,
+        "podRecords": config.pod_records,
+        "endpointNames": config.endpoint_names,
+        "hideEmptyServices": config.hide_empty_services,
+        "reverseCIDRs": config.reverse_cidrs,
+        "hosts": config.hosts.iter().map(host).collect::<Value>(),
+        "upstreams": {"servers": servers.iter().map(server).collect::<Value>()},
+        "service": {"name": SERVICE, "namespace": CONFIG_NAMESPACE, "clusterIPs": [SERVICE_ADDRESS]},
+        "scaling": {"fixed": {"replicas": 2}},
+        // Without pods that answer nothing could be tried.
+        "rollout": {"canary": false},
+    })
 }
 
 /// The ConfigMap with this document, as the operator writes it.
@@ -302,4 +333,26 @@ fn endpoint(endpoint: &Endpoint) -> Value {
             json!({"kind": "Pod", "namespace": target.namespace, "name": target.name});
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spec_of_a_configuration_means_its_document() {
+        let upstreams = [SocketAddr::from(([192, 0, 2, 1], 53))];
+        let other = Configuration {
+            ttl_s: 0,
+            by_pod_name: true,
+            hides_empty_services: true,
+            hosts: 0b1110,
+            mark: 300,
+        };
+        for configuration in [Configuration::FIRST, other] {
+            let document = configuration.document(&upstreams);
+            let read = serde_json::from_value(spec(&document)).expect("a spec");
+            assert_eq!(crds::check(&read).as_ref(), Ok(&document), "{configuration:?}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use dataplane_core::Transport;
 
 use super::objects::{CONFIG_NAME, CONFIG_NAMESPACE};
 use crate::client;
-use crate::data_plane::{DataPlane, wait_for};
+use crate::data_plane::DataPlane;
 use crate::fault_proxy::FaultProxy;
 use crate::http;
 use crate::oracle::expected::Question;
@@ -37,6 +37,8 @@ const TRIES_OF_OTHERS: [Duration; 6] = [Duration::from_secs(5); 6];
 const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 /// Room for a snapshot of a soak, many times over.
 const DISK: &str = "size=2m";
+/// By how much the clocks of a process are ahead, in turns: far forward, and back.
+const SHIFTS_S: [u32; 2] = [3_600, 40 * 86_400];
 /// The times of marks that are kept: more than a snapshot may be old while the disk is not full.
 const MAX_TIMES: usize = 600;
 
@@ -50,6 +52,8 @@ pub struct Pod {
     disk: PathBuf,
     _files: Scratch,
     is_paused: bool,
+    /// How often its clocks were shifted.
+    shifts: usize,
     /// Whether this process said once that it is ready.
     pub is_ready: bool,
     /// Whether this process has shown a mark; before that its data may be from a snapshot.
@@ -80,6 +84,7 @@ impl Pod {
             disk,
             _files: files,
             is_paused: false,
+            shifts: 0,
             is_ready: false,
             is_live: false,
             is_unknown: false,
@@ -119,7 +124,9 @@ impl Pod {
             "--list-spread-seconds",
             "0",
         ];
-        self.plane = Some(DataPlane::start(self.proxy.kubeconfig(), &flags));
+        let clocks = (self.shifts > 0).then(|| clocks(SHIFTS_S[self.shifts % SHIFTS_S.len()]));
+        let below: Vec<&str> = clocks.iter().flatten().map(String::as_str).collect();
+        self.plane = Some(DataPlane::start_below(&below, self.proxy.kubeconfig(), &flags));
         self.is_paused = false;
         self.is_ready = false;
         self.is_live = false;
@@ -136,22 +143,31 @@ impl Pod {
         }
     }
 
+    /// SIGKILL; its monotonic clocks are others at the next start. Whether this machine has time namespaces.
+    pub fn shift_clocks(&mut self) -> bool {
+        let [unshare, flags @ ..] = &clocks(SHIFTS_S[0]);
+        let tried = Command::new(unshare).args(flags).arg("true").status();
+        if !tried.is_ok_and(|status| status.success()) {
+            return false;
+        }
+        self.shifts += 1;
+        self.kill();
+        true
+    }
+
     /// SIGSTOP; returns when it has stopped.
     pub fn pause(&mut self) {
         self.is_paused = true;
-        let Some(plane) = &mut self.plane else { return };
-        let Some(pid) = plane.process.pid() else { return };
-        plane.process.signal("STOP");
-        let stat = format!("/proc/{pid}/stat");
-        let is_stopped = || fs::read_to_string(&stat).ok()?.contains(") T ").then_some(());
-        wait_for("a stopped process", is_stopped);
+        if let Some(plane) = &mut self.plane {
+            plane.process.pause();
+        }
     }
 
     /// SIGCONT.
     pub fn resume(&mut self) {
         self.is_paused = false;
         if let Some(plane) = &mut self.plane {
-            plane.process.signal("CONT");
+            plane.process.resume();
         }
     }
 
@@ -208,6 +224,13 @@ impl Pod {
             Transport::Tcp => client::ask_tcp(plane.address(), &packet).ok().flatten(),
         })
     }
+}
+
+/// What starts a program with clocks that are ahead. A time namespace has only monotonic clocks, and no wall clock.
+fn clocks(ahead_s: u32) -> [String; 4] {
+    let [monotonic, boottime] =
+        ["monotonic", "boottime"].map(|clock| format!("--{clock}={ahead_s}"));
+    ["unshare".into(), "--time".into(), monotonic, boottime]
 }
 
 /// Asks once from a new socket.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::health::{Sample, windows};
-use super::schedule::{Kind, PODS};
+use super::schedule::{Kind, PODS, Part};
 
 /// Events that a find shows.
 const EVENTS: usize = 60;
@@ -12,8 +12,9 @@ const EVENTS: usize = 60;
 pub const MAX_FINDS: usize = 20;
 
 /// The figures of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Report {
+    pub part: Part,
     pub seed: u64,
     pub took: Duration,
     pub cycles: usize,
@@ -21,6 +22,12 @@ pub struct Report {
     pub changes: u64,
     pub marks: u64,
     pub starts: u64,
+    /// Starts of operators, those of the beginning among them.
+    pub operator_starts: u64,
+    /// The most memory that an operator had.
+    pub operator_mib: f64,
+    /// Changes that the API server refused.
+    pub refused: u64,
     pub faults: BTreeMap<Kind, u64>,
     /// Faults that could not be made.
     pub left_out: BTreeMap<Kind, u64>,
@@ -34,8 +41,28 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn new(seed: u64) -> Report {
-        Report { seed, starts: PODS as u64, ..Report::default() }
+    pub fn new(part: Part, seed: u64) -> Report {
+        Report {
+            part,
+            seed,
+            took: Duration::ZERO,
+            cycles: 0,
+            rounds: 0,
+            changes: 0,
+            marks: 0,
+            starts: PODS as u64,
+            operator_starts: 0,
+            operator_mib: 0.0,
+            refused: 0,
+            faults: BTreeMap::new(),
+            left_out: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            longest: [Duration::ZERO; 2],
+            samples: Vec::new(),
+            finds: Vec::new(),
+            events: VecDeque::new(),
+            place: String::new(),
+        }
     }
 
     /// What follows happens here.
@@ -82,16 +109,22 @@ impl Report {
     pub fn table(&self) -> Vec<String> {
         let seconds = self.took.as_secs();
         let mut lines = vec![
-            format!("| Seed | {} |", self.seed),
+            format!("| Control plane, seed | {:?}, {} |", self.part, self.seed),
             format!("| Time | {} h {} min {} s |", seconds / 3600, seconds / 60 % 60, seconds % 60),
             format!("| Cycles, rounds | {}, {} |", self.cycles, self.rounds),
-            format!("| Changes of objects and configurations | {} |", self.changes),
+            format!(
+                "| Changes of objects and configurations; refused | {}; {} |",
+                self.changes, self.refused
+            ),
             format!("| Times that a pod had seen everything | {} |", self.marks),
-            format!("| Starts of processes | {} |", self.starts),
+            format!(
+                "| Starts of data planes, operators | {}, {} |",
+                self.starts, self.operator_starts
+            ),
             format!("| Replies | {} |", self.replies()),
         ];
         lines.extend(self.questions.iter().map(|(of, count)| format!("| {of} | {count} |")));
-        for kind in Kind::ALL {
+        for kind in Kind::of(self.part) {
             let made = self.faults.get(&kind).copied().unwrap_or(0);
             let left_out = self.left_out.get(&kind).copied().unwrap_or(0);
             let besides =
@@ -109,6 +142,9 @@ impl Report {
             ),
             None => format!("| Memory, descriptors | {} samples are too few |", self.samples.len()),
         });
+        if self.part == Part::Real {
+            lines.push(format!("| Most memory of an operator | {:.1} MiB |", self.operator_mib));
+        }
         lines.push(format!("| Finds | {} |", self.finds.len()));
         lines
     }

@@ -12,6 +12,15 @@ pub const PODS: usize = 2;
 /// The pod that is killed.
 pub const MORTAL: usize = 1;
 
+/// What a run has as its control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A scripted API server, which can do what no real one does when it is asked.
+    Scripted,
+    /// etcd, kube-apiserver and two operators.
+    Real,
+}
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -64,12 +73,20 @@ pub enum Kind {
     KilledWithoutServer,
     /// The disk of the snapshots is full.
     DiskFull,
+    /// kube-apiserver ends, and starts again.
+    ServerRestarted,
+    /// SIGKILL to one of two operators, then another start.
+    OperatorKilled,
+    /// SIGSTOP to one of two operators, then SIGCONT.
+    OperatorStopped,
+    /// A process is killed and starts again with other monotonic clocks.
+    ClocksShifted,
 }
 
 use Kind::*;
 
 impl Kind {
-    pub const ALL: [Kind; 26] = [
+    pub const ALL: [Kind; 30] = [
         ServerSlow,
         ServerFails,
         ServerUnavailable,
@@ -96,7 +113,30 @@ impl Kind {
         ProcessKilled,
         KilledWithoutServer,
         DiskFull,
+        ServerRestarted,
+        OperatorKilled,
+        OperatorStopped,
+        ClocksShifted,
     ];
+
+    /// Those that a part has.
+    pub fn of(part: Part) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| kind.is_in(part)).collect()
+    }
+
+    fn is_in(self, part: Part) -> bool {
+        match self {
+            EventsTwice | EventsLate | Compacted | Lagging => part == Part::Scripted,
+            ServerRestarted | OperatorKilled | OperatorStopped | ClocksShifted => {
+                part == Part::Real
+            }
+            ServerSlow | ServerFails | ServerUnavailable | ServerBusy | ServerStopped
+            | ServerSilent | WatchesReset | WatchesEnded | WatchesHung | WatchesCutShort
+            | WatchesExpired | Restored | UpstreamSilent | UpstreamSlow | UpstreamLying
+            | UpstreamFails | UpstreamTruncates | PacketsLost | ProcessStopped | ProcessKilled
+            | KilledWithoutServer | DiskFull => true,
+        }
+    }
 
     /// As the table of a run names it.
     pub fn name(self) -> &'static str {
@@ -127,6 +167,10 @@ impl Kind {
             ProcessKilled => "process killed",
             KilledWithoutServer => "process killed, API server away",
             DiskFull => "disk full",
+            ServerRestarted => "kube-apiserver stopped and started",
+            OperatorKilled => "operator killed",
+            OperatorStopped => "operator stopped",
+            ClocksShifted => "process killed, other clocks",
         }
     }
 
@@ -135,10 +179,11 @@ impl Kind {
         match self {
             ServerSlow | ServerFails | ServerUnavailable | ServerBusy | ServerStopped
             | ServerSilent | WatchesHung | Lagging | ProcessStopped | ProcessKilled
-            | KilledWithoutServer => true,
+            | KilledWithoutServer | ServerRestarted | ClocksShifted => true,
             WatchesReset | WatchesEnded | WatchesCutShort | WatchesExpired | EventsTwice
             | EventsLate | Compacted | Restored | UpstreamSilent | UpstreamSlow | UpstreamLying
-            | UpstreamFails | UpstreamTruncates | PacketsLost | DiskFull => false,
+            | UpstreamFails | UpstreamTruncates | PacketsLost | DiskFull | OperatorKilled
+            | OperatorStopped => false,
         }
     }
 
@@ -146,7 +191,14 @@ impl Kind {
     pub fn is_of_all(self) -> bool {
         matches!(
             self,
-            WatchesEnded | EventsTwice | EventsLate | Compacted | Restored | Lagging | PacketsLost
+            WatchesEnded
+                | EventsTwice
+                | EventsLate
+                | Compacted
+                | Restored
+                | Lagging
+                | PacketsLost
+                | ServerRestarted
         )
     }
 
@@ -160,7 +212,17 @@ impl Kind {
 
     /// Whether a process ends, and another one starts.
     pub fn ends_a_process(self) -> bool {
-        matches!(self, ProcessKilled | KilledWithoutServer)
+        matches!(self, ProcessKilled | KilledWithoutServer | ClocksShifted)
+    }
+
+    /// Whether an operator ends or stops; [`Fault::on`] then names which.
+    pub fn is_of_operators(self) -> bool {
+        matches!(self, OperatorKilled | OperatorStopped)
+    }
+
+    /// Whether the operator beside a data plane may be as blind as that: both have one way to the API server.
+    pub fn blinds_operators(self) -> bool {
+        self.delays_events() && !matches!(self, ProcessStopped | ProcessKilled | ClocksShifted)
     }
 
     fn is_of_a_process(self) -> bool {
@@ -169,7 +231,7 @@ impl Kind {
 
     /// What a version means is unsure meanwhile: nothing else happens.
     fn is_alone(self) -> bool {
-        matches!(self, Restored | Lagging)
+        matches!(self, Restored | Lagging | ServerRestarted)
     }
 
     /// Of two faults at once, no two may be of one family: the second would hide the first.
@@ -179,7 +241,8 @@ impl Kind {
             _ if self.is_of_a_process() => 1,
             PacketsLost => 2,
             DiskFull => 3,
-            _ => 4,
+            _ if self.is_of_operators() => 4,
+            _ => 5,
         }
     }
 }
@@ -210,20 +273,21 @@ pub struct Cycle {
     pub faults: Vec<Fault>,
 }
 
-/// Cycle `number` of the run with this seed. No fault lasts longer than `longest` rounds.
-pub fn cycle(seed: u64, number: usize, longest: usize) -> Cycle {
+/// Cycle `number` of the run of this part with this seed. No fault lasts longer than `longest` rounds.
+pub fn cycle(part: Part, seed: u64, number: usize, longest: usize) -> Cycle {
     let mut random = of_cycle(seed, number);
-    let first = match number.checked_sub(1).filter(|place| *place < Kind::ALL.len()) {
-        Some(place) => in_order_of(seed)[place],
-        None => *random.choose(&Kind::ALL),
+    let all = Kind::of(part);
+    let first = match number.checked_sub(1).filter(|place| *place < all.len()) {
+        Some(place) => in_order_of(part, seed)[place],
+        None => *random.choose(&all),
     };
     // The first cycle of all is quiet, and one in eight later.
-    let is_quiet = number == 0 || (number > Kind::ALL.len() && random.below(8) == 0);
+    let is_quiet = number == 0 || (number > all.len() && random.below(8) == 0);
     let mut kinds = if is_quiet { Vec::new() } else { vec![first] };
-    let second = *random.choose(&Kind::ALL);
+    let second = *random.choose(&all);
     let may_pair = ![first, second].iter().any(|kind| kind.is_alone());
     let may_pair = may_pair && first.family() != second.family();
-    if !is_quiet && number > Kind::ALL.len() && may_pair && random.below(2) == 0 {
+    if !is_quiet && number > all.len() && may_pair && random.below(2) == 0 {
         kinds.push(second);
     }
     let faults: Vec<Fault> =
@@ -238,14 +302,24 @@ pub fn of_cycle(seed: u64, number: usize) -> Random {
     Random::new(mixed.number() ^ (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-fn in_order_of(seed: u64) -> [Kind; Kind::ALL.len()] {
-    let (mut kinds, mut random) = (Kind::ALL, Random::new(seed));
+fn in_order_of(part: Part, seed: u64) -> Vec<Kind> {
+    let (mut kinds, mut random) = (Kind::of(part), Random::new(seed));
     for place in (1..kinds.len()).rev() {
         kinds.swap(place, random.below(place + 1));
     }
-    // There is nothing to restore before something has changed often.
-    if let Some(place) = kinds.iter().position(|kind| *kind == Restored) {
-        kinds.swap(place, Kind::ALL.len() - 1);
+    match part {
+        // There is nothing to restore before something has changed often.
+        Part::Scripted => {
+            if let Some(place) = kinds.iter().position(|kind| *kind == Restored) {
+                let last = kinds.len() - 1;
+                kinds.swap(place, last);
+            }
+        }
+        // What only this part has comes first, for short runs.
+        Part::Real => {
+            let is_own = |kind: &Kind| !kind.is_in(Part::Scripted);
+            kinds.sort_by_key(|kind| (!is_own(kind), *kind != Restored));
+        }
     }
     kinds
 }
@@ -253,9 +327,9 @@ fn in_order_of(seed: u64) -> [Kind; Kind::ALL.len()] {
 fn fault(kind: Kind, longest: usize, random: &mut Random) -> Fault {
     let from = QUIET + random.below(2);
     let on = match kind {
-        ProcessKilled | KilledWithoutServer => 1 << MORTAL,
-        // One of them always answers.
-        ProcessStopped => 1 << random.below(PODS),
+        _ if kind.ends_a_process() => 1 << MORTAL,
+        // One of them always answers, and one operator always acts.
+        _ if kind == ProcessStopped || kind.is_of_operators() => 1 << random.below(PODS),
         _ if kind.is_of_all() => (1 << PODS) - 1,
         _ => 1 + random.below((1 << PODS) - 1) as u8,
     };
@@ -267,20 +341,26 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    const PARTS: [Part; 2] = [Part::Scripted, Part::Real];
+
     #[test]
     fn l11_the_faults_of_a_soak_are_a_function_of_its_seed() {
-        let of = |seed| (0..200).map(|number| cycle(seed, number, 12)).collect::<Vec<_>>();
-        assert_eq!(of(7), of(7));
-        assert_ne!(of(7), of(8));
+        for part in PARTS {
+            let of =
+                |seed| (0..200).map(|number| cycle(part, seed, number, 12)).collect::<Vec<_>>();
+            assert_eq!(of(7), of(7));
+            assert_ne!(of(7), of(8));
+        }
     }
 
     #[test]
     fn l11_each_kind_of_fault_comes_early_and_every_cycle_ends_quietly() {
-        for seed in 0..50 {
-            let cycles: Vec<Cycle> = (0..300).map(|number| cycle(seed, number, 12)).collect();
-            let first = cycles.iter().take(Kind::ALL.len() + 1).flat_map(|cycle| &cycle.faults);
+        for (seed, part) in (0..50).flat_map(|seed| PARTS.map(|part| (seed, part))) {
+            let cycles: Vec<Cycle> = (0..300).map(|number| cycle(part, seed, number, 12)).collect();
+            let all: BTreeSet<Kind> = Kind::of(part).into_iter().collect();
+            let first = cycles.iter().take(all.len() + 1).flat_map(|cycle| &cycle.faults);
             let kinds: BTreeSet<Kind> = first.map(|fault| fault.kind).collect();
-            assert_eq!(kinds.len(), Kind::ALL.len(), "seed {seed}");
+            assert_eq!(kinds, all, "seed {seed}");
             assert!(cycles.iter().any(|cycle| cycle.faults.len() == 2));
             for cycle in &cycles {
                 let ends = cycle.faults.iter().map(|fault| fault.to).max().unwrap_or(0);
@@ -292,11 +372,13 @@ mod tests {
 
     #[test]
     fn l11_one_process_of_a_soak_always_lives() {
-        for number in 0..3000 {
-            let cycle = cycle(1, number, 12);
-            let of_processes = cycle.faults.iter().filter(|fault| fault.kind.is_of_a_process());
-            let hit: u8 = of_processes.map(|fault| fault.on).sum();
-            assert!(hit != (1 << PODS) - 1, "{cycle:?}");
+        for (number, part) in (0..3000).flat_map(|number| PARTS.map(|part| (number, part))) {
+            let cycle = cycle(part, 1, number, 12);
+            for of_processes in [Kind::is_of_a_process, Kind::is_of_operators] {
+                let hit = cycle.faults.iter().filter(|fault| of_processes(fault.kind));
+                let hit: u8 = hit.map(|fault| fault.on).sum();
+                assert!(hit != (1 << PODS) - 1, "{cycle:?}");
+            }
             let is_alone = cycle.faults.iter().any(|fault| fault.kind.is_alone());
             assert!(!is_alone || cycle.faults.len() == 1, "{cycle:?}");
         }

@@ -1,38 +1,27 @@
 //! The scene of a soak: a scripted API server, upstreams and pods; changes and faults are made here, and what is true is
 //! written down.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 
 use dataplane_core::{Key, Object, Resource, Settings};
-use serde_json::{Value, json};
 
+use super::api::{Api, Looked, State};
 use super::churn::{Change, change};
-use super::history::{History, Place};
-use super::objects::{
-    CONFIG_NAME, CONFIG_NAMESPACE, Configuration, config_map, fixed, is_namespace_mark, kind,
-    manifest, marks,
-};
+use super::history::History;
+use super::objects::{Configuration, fixed, is_namespace_mark, manifest, marks};
 use super::pod::Pod;
-use super::schedule::{Fault, Kind, PODS};
+use super::schedule::{Fault, Kind, PODS, Part};
 use super::upstreams::script;
-use crate::fault_proxy::{self, Link, Requests};
+use crate::fault_proxy::{self, FaultProxy, Link, Requests};
 use crate::mutate::Random;
-use crate::scripted_api::{ScriptedApi, Store};
+use crate::netns::NODE_ADDRESS;
 use crate::upstream::ScriptedUpstream;
 
 /// Upstreams of the configuration.
 const UPSTREAMS: usize = 2;
-/// States that may be restored.
-const SAVED: usize = 12;
-/// How many versions a restored state must be older: more than are written before every watch was opened again, or a
-/// watch could continue at a version that means something else.
-const MIN_DEPTH: u64 = 150;
 /// Streams of one pod: four resources and the ConfigMap.
 const STREAMS: usize = 5;
-/// Changes that are tried for events that come late.
-const LATE: usize = 24;
 /// Most changes that a pod may lack before the objects wait for it.
 const MAX_UNSEEN: u64 = 48;
 /// Most changes that are remembered for a process that starts with an old snapshot.
@@ -40,60 +29,48 @@ const MAX_REMEMBERED: u64 = 600;
 /// Datagrams that are lost, in percent.
 const LOST: &str = "15";
 
-/// A state that can be shown again, as from a backup.
-#[derive(Debug)]
-struct Saved {
-    store: Store,
-    version: u64,
-    objects: BTreeMap<Place, Object>,
-    configuration: Configuration,
-}
-
 /// Everything that runs, and what is true.
-#[derive(Debug)]
 pub struct Stage {
     pub pods: Vec<Pod>,
     pub history: History,
-    api: ScriptedApi,
+    api: Api,
     upstreams: Vec<ScriptedUpstream>,
     configuration: Configuration,
     /// The highest mark of a configuration.
     config_marks: u64,
     mark: u64,
-    saved: VecDeque<Saved>,
     active: Vec<Fault>,
 }
 
 impl Stage {
-    /// Starts everything, in the network namespace of the test.
-    pub async fn start() -> Stage {
-        let upstreams: Vec<ScriptedUpstream> = (0..UPSTREAMS)
-            .map(|_| ScriptedUpstream::start(script(None)).expect("an upstream"))
-            .collect();
+    /// Starts everything, in the network namespace of the test. Nothing where programs of the control plane have not been
+    /// built; this is printed.
+    pub async fn start(part: Part) -> Option<Stage> {
+        // No operator takes an upstream on loopback.
+        let address: IpAddr = NODE_ADDRESS.parse().expect("an address");
+        let upstream = |_| ScriptedUpstream::start_at((address, 0).into(), script(None));
+        let upstreams: Vec<ScriptedUpstream> =
+            (0..UPSTREAMS).map(upstream).collect::<Result<_, _>>().expect("upstreams");
         let addresses: Vec<SocketAddr> = upstreams.iter().map(ScriptedUpstream::address).collect();
         let configuration = Configuration::FIRST;
-        let document = configuration.document(&addresses);
-        let api = ScriptedApi::start(&[config_map(&document)]);
-        let mut history = History::new(settings_of(configuration, &addresses));
-        for object in fixed().into_iter().chain(marks(0)) {
-            api.put(manifest(&object));
-            history.put(object);
-        }
-        let mut pods = Vec::new();
-        for number in 0..PODS {
-            pods.push(Pod::start(number, api.kubeconfig()).await);
-        }
-        Stage {
-            pods,
-            history,
-            api,
+        let mut stage = Stage {
+            pods: Vec::new(),
+            history: History::new(settings_of(configuration, &addresses)),
+            api: Api::start(part, configuration, &addresses).await?,
             upstreams,
             configuration,
             config_marks: 0,
             mark: 0,
-            saved: VecDeque::new(),
             active: Vec::new(),
+        };
+        stage.api.own_objects().into_iter().for_each(|object| stage.history.put(object));
+        for object in fixed().into_iter().chain(marks(0)) {
+            stage.put(object);
         }
+        for number in 0..PODS {
+            stage.pods.push(Pod::start(number, stage.api.kubeconfig()).await);
+        }
+        Some(stage)
     }
 
     /// The marks that show that everything was seen: of objects, and of the configuration.
@@ -127,7 +104,24 @@ impl Stage {
 
     /// Whether the objects may change: every pod knows nearly everything.
     pub fn may_change(&self) -> bool {
-        self.pods.iter().all(|pod| self.history.unseen(pod.seen) < MAX_UNSEEN)
+        self.api.is_there()
+            && self.pods.iter().all(|pod| self.history.unseen(pod.seen) < MAX_UNSEEN)
+    }
+
+    /// Whether the configuration may change: the operator that acts must see it.
+    fn may_configure(&self) -> bool {
+        self.api.part() == Part::Scripted
+            || !self.active.iter().any(|fault| fault.kind.blinds_operators())
+    }
+
+    /// What the control plane did that it never may.
+    pub fn look(&mut self) -> Looked {
+        self.api.look()
+    }
+
+    /// The same of its processes, at the end of a cycle.
+    pub fn inspect(&mut self) -> Vec<String> {
+        self.api.inspect()
     }
 
     /// Makes a random change; says which, if it was one.
@@ -142,6 +136,7 @@ impl Stage {
                 }
                 self.delete(resource, &key);
             }
+            Change::Configure(_) if !self.may_configure() => return None,
             Change::Configure(configuration) => {
                 self.config_marks = configuration.mark;
                 self.configure(configuration);
@@ -165,18 +160,23 @@ impl Stage {
     }
 
     fn put(&mut self, object: Object) {
-        self.api.put(manifest(&object));
-        self.history.put(object);
+        for made in self.api.put(object, &self.history) {
+            match made {
+                Change::Put(object) => self.history.put(object),
+                Change::Delete(resource, key) => self.history.delete((resource, key)),
+                Change::Configure(_) => unreachable!("an object is put"),
+            }
+        }
     }
 
     fn delete(&mut self, resource: Resource, key: &Key) {
-        self.api.delete(kind(resource), &key.namespace, &key.name);
+        self.api.delete(resource, key);
         self.history.delete((resource, key.clone()));
     }
 
     fn configure(&mut self, configuration: Configuration) {
         let addresses = self.addresses();
-        self.api.put(config_map(&configuration.document(&addresses)));
+        self.api.configure(configuration, &addresses);
         self.history.configure(settings_of(configuration, &addresses));
         self.configuration = configuration;
     }
@@ -191,15 +191,8 @@ impl Stage {
         let remembered = self.history.number().saturating_sub(MAX_REMEMBERED);
         let seen = self.pods.iter().map(|pod| pod.seen).min().unwrap_or(0);
         self.history.forget(needed.max(remembered).min(seen));
-        if self.saved.len() == SAVED {
-            self.saved.pop_front();
-        }
-        self.saved.push_back(Saved {
-            store: self.api.state(),
-            version: self.api.version(),
-            objects: self.history.now(),
-            configuration: self.configuration,
-        });
+        let state = State { objects: self.history.now(), configuration: self.configuration };
+        self.api.save(state);
     }
 
     /// Lets a fault begin; whether it could be made.
@@ -207,31 +200,25 @@ impl Stage {
         self.active.push(fault);
         self.set_links();
         let on: Vec<usize> = (0..PODS).filter(|pod| fault.is_on(*pod)).collect();
-        let watches = || Requests::all().watches();
         match fault.kind {
             Kind::WatchesReset => self.once(&on, fault_proxy::Fault::Reset),
             Kind::WatchesCutShort => self.once(&on, fault_proxy::Fault::Truncate),
             Kind::WatchesExpired => self.once(&on, fault_proxy::Fault::expired()),
-            Kind::WatchesHung => {
-                for pod in on {
-                    self.pods[pod].proxy.fault(watches(), fault_proxy::Fault::Hang);
-                }
-            }
-            Kind::WatchesEnded => self.api.end_watches(),
-            Kind::EventsTwice => self.say_everything(),
-            Kind::EventsLate => self.say_old_events(random),
-            Kind::Compacted => {
-                self.api.compact();
-                self.api.end_watches();
-            }
+            Kind::WatchesEnded => self.once(&on, fault_proxy::Fault::End),
             Kind::Restored => return self.restore(),
-            Kind::Lagging => match self.saved.front() {
-                Some(saved) => self.api.lag(saved.store.clone()),
-                None => return false,
-            },
+            Kind::EventsTwice
+            | Kind::EventsLate
+            | Kind::Compacted
+            | Kind::Lagging
+            | Kind::ServerRestarted
+            | Kind::OperatorKilled
+            | Kind::OperatorStopped => {
+                return self.api.begin(fault, &mut self.history, random);
+            }
             Kind::PacketsLost => return lose_packets(),
             Kind::ProcessStopped => on.iter().for_each(|pod| self.pods[*pod].pause()),
             Kind::ProcessKilled => on.iter().for_each(|pod| self.pods[*pod].kill()),
+            Kind::ClocksShifted => return on.iter().all(|pod| self.pods[*pod].shift_clocks()),
             Kind::KilledWithoutServer => {
                 for pod in on {
                     self.pods[pod].kill();
@@ -239,7 +226,9 @@ impl Stage {
                 }
             }
             Kind::DiskFull => on.iter().for_each(|pod| self.pods[*pod].fill_the_disk()),
-            Kind::ServerSlow
+            // Done by the links.
+            Kind::WatchesHung
+            | Kind::ServerSlow
             | Kind::ServerFails
             | Kind::ServerUnavailable
             | Kind::ServerBusy
@@ -260,14 +249,16 @@ impl Stage {
         self.set_links();
         let on: Vec<usize> = (0..PODS).filter(|pod| fault.is_on(*pod)).collect();
         match fault.kind {
-            Kind::Lagging => self.api.catch_up(),
             Kind::PacketsLost => {
                 nft("delete table inet soak");
             }
             Kind::ProcessStopped => on.iter().for_each(|pod| self.pods[*pod].resume()),
-            Kind::ProcessKilled => on.into_iter().for_each(|pod| self.start_process(pod)),
+            Kind::ProcessKilled | Kind::ClocksShifted => {
+                let ended = on.into_iter().filter(|pod| self.pods[*pod].plane().is_none());
+                ended.collect::<Vec<_>>().into_iter().for_each(|pod| self.start_process(pod));
+            }
             Kind::DiskFull => on.iter().for_each(|pod| self.pods[*pod].empty_the_disk()),
-            _ => {}
+            _ => self.api.end(fault),
         }
     }
 
@@ -278,8 +269,9 @@ impl Stage {
 
     /// Sets every link and every upstream to what the present faults say.
     fn set_links(&self) {
-        for (number, pod) in self.pods.iter().enumerate() {
-            pod.proxy.heal();
+        let of_all = (0..PODS).flat_map(|number| self.proxies(number).map(move |it| (number, it)));
+        for (number, proxy) in of_all {
+            proxy.heal();
             for fault in self.active.iter().filter(|fault| fault.is_on(number)) {
                 let answer = |status| fault_proxy::Fault::status(status);
                 let wrong = match fault.kind {
@@ -291,20 +283,20 @@ impl Stage {
                     }
                     Kind::WatchesHung => {
                         let watches = Requests::all().watches();
-                        pod.proxy.fault(watches, fault_proxy::Fault::Hang);
+                        proxy.fault(watches, fault_proxy::Fault::Hang);
                         continue;
                     }
                     Kind::ServerStopped | Kind::KilledWithoutServer => {
-                        pod.proxy.link(Link::Cut);
+                        proxy.link(Link::Cut);
                         continue;
                     }
                     Kind::ServerSilent => {
-                        pod.proxy.link(Link::Hung);
+                        proxy.link(Link::Hung);
                         continue;
                     }
                     _ => continue,
                 };
-                pod.proxy.fault(Requests::all(), wrong);
+                proxy.fault(Requests::all(), wrong);
             }
         }
         for (number, upstream) in self.upstreams.iter().enumerate() {
@@ -313,53 +305,24 @@ impl Stage {
         }
     }
 
+    /// The ways to the API server of a data plane, and of the operator beside it.
+    fn proxies(&self, number: usize) -> impl Iterator<Item = &FaultProxy> {
+        [Some(&self.pods[number].proxy), self.api.operator_proxy(number)].into_iter().flatten()
+    }
+
     /// Does something once to every watch of these pods.
     fn once(&self, pods: &[usize], fault: fault_proxy::Fault) {
-        for pod in pods {
-            let watches = Requests::all().watches();
-            self.pods[*pod].proxy.fault_times(STREAMS, watches, fault.clone());
+        for proxy in pods.iter().flat_map(|pod| self.proxies(*pod)) {
+            proxy.fault_times(STREAMS, Requests::all().watches(), fault.clone());
         }
-    }
-
-    fn say_everything(&self) {
-        for (resource, key) in self.history.now().into_keys() {
-            let object = self.api.get(kind(resource), &key.namespace, &key.name);
-            self.api.say(kind(resource), &event("MODIFIED", object));
-        }
-        let map = self.api.get("ConfigMap", CONFIG_NAMESPACE, CONFIG_NAME);
-        self.api.say("ConfigMap", &event("MODIFIED", map));
-    }
-
-    /// Changes objects, and sends their former versions after it; and deletes what never was.
-    fn say_old_events(&mut self, random: &mut Random) {
-        for _ in 0..LATE {
-            let Change::Put(object) = change(random, 0) else { continue };
-            let (resource, key) = (object.resource(), object.key());
-            if !self.history.holds(&(resource, key.clone())) {
-                continue;
-            }
-            let old = self.api.get(kind(resource), &key.namespace, &key.name);
-            self.put(object);
-            self.api.say(kind(resource), &event("MODIFIED", old));
-        }
-        let version = self.api.version().to_string();
-        let never = json!({"apiVersion": "v1", "kind": "Service", "metadata": {
-            "namespace": "shop", "name": "never", "resourceVersion": version,
-            "uid": "00000000-0000-4000-8000-0000000000ff"}});
-        self.api.say("Service", &event("DELETED", never));
     }
 
     /// Shows an older state, if there is one that is old enough.
     fn restore(&mut self) -> bool {
-        let version = self.api.version();
-        let is_old = |saved: &&Saved| saved.version + MIN_DEPTH <= version;
-        let Some(saved) = self.saved.iter().rev().find(is_old) else { return false };
-        self.api.show(saved.store.clone());
-        self.history.restore(&saved.objects, settings_of(saved.configuration, &self.addresses()));
-        self.configuration = saved.configuration;
-        // States that are newer than the truth are of another time.
-        let version = saved.version;
-        self.saved.retain(|saved| saved.version <= version);
+        let Some(state) = self.api.restore() else { return false };
+        let settings = settings_of(state.configuration, &self.addresses());
+        self.history.restore(&state.objects, settings);
+        self.configuration = state.configuration;
         true
     }
 }
@@ -367,10 +330,6 @@ impl Stage {
 fn settings_of(configuration: Configuration, upstreams: &[SocketAddr]) -> Settings {
     let document = configuration.document(upstreams);
     dataplane::settings::of(&document).expect("a configuration of a soak can be used")
-}
-
-fn event(kind: &str, object: Value) -> Value {
-    json!({"type": kind, "object": object})
 }
 
 fn said(change: &Change) -> String {

@@ -7,13 +7,14 @@ use crate::control_plane::Setup;
 /// Go reads the host and port of a unix URL as a file name: sockets in the scratch directory, so no ports to find.
 const ETCD_CLIENTS: &str = "unix://etcd:0";
 const ETCD_PEERS: &str = "unix://peers:0";
+pub(super) const ETCD_DATA: &str = "etcd.data";
 pub(super) const SCHEDULER: [&str; 3] =
     ["--kubeconfig=scheduler.kubeconfig", "--leader-elect=false", "--secure-port=0"];
 
 pub(super) fn etcd() -> Vec<String> {
     [
         "--name=test".into(),
-        "--data-dir=etcd.data".into(),
+        format!("--data-dir={ETCD_DATA}"),
         format!("--listen-client-urls={ETCD_CLIENTS}"),
         format!("--advertise-client-urls={ETCD_CLIENTS}"),
         format!("--listen-peer-urls={ETCD_PEERS}"),

@@ -3,7 +3,7 @@
 #   docker build --tag clusterdns:0.1.0 .
 #   buildah build --tag clusterdns:0.1.0 .
 # Static against glibc and not musl, whose allocator is why: docs/image.md.
-ARG RUST=1.95
+ARG RUST=1.95.0
 FROM rust:${RUST}-slim-trixie AS build
 # The licences of all that is linked in are part of the image, and the programs list their dependencies for scanners.
 ARG ABOUT=0.9.3

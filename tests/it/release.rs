@@ -1,7 +1,9 @@
 //! The parts of a release: the workflows, the pinned tools, and the check that stops a release whose parts do not agree.
 //! The release itself is made by `make release`, which takes too long for a test.
 
+mod page;
 mod runbooks;
+mod tools;
 
 use std::fs;
 use std::path::Path;
@@ -93,17 +95,6 @@ fn p2_the_licence_page_accepts_what_the_tree_may_have() {
 }
 
 #[test]
-fn the_image_and_the_release_use_the_same_tools() {
-    let (dockerfile, script) = (read("Dockerfile"), read(".ci/release"));
-    for tool in ["about", "auditable"] {
-        let version =
-            script.lines().find_map(|line| line.strip_prefix(&format!("{tool}="))).expect(tool);
-        let argument = format!("ARG {}={version}\n", tool.to_uppercase());
-        assert!(dockerfile.contains(&argument), "the Dockerfile has no {argument}");
-    }
-}
-
-#[test]
 fn the_icon_of_the_chart_is_its_file() {
     let text = read("charts/clusterdns/Chart.yaml");
     let encoded =
@@ -173,17 +164,24 @@ impl Tree {
         self.git(&["commit", "--quiet", "--message", "test"]);
     }
 
+    /// A step of `.ci/release`, ready to run.
+    fn step(&self, step: &str, version: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.current_dir(self.path()).args([".ci/release", step, version]);
+        command.env_remove("RELEASE_TAG");
+        command
+    }
+
     /// Whether the check passed, and what it wrote.
     fn check(&self, version: &str) -> (bool, String) {
-        let mut command = Command::new("sh");
-        command
-            .current_dir(self.path())
-            .args([".ci/release", "check", version])
-            .env_remove("RELEASE_TAG");
-        let Output { status, stdout, stderr } = command.output().expect("a shell");
-        let text = [stdout, stderr].concat();
-        (status.success(), String::from_utf8_lossy(&text).into_owned())
+        ran(&mut self.step("check", version))
     }
+}
+
+/// Whether a command succeeded, and what it wrote.
+fn ran(command: &mut Command) -> (bool, String) {
+    let Output { status, stdout, stderr } = command.output().expect("a shell");
+    (status.success(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
 }
 
 /// The check refuses, and names each of these.
@@ -206,14 +204,10 @@ fn krew(tree: &Tree) -> Value {
         let program = format!("target/release-1.2.3/programs/{architecture}/kubectl-clusterdns");
         tree.write(&program, architecture);
     }
-    let output = Command::new("sh")
-        .current_dir(tree.path())
-        .args([".ci/release", "plugin", "1.2.3"])
-        .env("RELEASES_URL", "https://forge.example.com/dns/releases/download")
-        .output()
-        .expect("a shell");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let manifest = tree.path().join("target/release-1.2.3/plugin/clusterdns.yaml");
+    let releases = "https://forge.example.com/dns/releases/download";
+    let (passed, text) = ran(tree.step("plugin", "1.2.3").env("RELEASES_URL", releases));
+    assert!(passed, "{text}");
+    let manifest = tree.path().join("target/release-1.2.3/plugin/krew.yaml");
     serde_saphyr::from_str(&fs::read_to_string(manifest).expect("a manifest")).expect("YAML")
 }
 
@@ -328,27 +322,6 @@ fn the_pages_install_what_the_release_pushes_from_one_registry() {
         assert!(install.contains(used), "{used}");
     }
     assert_eq!(install.matches("$ REGISTRY=").count(), 1, "a fork changes one place");
-}
-
-/// The programs of the tests are those of the Kubernetes that `KUBERNETES` names.
-#[test]
-fn an_older_kubernetes_is_chosen_by_its_version() {
-    let asked = |version: Option<&str>| {
-        let mut command = Command::new(root().join("tests/tools/build"));
-        command.args(["--where", "kube-apiserver"]).env_remove("KUBERNETES");
-        if let Some(version) = version {
-            command.env("KUBERNETES", version);
-        }
-        let Output { status, stdout, stderr } = command.output().expect("a shell");
-        (status.success(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
-    };
-    let (found, newest) = asked(None);
-    assert!(found && newest.contains("/kubernetes-"), "{newest}");
-    assert_eq!(asked(Some("1.36")).1, newest, "the one that is pinned without a version");
-    let (found, oldest) = asked(Some("1.30"));
-    assert!(found && oldest.contains("/kubernetes-1.30-"), "{oldest}");
-    let (found, text) = asked(Some("1.29"));
-    assert!(!found && text.contains("there are 1.30 1.36"), "{text}");
 }
 
 /// What <https://artifacthub.io/docs/topics/annotations/helm> asks of the annotations of a chart.

@@ -1,0 +1,118 @@
+//! What a release publishes: the files of its page, the digests by which people check them, and the sign-in to the registry.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Tree, krew, ran};
+use crate::architecture::root;
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names.map(|name| name.into_string().expect("text")).collect()
+}
+
+/// All that is there before the last step, with the names that it has in a release.
+fn made() -> Tree {
+    let tree = Tree::new();
+    krew(&tree);
+    let write = |file: &str| tree.write(&format!("target/release-1.2.3/{file}"), file);
+    for program in ["clusterdns-operator", "clusterdns-dataplane"] {
+        for architecture in ["amd64", "arm64"] {
+            write(&format!("programs/{architecture}/{program}"));
+            write(&format!("sbom/{program}-{architecture}.cdx.json"));
+        }
+    }
+    write("THIRD-PARTY.html");
+    write("chart/clusterdns-1.2.3.tgz");
+    for folder in ["charts/clusterdns/crds", "charts/manifests"] {
+        for name in names(&root().join(folder)) {
+            write(&format!("manifests/{name}"));
+        }
+    }
+    tree
+}
+
+fn page(tree: &Tree) -> PathBuf {
+    tree.path().join("target/release-1.2.3/page")
+}
+
+/// `sha256sum --check` as docs/releasing.md shows it.
+fn check(folder: &Path, flags: &[&str]) -> (bool, String) {
+    let mut command = Command::new("sha256sum");
+    command.current_dir(folder).args(["--check", "--strict"]).args(flags).arg("SHA256SUMS");
+    ran(&mut command)
+}
+
+#[test]
+fn what_people_take_from_the_release_page_has_the_digests_of_its_list() {
+    let tree = made();
+    let (passed, text) = ran(&mut tree.step("checksums", "1.2.3"));
+    assert!(passed, "{text}");
+    let page = page(&tree);
+    let mut wanted = names(&tree.path().join("target/release-1.2.3/plugin"));
+    wanted.extend(names(&root().join("charts/clusterdns/crds")));
+    let archive = "clusterdns-1.2.3-programs.tar.gz";
+    wanted.extend(["krew.yaml", "operator.yaml", "THIRD-PARTY.html", archive].map(str::to_owned));
+    assert!(names(&page).is_superset(&wanted), "{:?} without {wanted:?}", names(&page));
+
+    let (passed, text) = check(&page, &["--ignore-missing"]);
+    assert!(passed, "{text}");
+    let listed = text.lines().filter(|line| line.ends_with(": OK")).count();
+    assert_eq!(listed, names(&page).len() - 1, "every file but the list: {text}");
+    // With the programs out of their archive nothing is missing.
+    let unpacked = Command::new("tar").current_dir(&page).args(["-xzf", archive]).status();
+    assert!(unpacked.expect("tar").success());
+    let (passed, text) = check(&page, &[]);
+    assert!(passed && text.contains("programs/arm64/kubectl-clusterdns: OK"), "{text}");
+    fs::write(page.join("krew.yaml"), "another").expect("can be written");
+    assert!(!check(&page, &["--ignore-missing"]).0, "a changed file is noticed");
+}
+
+#[test]
+fn a_release_page_never_has_two_files_of_one_name() {
+    let tree = made();
+    tree.write("target/release-1.2.3/manifests/krew.yaml", "of another kind");
+    let (passed, text) = ran(&mut tree.step("checksums", "1.2.3"));
+    assert!(!passed && text.contains("two files krew.yaml"), "{text}");
+}
+
+#[test]
+fn a_release_page_is_not_made_without_a_part() {
+    let tree = made();
+    fs::remove_dir_all(tree.path().join("target/release-1.2.3/sbom")).expect("can be removed");
+    let (passed, text) = ran(&mut tree.step("checksums", "1.2.3"));
+    assert!(!passed && text.contains("there is no sbom/"), "{text}");
+    assert!(text.contains("run make release VERSION=1.2.3"), "{text}");
+}
+
+#[test]
+fn all_files_of_the_page_are_given_to_the_forge() {
+    let tree = made();
+    assert!(ran(&mut tree.step("checksums", "1.2.3")).0);
+    let gh = [("gh", r#"for word in "$@"; do echo "$word"; done"#)];
+    let (passed, text) = ran(&mut tree.step_with(&gh, "page"));
+    assert!(passed, "{text}");
+    let given: BTreeSet<&str> = text.lines().collect();
+    for name in names(&page(&tree)) {
+        let path = page(&tree).join(&name);
+        assert!(given.contains(path.to_str().expect("text")), "{name}: {text}");
+    }
+    assert!(given.contains("v1.2.3") && given.contains("--verify-tag"), "{text}");
+}
+
+/// The action that attests an image reads the user's name and password from the file of Docker, and from no other.
+#[test]
+fn p4_the_sign_in_is_where_the_action_that_attests_looks() {
+    let tree = made();
+    let skopeo = [("skopeo", r#"echo "$@"; cat"#)];
+    let mut login = tree.step_with(&skopeo, "login");
+    login.env("HOME", tree.path()).env("REGISTRY", "registry.example.com/dns");
+    let (_, text) = ran(login.env("REGISTRY_USER", "someone").stdin(Stdio::null()));
+    let file = tree.path().join(".docker/config.json");
+    let wanted = format!("login --authfile {} --username someone", file.display());
+    assert!(text.contains(&wanted) && text.contains("registry.example.com\n"), "{text}");
+    assert!(file.parent().expect("a folder").is_dir());
+}

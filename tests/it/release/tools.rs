@@ -1,0 +1,82 @@
+//! What a release and the tests are built with: one compiler, pinned tools, and the Kubernetes that `KUBERNETES` names.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use super::{Tree, ran};
+use crate::architecture::{read, root};
+
+/// What `.ci/release` names a tool by, in its first lines.
+fn pinned(tool: &str) -> String {
+    let script = read(".ci/release");
+    let mut lines = script.lines();
+    let version = lines.find_map(|line| line.strip_prefix(tool)?.strip_prefix('='));
+    version.expect(tool).to_owned()
+}
+
+#[test]
+fn p5_the_image_and_the_release_use_the_same_compiler_and_tools() {
+    let dockerfile = read("Dockerfile");
+    for tool in ["rust", "about", "auditable"] {
+        let version = pinned(tool);
+        assert_eq!(version.split('.').count(), 3, "{tool} is pinned to its last number");
+        let argument = format!("ARG {}={version}\n", tool.to_uppercase());
+        assert!(dockerfile.contains(&argument), "the Dockerfile has no {argument}");
+    }
+}
+
+impl Tree {
+    /// A program that a step finds before those of the machine.
+    fn stand_in(&self, name: &str, script: &str) {
+        let file = format!("programs/{name}");
+        self.write(&file, &format!("#!/bin/sh\n{script}\n"));
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.path().join(file), executable).expect("it is ours");
+    }
+
+    /// A step that finds the stand-ins.
+    pub(super) fn step_with(&self, stand_ins: &[(&str, &str)], step: &str) -> Command {
+        for (name, script) in stand_ins {
+            self.stand_in(name, script);
+        }
+        let path = std::env::var("PATH").expect("a path");
+        let mut command = self.step(step, "1.2.3");
+        command.env("PATH", format!("{}:{path}", self.path().join("programs").display()));
+        command
+    }
+}
+
+#[test]
+fn p5_a_release_is_not_built_with_another_compiler() {
+    let tree = Tree::new();
+    let rust = pinned("rust");
+    // rustup has the pinned compiler, but rustc is another one.
+    let rustup = format!("[ \"$1 $2\" = 'toolchain list' ] && echo {rust}-here");
+    let other = [("rustup", rustup.as_str()), ("rustc", "echo 'rustc 1.0.0 (of old)'")];
+    for step in ["programs", "reproducible", "emulate"] {
+        let (passed, text) = ran(&mut tree.step_with(&other, step));
+        assert!(!passed, "{step}: {text}");
+        let wanted = format!("this Rust is 1.0.0, and releases are built with {rust}");
+        assert!(text.contains(&wanted) && text.contains("rustup"), "{step}: {text}");
+    }
+}
+
+#[test]
+fn an_older_kubernetes_is_chosen_by_its_version() {
+    let asked = |version: Option<&str>| {
+        let mut command = Command::new(root().join("tests/tools/build"));
+        command.args(["--where", "kube-apiserver"]).env_remove("KUBERNETES");
+        if let Some(version) = version {
+            command.env("KUBERNETES", version);
+        }
+        ran(&mut command)
+    };
+    let (found, newest) = asked(None);
+    assert!(found && newest.contains("/kubernetes-"), "{newest}");
+    assert_eq!(asked(Some("1.36")).1, newest, "the one that is pinned without a version");
+    let (found, oldest) = asked(Some("1.30"));
+    assert!(found && oldest.contains("/kubernetes-1.30-"), "{oldest}");
+    let (found, text) = asked(Some("1.29"));
+    assert!(!found && text.contains("there are 1.30 1.36"), "{text}");
+}

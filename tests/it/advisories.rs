@@ -13,8 +13,10 @@ const LOCK_FILES: [&str; 2] = ["Cargo.lock", "dataplane/core/fuzz/Cargo.lock"];
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Snapshot {
-    /// The day on which the database was read.
+    /// The day on which pages that quote the database were read.
     seen: String,
+    /// The last id that they quote.
+    reaches: String,
     /// The date of the newest advisory here.
     newest: String,
     looked_up: BTreeSet<String>,
@@ -140,8 +142,12 @@ fn p1_the_date_of_the_advisories_is_where_people_look() {
     let snapshot = snapshot();
     let newest = snapshot.advisories.iter().map(|advisory| advisory.date.as_str()).max();
     assert_eq!(newest, Some(snapshot.newest.as_str()));
+    let last = snapshot.advisories.iter().map(|advisory| advisory.id.as_str()).max();
+    assert!(last <= Some(snapshot.reaches.as_str()), "{last:?}");
     for page in ["deny.toml", "docs/dependencies.md"] {
         let text = read(page);
-        assert!(text.contains(&snapshot.seen) && text.contains(&snapshot.newest), "{page}");
+        for said in [&snapshot.seen, &snapshot.reaches, &snapshot.newest] {
+            assert!(text.contains(said), "{page} does not say {said}");
+        }
     }
 }

@@ -28,7 +28,9 @@ help:
 	@echo "make run    serve crds/examples/quickstart/ on 127.0.0.1:$(PORT), and show the names (Ctrl-C ends)"
 	@echo "make test   format check, clippy, cargo-deny if installed, all tests"
 	@echo "make node   the chart on a real node: containerd, kubelet, kube-proxy (Linux, root, Go; installs packages; some 3 minutes)"
+	@echo "make node RELEASE=x    the same with the chart and the image that make release VERSION=x has made"
 	@echo "make cluster  three real nodes: a dead one, drains, scaling, upgrades, with CoreDNS beside (as make node; some 15 minutes)"
+	@echo "make cluster FROM=COMMIT  the same, and upgrades from an earlier commit, and back"
 	@echo "make conformance  the DNS tests of Kubernetes' own suite, with CoreDNS beside (as make cluster; builds the suite once)"
 	@echo "make soak HOURS=4  data planes under faults and changes, replies held against the objects (docs/soak.md; SEED=1;"
 	@echo "            PART=scripted|real|both, the control plane: real needs Go, once)"
@@ -61,18 +63,25 @@ run: check-tools
 	  --http 127.0.0.1:$(HTTP_PORT) --log-level warn --print-names
 
 # Its own containerd, kubelet and kube-proxy, in namespaces of the test: nothing of the machine is set but one cgroup, which
-# is removed. Prints what it measured. CLUSTERDNS_TEST_PROXY_MODE=nftables has kube-proxy write its rules so.
+# is removed. Prints what it measured. CLUSTERDNS_TEST_PROXY_MODE=nftables has kube-proxy write its rules so. RELEASE=x takes
+# image and chart from what `make release VERSION=x` has left; pods name the image by its digest.
+RELEASE ?=
 node: check-tools
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
-	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact on_a_real_node
+	$(if $(RELEASE),CLUSTERDNS_TEST_RELEASE=$(CURDIR)/target/release-$(RELEASE)) \
+	  cargo test --quiet --locked --package tests --test node -- --include-ignored --exact on_a_real_node
 
 # The same with a control plane and three nodes, each in a network namespace of its own, and CoreDNS beside. Prints what each
-# scenario lost, for docs/availability.md. CLUSTERDNS_TEST_SCENARIOS="frozen partitioned" runs only those.
+# scenario lost, for docs/availability.md. CLUSTERDNS_TEST_SCENARIOS="frozen partitioned" runs only those. FROM=COMMIT also
+# upgrades from the programs and the chart of that commit, and rolls back (scenario "earlier").
+FROM ?=
 cluster: check-tools
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
-	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact d8_d9_d10_three_real_nodes_keep_their_dns
+	@test -z "$(FROM)" || tests/tools/earlier "$(FROM)"
+	$(if $(FROM),CLUSTERDNS_TEST_EARLIER=$(CURDIR)/target/earlier) \
+	  cargo test --quiet --locked --package tests --test node -- --include-ignored --exact d8_d9_d10_three_real_nodes_keep_their_dns
 
 # The DNS tests of Kubernetes' own e2e suite on such a cluster: once with CoreDNS, once with ClusterDNS, which takes over from
 # it. Compares the outcome with docs/conformance.md; UPDATE_EXPECT=1 writes it there. CLUSTERDNS_TEST_FOCUS=REGEX runs only

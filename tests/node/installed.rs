@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use serde_json::Value;
-use tests::helm::Tools;
-use tests::node::{BUSYBOX, CLUSTER_DNS, OURS_NAME, OURS_TAG};
+use tests::node::{BUSYBOX, CLUSTER_DNS, OURS_NAME, OURS_TAG, Release};
 
 use crate::site::{Site, text};
 
@@ -22,22 +21,29 @@ pub(crate) fn cluster_dns(service: &str) -> String {
     )
 }
 
-/// The chart, with the image that the node has.
+/// The packaged chart, with the image that the node has: those of a release if one is given.
 pub(crate) fn install(site: &Site) {
     release(site, "install", &[]);
 }
 
 /// `helm install` or `helm upgrade` of the chart, with these values besides.
 pub(crate) fn release(site: &Site, verb: &str, values: &[&str]) {
-    let image = [format!("image.repository={OURS_NAME}"), format!("image.tag={OURS_TAG}")];
+    let image = match Release::given() {
+        Some(release) => format!("image.digest={}", release.digest().expect("a whole release")),
+        None => format!("image.tag={OURS_TAG}"),
+    };
+    release_of(site, verb, &site.chart, &[&[image.as_str()], values].concat());
+}
+
+/// The same of another packaged chart.
+pub(crate) fn release_of(site: &Site, verb: &str, chart: &Path, values: &[&str]) {
+    let repository = format!("image.repository={OURS_NAME}");
     let test = format!("test.image={BUSYBOX}");
-    let chart = Tools::chart();
-    let words = [verb, "clusterdns", &chart.display().to_string(), "--namespace", SYSTEM]
-        .map(str::to_owned);
-    let values = values.iter().copied().map(str::to_owned);
-    let sets = image.into_iter().chain([test]).chain(values);
-    let sets = sets.flat_map(|set| ["--set".to_owned(), set]);
-    site.tools.helm(&words.into_iter().chain(sets).collect::<Vec<_>>()).ok();
+    let chart = chart.display().to_string();
+    let mut words = vec![verb, "clusterdns", &chart, "--namespace", SYSTEM];
+    let sets = [&[repository.as_str(), test.as_str()], values].concat();
+    words.extend(sets.into_iter().flat_map(|set| ["--set", set]));
+    site.tools.helm(&words).ok();
 }
 
 pub(crate) async fn helm_installs_what_runs_as_restricted(site: &Site) {
@@ -51,6 +57,14 @@ pub(crate) async fn helm_installs_what_runs_as_restricted(site: &Site) {
     site.say("two operator pods are ready");
     for pod in &operators {
         is_restricted(site, pod);
+    }
+    if let Some(release) = Release::given() {
+        let digest = release.digest().expect("a whole release");
+        for pod in &operators {
+            let image = text(pod, "/spec/containers/0/image");
+            assert_eq!(image, format!("{OURS_NAME}@{digest}"), "the image of the release");
+        }
+        site.say(&format!("they are of the release, {digest}"));
     }
 
     site.tools.apply(&cluster_dns(&format!("{{clusterIPs: [{CLUSTER_DNS}]}}"))).ok();

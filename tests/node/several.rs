@@ -8,6 +8,7 @@ mod phases;
 mod frozen;
 mod partitioned;
 mod moving;
+mod earlier;
 mod nearby;
 mod outage;
 
@@ -68,6 +69,9 @@ pub(crate) async fn run(site: &mut Site) {
     }
     if is_wanted("upgraded") {
         moving::d10_upgrades_and_rollbacks_lose_nothing(site, &mut table).await;
+    }
+    if is_wanted("earlier") {
+        earlier::d10_an_earlier_commit_is_upgraded_to_and_back(site, &mut table).await;
     }
     if is_wanted("ipv6") {
         outage::clients_without_ipv4_are_served(site, &mut table).await;

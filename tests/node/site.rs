@@ -1,7 +1,7 @@
 //! The cluster of these tests: a real control plane, real nodes, helm and kubectl.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tests::control_plane::{ControlPlane, not_run};
 use tests::helm::Tools;
 use tests::netns::MEASURED;
 use tests::node::{
-    Images, Node, Place, lacking, lacking_with_suite, make_switch, route_api_server, setup,
+    Images, Node, Place, Release, lacking, lacking_with_suite, make_switch, route_api_server, setup,
 };
 
 /// Time for what a cluster does by itself, on a busy machine.
@@ -28,6 +28,8 @@ pub(crate) struct Site {
     pub(crate) nodes: Vec<Node>,
     pub(crate) tools: Tools,
     pub(crate) kubeconfig: PathBuf,
+    /// Packaged, as people get it.
+    pub(crate) chart: PathBuf,
     pub(crate) plane: ControlPlane,
     images: Images,
     began: Instant,
@@ -87,7 +89,11 @@ impl Site {
         let kubeconfig = plane.kubeconfig().to_owned();
         route_api_server(&plane).await.expect("a route to the API server");
         let images = images().expect("the images can be made");
-        let site = Site { nodes: Vec::new(), tools, kubeconfig, plane, images, began };
+        let chart = match Release::given() {
+            Some(release) => release.chart().expect("a whole release"),
+            None => package(&tools, &Tools::chart(), "chart"),
+        };
+        let site = Site { nodes: Vec::new(), tools, kubeconfig, chart, plane, images, began };
         site.say("the control plane is ready");
         Some(site)
     }
@@ -205,6 +211,15 @@ impl Site {
         let nodes: String = self.nodes.iter().map(Node::logs).collect();
         format!("{}\n{}\n{dns}\n{logs}\n{nodes}", all.stdout, all.stderr)
     }
+}
+
+/// Packs a chart into a folder of the tools with this name.
+pub(crate) fn package(tools: &Tools, chart: &Path, name: &str) -> PathBuf {
+    let folder = tools.folder().join(name);
+    let words = ["package", &chart.display().to_string(), "--destination"].map(str::to_owned);
+    tools.helm(&[&words[..], &[folder.display().to_string()]].concat()).ok();
+    let mut packed = std::fs::read_dir(&folder).expect("helm makes it");
+    packed.next().expect("one chart").expect("readable").path()
 }
 
 /// What kubelet says of a pod.

@@ -28,7 +28,9 @@ use crate::objects::create_any;
 use crate::process::Process;
 use crate::scratch::Scratch;
 use cgroup::Cgroup;
-pub use images::{AGNHOST, BUSYBOX, COREDNS, GLIBC, Images, OURS_NAME, OURS_TAG};
+pub use images::{
+    AGNHOST, BUSYBOX, COREDNS, EARLIER_TAG, Earlier, GLIBC, Images, OURS_NAME, OURS_TAG, Release,
+};
 pub use place::{CLUSTER_DNS_V6, MOST_NODES, Place, make_switch};
 
 /// The DNS server that kubelet gives to Pods.

@@ -86,7 +86,7 @@ pub(super) async fn d10_upgrades_and_rollbacks_lose_nothing(site: &Site, table: 
 }
 
 /// Every pod runs this image, and no other pod is left.
-async fn until_image(site: &Site, tag: &str) {
+pub(super) async fn until_image(site: &Site, tag: &str) {
     let image = format!("{OURS_NAME}:{tag}");
     site.until(&format!("every pod runs {image}"), || {
         let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
@@ -98,7 +98,7 @@ async fn until_image(site: &Site, tag: &str) {
     until_none_ends(site).await;
 }
 
-async fn rolled_out(site: &Site) {
+pub(super) async fn rolled_out(site: &Site) {
     site.kubectl(&format!("rollout status deployment --namespace {SYSTEM} --timeout=170s"));
     site.until_ready(SYSTEM, OPERATORS, 2).await;
 }

@@ -2,8 +2,10 @@
 //! busybox, which clients are made of and which holds the network of each Pod. Nothing is pulled from anywhere.
 //!
 //! Ours has the development build with the libraries that it loads, where the Dockerfile has a static release: that is
-//! built already for every other test, where a static one means all dependencies for another target.
+//! built already for every other test, where a static one means all dependencies for another target. A release that is
+//! given is taken as it is.
 
+mod given;
 mod suite;
 
 use std::ffi::OsStr;
@@ -17,11 +19,14 @@ use serde_json::{Value, json};
 use crate::control_plane::path_of;
 use crate::kubelet::program;
 use crate::scratch::Scratch;
+pub use given::{Earlier, Release};
 pub use suite::{AGNHOST, GLIBC};
 
 /// The image of our programs, without its tag.
 pub const OURS_NAME: &str = "clusterdns.test/clusterdns";
 pub const OURS_TAG: &str = "node";
+/// The tag of the same programs of an earlier commit, where one is given.
+pub const EARLIER_TAG: &str = "earlier";
 /// An image with a shell and `nslookup`.
 pub const BUSYBOX: &str = "clusterdns.test/busybox:1";
 /// The DNS server that a cluster has had so far.
@@ -63,9 +68,30 @@ fn write(directory: &Path, coredns: &Path) -> Result<()> {
     old.copy(coredns, Path::new("coredns"))?;
     old.pack(COREDNS, &json!({"Entrypoint": ["/coredns"]}))?;
 
-    let ours = Root::new(directory, "ours")?;
+    match Release::given() {
+        // The machine gives it its name.
+        Some(release) => tar(&directory.join("ours.release.image.tar"), &release.image())?,
+        None => write_ours(directory, OURS_TAG, program)?,
+    }
+    if let Some(earlier) = Earlier::given() {
+        write_ours(directory, EARLIER_TAG, |name| earlier.program(name))?;
+    }
+
+    let busybox = Root::new(directory, "busybox")?;
+    busybox.copy(Path::new(BUSYBOX_PROGRAM), Path::new("bin/busybox"))?;
+    for applet in APPLETS {
+        std::os::unix::fs::symlink("busybox", busybox.path.join("bin").join(applet))?;
+    }
+    fs::create_dir(busybox.path.join("etc"))?;
+    let path = "PATH=/bin";
+    busybox.pack(BUSYBOX, &json!({"Cmd": ["/bin/sleep", "2147483647"], "Env": [path]}))
+}
+
+/// The image of our programs, which are where this says.
+fn write_ours(directory: &Path, tag: &str, source: impl Fn(&str) -> PathBuf) -> Result<()> {
+    let ours = Root::new(directory, &format!("ours-{tag}"))?;
     for name in ["clusterdns-operator", "clusterdns-dataplane"] {
-        let source = program(name);
+        let source = source(name);
         for library in libraries(&source)? {
             ours.copy(&library, library.strip_prefix("/")?)?;
         }
@@ -78,16 +104,7 @@ fn write(directory: &Path, coredns: &Path) -> Result<()> {
     }
     let config =
         json!({"User": "65532:65532", "Entrypoint": ["/clusterdns-operator"], "Cmd": ["run"]});
-    ours.pack(&format!("{OURS_NAME}:{OURS_TAG}"), &config)?;
-
-    let busybox = Root::new(directory, "busybox")?;
-    busybox.copy(Path::new(BUSYBOX_PROGRAM), Path::new("bin/busybox"))?;
-    for applet in APPLETS {
-        std::os::unix::fs::symlink("busybox", busybox.path.join("bin").join(applet))?;
-    }
-    fs::create_dir(busybox.path.join("etc"))?;
-    let path = "PATH=/bin";
-    busybox.pack(BUSYBOX, &json!({"Cmd": ["/bin/sleep", "2147483647"], "Env": [path]}))
+    ours.pack(&format!("{OURS_NAME}:{tag}"), &config)
 }
 
 /// The file system of an image to be.

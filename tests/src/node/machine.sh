@@ -27,7 +27,13 @@ pretend kernel.keys.root_maxbytes 25000000
 containerd --config containerd.toml >containerd.log 2>&1 &
 until ctr version >/dev/null 2>&1; do sleep 0.05; done
 for image in "$images"/*.image.tar; do
-    ctr --namespace k8s.io images import "$image"
+    # The image of a release has no name of its own: pods name it by its digest.
+    case $image in
+        *.release.image.tar) name="--base-name clusterdns.test/clusterdns --digests" ;;
+        *) name= ;;
+    esac
+    # shellcheck disable=SC2086
+    ctr --namespace k8s.io images import $name "$image"
 done
 "$kubelet" --config=kubelet.yaml --kubeconfig=kubelet.kubeconfig "$@" >kubelet.log 2>&1 &
 "$kube_proxy" --config=kube-proxy.yaml >kube-proxy.log 2>&1 &

@@ -15,6 +15,7 @@ mod api_rbac;
 mod api_servers;
 mod api_faults;
 mod api_restored;
+mod api_restored_etcd;
 mod api_large_list;
 mod api_scale;
 mod api_load;

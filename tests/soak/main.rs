@@ -24,6 +24,8 @@ const REAL_FAULTS: [Kind; 5] = [
 ];
 /// A quiet cycle, and one for each of them.
 const REAL_CYCLES: usize = 1 + REAL_FAULTS.len();
+/// Finds after which a long run ends.
+const MOST_FINDS: usize = 20;
 /// On a machine that does other work too.
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -37,6 +39,7 @@ fn short(part: Part, cycles: usize) -> Plan {
         longest: 2,
         questions: 12,
         round: Duration::ZERO,
+        most_finds: 1,
         event_within: PATIENCE,
         recovery_within: PATIENCE,
         progress: None,
@@ -103,6 +106,16 @@ fn l11_a_soak_finds_an_object_that_the_api_server_never_had() {
     });
 }
 
+#[test]
+fn l11_a_soak_finds_a_process_that_has_ended() {
+    inside(async || {
+        let mut soak = Soak::start(short(Part::Scripted, 1)).await.expect("nothing else is needed");
+        soak.crash();
+        let report = soak.run();
+        assert!(report.finds.iter().any(|find| find.contains("does not answer")), "{report:?}");
+    });
+}
+
 /// `make soak HOURS=4 SEED=7 PART=real`.
 #[test]
 #[ignore = "runs for hours"]
@@ -120,6 +133,7 @@ fn soak() {
                 longest: 12,
                 questions: 40,
                 round: Duration::from_millis(500),
+                most_finds: MOST_FINDS,
                 event_within: Duration::from_secs(30),
                 recovery_within: Duration::from_secs(120),
                 progress: Some(Duration::from_secs(60)),

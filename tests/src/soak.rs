@@ -73,6 +73,8 @@ pub struct Plan {
     pub questions: usize,
     /// A round takes at least this long.
     pub round: Duration,
+    /// It ends after this many finds: the rest would be of the same kind.
+    pub most_finds: usize,
     /// How long an event may take in a quiet cycle,
     pub event_within: Duration,
     /// and after a fault.
@@ -94,13 +96,18 @@ impl Soak {
     /// been built; this is printed.
     pub async fn start(plan: Plan) -> Option<Soak> {
         let stage = Stage::start(plan.part).await?;
-        let report = Report::new(plan.part, plan.seed);
+        let report = Report::new(plan.part, plan.seed, plan.most_finds);
         Some(Soak { plan, stage, report, started: Instant::now() })
     }
 
     /// Expects an object that the API server never has: a run must find it.
     pub fn believe(&mut self, object: Object) {
         self.stage.history.put(object);
+    }
+
+    /// Lets a process end, and expects it to answer: a run must find it.
+    pub fn crash(&mut self) {
+        self.stage.pods[0].crash();
     }
 
     /// Runs the plan.
@@ -182,6 +189,9 @@ impl Soak {
                 self.stage.pods[pod].look_whether_ready();
                 self.ask_many(pod, &mut of_pod);
             }
+            if self.report.is_full() {
+                return;
+            }
         }
         if (0..PODS).any(|pod| !self.stage.is_delayed(pod)) {
             self.stage.show_marks();
@@ -210,6 +220,9 @@ impl Soak {
                 _ => questions::own(random),
             };
             self.check(pod, &question, random.number() as u16);
+            if self.report.is_full() {
+                return;
+            }
         }
     }
 

@@ -143,6 +143,13 @@ impl Pod {
         }
     }
 
+    /// SIGKILL, of which the run does not know.
+    pub fn crash(&mut self) {
+        if let Some(plane) = &mut self.plane {
+            plane.process.kill();
+        }
+    }
+
     /// SIGKILL; its monotonic clocks are others at the next start. Whether this machine has time namespaces.
     pub fn shift_clocks(&mut self) -> bool {
         let [unshare, flags @ ..] = &clocks(SHIFTS_S[0]);

@@ -8,9 +8,6 @@ use super::schedule::{Kind, PODS, Part};
 
 /// Events that a find shows.
 const EVENTS: usize = 60;
-/// Finds after which a run ends: the rest would be of the same kind.
-pub const MAX_FINDS: usize = 20;
-
 /// The figures of a run.
 #[derive(Debug)]
 pub struct Report {
@@ -36,12 +33,13 @@ pub struct Report {
     pub longest: [Duration; 2],
     pub samples: Vec<Sample>,
     pub finds: Vec<String>,
+    most_finds: usize,
     events: VecDeque<String>,
     place: String,
 }
 
 impl Report {
-    pub fn new(part: Part, seed: u64) -> Report {
+    pub fn new(part: Part, seed: u64, most_finds: usize) -> Report {
         Report {
             part,
             seed,
@@ -60,6 +58,7 @@ impl Report {
             longest: [Duration::ZERO; 2],
             samples: Vec::new(),
             finds: Vec::new(),
+            most_finds,
             events: VecDeque::new(),
             place: String::new(),
         }
@@ -97,7 +96,7 @@ impl Report {
 
     /// Whether there is no sense in more.
     pub fn is_full(&self) -> bool {
-        self.finds.len() >= MAX_FINDS
+        self.finds.len() >= self.most_finds
     }
 
     /// Replies that were judged.

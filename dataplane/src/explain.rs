@@ -5,23 +5,26 @@
 mod dig;
 mod question;
 mod text;
+mod upstream;
 
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use dataplane_core::{
-    Action, Counters, Forward, Freshness, Hop, Identified, Place, Query, Reason, Resource, Rule,
-    Source, Transport, WorkerCounters, respond, trace,
+    Action, Counters, Hop, Identified, Place, Query, Reason, Resource, Rule, Source, Transport,
+    WorkerCounters, respond, trace,
 };
 use serde::Serialize;
 
-use crate::forward::{Cached, Forwarder, GroupView, Held};
+use crate::forward::Forwarder;
 use crate::origin::Origin;
 use crate::rrtype;
 use crate::state::{Published, State};
 pub(crate) use dig::answers;
 pub use dig::{Printed, print};
 pub use question::{Form, Question, typed};
+pub use upstream::Upstream;
+use upstream::forwarded;
 
 /// Any port but 0, from which queries are dropped.
 const CLIENT_PORT: u16 = 53_000;
@@ -120,21 +123,6 @@ pub struct Object {
     pub version: Option<u64>,
     /// `held`, `gone` since the records were published, or `unknown` where the source did not answer in time.
     pub state: &'static str,
-}
-
-/// What is known of the upstreams of a question.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Upstream {
-    pub cache: &'static str,
-    /// Seconds since the kept reply came.
-    pub age_seconds: Option<u64>,
-    /// For how many seconds it is fresh.
-    pub lifetime_seconds: Option<u32>,
-    /// The next name, if the kept reply is only the beginning of a chain.
-    pub leads_to: Option<String>,
-    /// The group that is asked, and its servers as they are now; none where there is no such group.
-    pub group: Option<GroupView>,
 }
 
 /// A TTL, and its source.
@@ -320,54 +308,6 @@ fn uid_text(uid: u128) -> String {
     let digits = format!("{uid:032x}");
     let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
     parts.join("-")
-}
-
-/// What is known of a name that is not ours: octets of the reply in the buffer, where it comes from, and the upstreams.
-fn forwarded(
-    scene: &Scene<'_>,
-    forward: &Forward<'_>,
-    buffer: &mut [u8],
-) -> (Option<usize>, &'static str, Upstream) {
-    let upstreams = &scene.published.upstreams;
-    let (cached, age) = scene.forwarder.explain(upstreams, forward, buffer);
-    let mut leads_to = None;
-    let (octets, origin, cache) = match cached {
-        Cached::Reply { octets, origin: Origin::Stale, .. } => (
-            Some(octets),
-            "stale",
-            "an expired reply, served at once: an upstream was asked a moment ago (CA41)",
-        ),
-        Cached::Reply { octets, refresh: true, .. } => {
-            (Some(octets), "cache", "a fresh reply; an upstream is asked for the next one (CA30)")
-        }
-        Cached::Reply { octets, .. } if age.is_some_and(|(_, lifetime_s)| lifetime_s > 0) => {
-            (Some(octets), "cache", "a fresh reply (CA2)")
-        }
-        Cached::Reply { octets, .. } => {
-            (Some(octets), "cache", "a failure that is remembered for up to 5 s (CA20)")
-        }
-        Cached::Ask(Some(Held { relayed, .. })) if relayed.is_partial() => {
-            leads_to = relayed.unresolved_target().map(|target| target.to_string());
-            (None, "unasked", "the beginning of a chain, whose end is looked up on its own (FW42)")
-        }
-        Cached::Ask(Some(Held { relayed, .. })) => {
-            let octets = relayed.write(&forward.head, Freshness::Stale, 0, buffer);
-            (
-                Some(octets),
-                "stale",
-                "an expired reply: an upstream is asked first, and this is the answer if none comes within 1.8 s (CA40)",
-            )
-        }
-        Cached::Ask(None) => (None, "unasked", "nothing: an upstream is asked"),
-    };
-    let upstream = Upstream {
-        cache,
-        age_seconds: age.map(|(age_s, _)| age_s).filter(|_| origin != "unasked"),
-        lifetime_seconds: age.map(|(_, lifetime_s)| lifetime_s).filter(|_| origin != "unasked"),
-        leads_to,
-        group: upstreams.group_view(forward.group, scene.now),
-    };
-    (octets, origin, upstream)
 }
 
 /// The source of the reply's TTL.

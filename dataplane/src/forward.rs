@@ -47,7 +47,7 @@ use tokio::time::timeout_at;
 use crate::state::{Published, State};
 use answer::End;
 pub(crate) use answer::LateEnd;
-pub use answer::{Cached, Resolved};
+pub use answer::{Cached, KeptEntry, Resolved};
 use cache::Cache;
 pub use clock::Clock;
 pub(crate) use connections::Together;
@@ -350,13 +350,13 @@ impl Forwarder {
         flight::begin(begun, group.askable(|server| self.is_other(server)));
     }
 
-    /// Counts how a lookup ended that began for this.
-    fn count_end(&self, ended: &Ended, purpose: Purpose) {
-        let count = match ended {
-            Ok(_) => &self.counts.resolved,
-            Err(why) => {
+    /// Counts how a lookup ended that began for this: why without an answer, if so.
+    fn count_end(&self, why: Option<Unresolved>, purpose: Purpose) {
+        let count = match why {
+            None => &self.counts.resolved,
+            Some(why) => {
                 if let Unresolved::Limited(limit) = why {
-                    self.in_flight.refuse(*limit, purpose);
+                    self.in_flight.refuse(limit, purpose);
                 }
                 &self.counts.unresolved[why.place()]
             }

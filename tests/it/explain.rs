@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crds::Config;
 use dataplane::explain::{Explanation, Form, Question, Scene, decide};
+use dataplane::forward::cache::Member;
 use dataplane::forward::{Forwarder, Upstreams};
 use dataplane::settings;
 use dataplane::source::{index_of, objects_from_yaml};
@@ -36,6 +37,8 @@ struct Case {
     #[serde(default)]
     missing: bool,
     cached: Option<u64>,
+    #[serde(default)]
+    server: usize,
 }
 
 fn folder() -> PathBuf {
@@ -95,8 +98,8 @@ fn index(config: &Config, all: &[Value], source: DataSource) -> Index {
     index
 }
 
-/// Puts a reply of an upstream into the cache, as if it had come this many seconds ago.
-fn keep(forwarder: &Forwarder, upstreams: &Upstreams, ago_s: u64) {
+/// Puts a reply of the server at this place into the cache, as if it had come this many seconds ago.
+fn keep(forwarder: &Forwarder, upstreams: &Upstreams, server: usize, ago_s: u64) {
     let name = Name::from_text("www.example.org").unwrap();
     let key = LookupKey::new(name, 1, false, false);
     let mut reply = key.upstream_query(7).wire;
@@ -110,7 +113,8 @@ fn keep(forwarder: &Forwarder, upstreams: &Upstreams, ago_s: u64) {
         panic!("{UPSTREAM} is not a good reply");
     };
     let route = upstreams.route(0).unwrap();
-    forwarder.cache().keep(route, &relayed, forwarder.clock().now_ms(), upstreams.cache());
+    let kept = (&relayed, Member::at(server));
+    forwarder.cache().keep(route, kept, forwarder.clock().now_ms(), upstreams.cache());
     forwarder.clock().advance(Duration::from_secs(ago_s));
 }
 
@@ -130,7 +134,7 @@ fn explained(case: &Case) -> (Explanation, Form) {
     let upstreams = Arc::new(Upstreams::of(&config, Path::new("/nonexistent")));
     let forwarder = Forwarder::new();
     if let Some(ago_s) = case.cached {
-        keep(&forwarder, &upstreams, ago_s);
+        keep(&forwarder, &upstreams, case.server, ago_s);
     }
     let published = Published { records: index.records(), upstreams: upstreams.clone() };
     let state = State {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use dataplane::forward::cache::{Cache, CacheLimits};
+use dataplane::forward::cache::{Cache, CacheLimits, Member};
 use dataplane_core::{CacheRules, LookupKey, Name, Relayed, TtlCaps, Verdict};
 use serde_json::json;
 use tests::load::external::{Zipf, name};
@@ -99,10 +99,10 @@ pub(crate) fn fill(mib: usize, octets: usize, names: u64) -> anyhow::Result<()> 
     let rules = CacheRules { stale_s: 86_400, prefetch: true };
     let limits = CacheLimits { octets: mib << 20, entries: 10_000_000, rules };
     let cache = Cache::default();
-    cache.keep(1, &answer(0, octets)?, 0, &limits);
+    cache.keep(1, (&answer(0, octets)?, Member::at(0)), 0, &limits);
     let empty_mib = usage.resident_mib();
     for number in 1..names {
-        cache.keep(1, &answer(number, octets)?, number, &limits);
+        cache.keep(1, (&answer(number, octets)?, Member::at(0)), number, &limits);
     }
     let more_mib = usage.resident_mib() - empty_mib;
     println!(

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::upstream::Giver;
 use super::{Explanation, Object, RuleView, Step, Upstream};
 
 /// Width of the first column.
@@ -128,12 +129,15 @@ impl Object {
 
 impl Upstream {
     fn write(&self, text: &mut String) {
-        let Upstream { cache, age_seconds, lifetime_seconds, leads_to, group } = self;
+        let Upstream { cache, age_seconds, lifetime_seconds, server, leads_to, group } = self;
         let _ = writeln!(text, "{INDENT}cache  {cache}");
         if let (Some(age_s), Some(lifetime_s)) = (age_seconds, lifetime_seconds)
             && *lifetime_s > 0
         {
             let _ = writeln!(text, "{INDENT}age    {age_s} s of {lifetime_s} s");
+        }
+        if let Some(Giver { server, transport }) = server {
+            let _ = writeln!(text, "{INDENT}server {server} {transport} gave this reply");
         }
         if let Some(target) = leads_to {
             let _ = writeln!(text, "{INDENT}note   it leads to {target}");

@@ -8,9 +8,9 @@ use dataplane_core::{
 };
 use tokio::time::timeout_at;
 
-use super::cache::{CacheLimits, Found};
+use super::cache::{CacheLimits, Found, Member, Peeked};
 use super::chain::{Chain, NoHop};
-use super::lookup::Unresolved;
+use super::lookup::{Answered, Unresolved};
 use super::walk::{CACHED_ERROR, Held, Hops, Walked, remembered};
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
@@ -30,6 +30,17 @@ pub enum Cached {
     /// Upstreams must be asked. An expired reply is the answer if that takes too long or fails (CA40); a fresh one is the
     /// beginning of a chain that continues elsewhere (FW42).
     Ask(Option<Held>),
+}
+
+/// What is known of the entry behind a [`Cached`], for people who ask.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptEntry {
+    /// Seconds since the reply came.
+    pub age_s: u64,
+    /// For how many it is fresh; 0 of a failure.
+    pub lifetime_s: u32,
+    /// Which server of the group gave it; none of a failure.
+    pub server: Option<Member>,
 }
 
 impl Cached {
@@ -169,20 +180,22 @@ impl Forwarder {
         }
     }
 
-    /// What [`Forwarder::from_cache`] would do now; the age of the entry, and for how long it is fresh, in seconds.
-    /// For `/explain`: nothing is asked, counted or noted.
+    /// What [`Forwarder::from_cache`] would do now, and what is known of the entry. For `/explain`: nothing is asked,
+    /// counted or noted.
     pub fn explain(
         &self,
         upstreams: &Upstreams,
         forward: &Forward<'_>,
         buffer: &mut [u8],
-    ) -> (Cached, Option<(u64, u32)>) {
+    ) -> (Cached, Option<KeptEntry>) {
         let at = (self.clock.now_ms(), upstreams.recoveries(forward.group));
         let route = upstreams.route(forward.group);
         let peeked =
             route.and_then(|route| self.cache.peek(route, &forward.key, at, upstreams.cache()));
-        let Some((found, age)) = peeked else { return (Cached::Ask(None), None) };
-        (Cached::of(found, forward, 0, buffer), Some(age.seconds(at.0)))
+        let Some(Peeked { found, age, server }) = peeked else { return (Cached::Ask(None), None) };
+        let (age_s, lifetime_s) = age.seconds(at.0);
+        let entry = KeptEntry { age_s, lifetime_s, server };
+        (Cached::of(found, forward, 0, buffer), Some(entry))
     }
 
     /// The reply to one name of a chain, from the cache or its group.
@@ -245,13 +258,15 @@ impl Forwarder {
         &self,
         route: RouteId,
         key: &LookupKey,
-        ended: &Result<Relayed, Unresolved>,
+        ended: &Result<Answered, Unresolved>,
         recoveries: u64,
         limits: &CacheLimits,
     ) {
         let now_ms = self.clock.now_ms();
         match ended {
-            Ok(relayed) => self.cache.keep(route, relayed, now_ms, limits),
+            Ok(Answered { relayed, server }) => {
+                self.cache.keep(route, (relayed, *server), now_ms, limits);
+            }
             Err(why @ (Unresolved::Silence | Unresolved::Errors(_))) => {
                 let was_silent = *why == Unresolved::Silence;
                 self.cache.note_failure(route, key, was_silent, (now_ms, recoveries), limits);

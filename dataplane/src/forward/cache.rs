@@ -3,6 +3,7 @@
 //!
 //! A hit takes one lock of sixteen for a look-up and a count of references; the reply is copied after the lock is free.
 
+mod ghosts;
 mod page;
 mod shard;
 mod sweep;
@@ -50,6 +51,32 @@ impl CacheLimits {
     fn is_off(&self) -> bool {
         self.octets == 0 || self.entries == 0
     }
+}
+
+/// The place of a server in its group. A group with other servers, or in another order, is another route: the place
+/// names the same server as long as the entry is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member(u8);
+
+impl Member {
+    /// The server at this place; a group has fewer than 256.
+    pub fn at(place: usize) -> Member {
+        Member(u8::try_from(place).unwrap_or(u8::MAX))
+    }
+
+    pub fn place(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// What the cache has for a key, for people who ask.
+#[derive(Debug)]
+pub struct Peeked {
+    /// What [`Cache::find`] would find.
+    pub found: Found,
+    pub age: Age,
+    /// Which server of the group gave the reply; none of a failure.
+    pub server: Option<Member>,
 }
 
 /// The result of a look-up in the cache.
@@ -177,30 +204,34 @@ impl Cache {
         relayed.map_or(Found::Nothing, |relayed| Found::of(relayed, decision))
     }
 
-    /// What [`Cache::find`] would find now, with its age. Nothing is counted or noted: for people who ask.
+    /// What [`Cache::find`] would find now, with its age and server. Nothing is counted or noted: for people who ask.
     pub fn peek(
         &self,
         route: RouteId,
         key: &LookupKey,
         (now_ms, recoveries): (u64, u64),
         limits: &CacheLimits,
-    ) -> Option<(Found, Age)> {
+    ) -> Option<Peeked> {
         let hash = self.hash(route, key);
         let at = Moment { now_ms, recoveries, rules: limits.rules };
-        let (relayed, age, decision) =
-            self.shard(hash).peek(hash, route, key, at).filter(|_| !limits.is_off())?;
-        Some((Found::of(relayed, decision), age))
+        self.shard(hash).peek(hash, route, key, at).filter(|_| !limits.is_off())
     }
 
-    /// Keeps a good reply for as long as allowed. It replaces the entry with its key, and ends a remembered failure
+    /// Keeps a good reply of this server for as long as allowed. It replaces the entry with its key, and ends a remembered failure
     /// (CA2-CA4, CA20, CA41).
-    pub fn keep(&self, route: RouteId, relayed: &Relayed, now_ms: u64, limits: &CacheLimits) {
+    pub fn keep(
+        &self,
+        route: RouteId,
+        (relayed, server): (&Relayed, Member),
+        now_ms: u64,
+        limits: &CacheLimits,
+    ) {
         let hash = self.hash(route, &relayed.key());
         let mut shard = self.shard(hash);
         let (octets, entries) = shard.taken();
         match lifetime_s(relayed).filter(|_| !limits.is_off()) {
             Some(lifetime_s) => {
-                shard.keep(hash, route, relayed.clone(), lifetime_s, now_ms);
+                shard.keep(hash, route, (relayed.clone(), server), lifetime_s, now_ms);
                 self.counters.insertions.fetch_add(1, Ordering::Relaxed);
             }
             None => shard.forget(hash),

@@ -9,11 +9,11 @@ use dataplane_core::LookupKey;
 use super::attempt::{AttemptResult, Datagrams, Messages};
 use super::cache::CacheLimits;
 use super::connections::{self, Progress};
-use super::lookup::{Asked, Lookup, Open, Outcome};
+use super::lookup::{Answered, Asked, Lookup, Open, Outcome, Unresolved};
 use super::plan::{Send, Transport};
 use super::server::{Sent, Server};
 use super::sockets::{self, Arrived, Departed, Exchange};
-use super::table::{Ended, Running};
+use super::table::Running;
 use super::upstreams::Group;
 use super::{Forwarder, Purpose, Slot, now};
 
@@ -37,21 +37,21 @@ impl Begun {
     }
 
     /// Keeps the result, and gives it to all who wait.
-    fn end(self, ended: Ended) {
+    fn end(self, result: Result<Answered, Unresolved>) {
         let Begun { forwarder, group, running, slot, limits, recoveries, purpose } = self;
-        forwarder.count_end(&ended, purpose);
+        forwarder.count_end(result.as_ref().err().copied(), purpose);
         // Before it ends: the next query finds the lookup or what it left.
-        forwarder.keep(group.route(), running.key(), &ended, recoveries, &limits);
+        forwarder.keep(group.route(), running.key(), &result, recoveries, &limits);
         drop(slot);
-        running.end(ended);
+        running.end(result.map(|answered| answered.relayed));
     }
 
     /// Continues in a task of its own.
     fn spawn(self, lookup: Lookup, asked: Option<Asked>) {
         let forwarder = Arc::clone(&self.forwarder);
         forwarder.spawn(async move {
-            let ended = lookup.run(self.key(), asked).await;
-            self.end(ended);
+            let result = lookup.run(self.key(), asked).await;
+            self.end(result);
         });
     }
 }
@@ -177,8 +177,8 @@ impl<W> Flight<W> {
         let Flight { begun, mut lookup, send, sent, way } = self;
         // It shows the reply before the client has it.
         drop(way);
-        if let Some(relayed) = lookup.ended(send, sent, outcome) {
-            begun.end(Ok(relayed));
+        if let Some(answered) = lookup.ended(send, sent, outcome) {
+            begun.end(Ok(answered));
         }
     }
 

@@ -10,6 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
 use super::attempt::{self, AttemptResult, Datagrams, Messages, Question};
+use super::cache::Member;
 use super::connections::Progress;
 use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
@@ -76,6 +77,14 @@ impl Unresolved {
             Unresolved::Limited(_) => "forward limit",
         }
     }
+}
+
+/// The good reply that ended a lookup.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) relayed: Relayed,
+    /// Which server of the group gave it.
+    pub(super) server: Member,
 }
 
 /// One lookup, between its sends.
@@ -164,7 +173,7 @@ impl Lookup {
         mut self,
         key: &LookupKey,
         asked: Option<Asked>,
-    ) -> Result<Relayed, Unresolved> {
+    ) -> Result<Answered, Unresolved> {
         let group = Arc::clone(&self.group);
         let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
         let mut attempts = FuturesUnordered::new();
@@ -172,8 +181,8 @@ impl Lookup {
         let mut sent: Vec<Option<Sent>> = Vec::with_capacity(MAX_SENDS);
         match asked {
             Some(Asked { send, sent: guard, outcome: Outcome::Ended(outcome) }) => {
-                if let Some(relayed) = self.ended(send, guard, outcome) {
-                    return Ok(relayed);
+                if let Some(answered) = self.ended(send, guard, outcome) {
+                    return Ok(answered);
                 }
             }
             Some(Asked { send, sent: guard, outcome: Outcome::Open(open) }) => {
@@ -219,9 +228,9 @@ impl Lookup {
                 biased;
                 Some((number, send, outcome)) = attempts.next(), if !attempts.is_empty() => {
                     if let Some(sent) = sent[number].take()
-                        && let Some(relayed) = self.ended(send, sent, outcome)
+                        && let Some(answered) = self.ended(send, sent, outcome)
                     {
-                        return Ok(relayed);
+                        return Ok(answered);
                     }
                 }
                 (place, freed) = self.freed(), if self.waits() => {
@@ -248,7 +257,7 @@ impl Lookup {
         send: Send,
         sent: Sent,
         outcome: AttemptResult,
-    ) -> Option<Relayed> {
+    ) -> Option<Answered> {
         let now = now();
         match outcome {
             AttemptResult::Good(relayed) => {
@@ -256,7 +265,8 @@ impl Lookup {
                     self.group.servers[self.plan.member(send.place)].refused_edns(now);
                 }
                 sent.replied(Heard::Good, relayed.rcode().into());
-                return Some(relayed);
+                let server = Member::at(self.plan.member(send.place));
+                return Some(Answered { relayed, server });
             }
             AttemptResult::Error(RelayError::Truncated, _) => {
                 sent.settle(Heard::Good);
@@ -353,7 +363,7 @@ async fn lookup(
     members: &[usize],
     key: &LookupKey,
     started: Instant,
-) -> Result<Relayed, Unresolved> {
+) -> Result<Answered, Unresolved> {
     Lookup::new(group, members, started)?.run(key, None).await
 }
 

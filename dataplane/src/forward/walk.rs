@@ -123,9 +123,9 @@ impl Forwarder {
         let Some(route) = upstreams.route(group) else { return Found::Nothing };
         let (now_ms, recoveries) = (self.clock.now_ms(), upstreams.recoveries(group));
         let limits = upstreams.cache();
-        match self.cache.peek(route, key, (now_ms, recoveries), limits) {
-            None | Some((Found::Nothing, _)) => Found::Nothing,
-            Some((Found::Reply { refresh: true, .. }, _)) if hops == Hops::OfUse => Found::Nothing,
+        match self.cache.peek(route, key, (now_ms, recoveries), limits).map(|peeked| peeked.found) {
+            None | Some(Found::Nothing) => Found::Nothing,
+            Some(Found::Reply { refresh: true, .. }) if hops == Hops::OfUse => Found::Nothing,
             Some(_) => self.cache.find(route, key, now_ms, recoveries, limits),
         }
     }

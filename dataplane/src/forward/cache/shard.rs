@@ -9,7 +9,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use dataplane_core::{Age, CacheAction, CacheRules, LookupKey, Relayed, cache_action};
 
-use super::{CacheResult, Denials, RouteId};
+use super::ghosts::Ghosts;
+use super::{CacheResult, Denials, Found, Member, Peeked, RouteId};
 
 /// Octets that an entry takes besides its reply: its slot, and its places in a queue and in the index. Counted for
 /// the worst case, in which tables have just doubled.
@@ -22,9 +23,6 @@ const CHUNK: usize = 64;
 const SHORT_PART: usize = 10;
 /// Largest count of how often an entry was asked for; it survives as many rounds in the long queue.
 const MAX_USED: u8 = 3;
-/// Hashes that are remembered of entries which left the short queue.
-const GHOSTS: usize = 4096;
-
 /// One entry, or the place of a removed one that is still in its queue.
 #[derive(Debug)]
 struct Slot {
@@ -32,9 +30,14 @@ struct Slot {
     relayed: Option<Relayed>,
     age: Age,
     route: RouteId,
+    /// Which server of the route gave the reply; none of a failure. It lies where there was only padding.
+    server: Option<Member>,
     used: u8,
     is_long: bool,
 }
+
+// An octet more here is an octet more for each entry.
+const _: () = assert!(size_of::<Slot>() == 72);
 
 /// The time and the rules of one call.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +56,7 @@ pub(super) struct Shard {
     free: Vec<u32>,
     short: VecDeque<u32>,
     long: VecDeque<u32>,
-    ghosts: Vec<u32>,
+    ghosts: Ghosts,
     octets: usize,
     short_octets: usize,
     outcomes: [u64; CacheResult::ALL.len()],
@@ -94,14 +97,15 @@ impl Shard {
         route: RouteId,
         key: &LookupKey,
         at: Moment,
-    ) -> Option<(Relayed, Age, CacheAction)> {
+    ) -> Option<Peeked> {
         let number = *self.index.get(&hash)? as usize;
         let slot = self.slots.get(number / CHUNK)?.get(number % CHUNK)?;
         let relayed =
             slot.relayed.as_ref().filter(|kept| slot.route == route && kept.is_for(key))?;
         let mut age = slot.age;
         age.note_recoveries(at.recoveries);
-        Some((relayed.clone(), age, cache_action(&age, at.now_ms, at.rules)))
+        let found = Found::of(relayed.clone(), cache_action(&age, at.now_ms, at.rules));
+        Some(Peeked { found, age, server: slot.server })
     }
 
     /// Keeps a reply, in place of the entry with its key if there is one.
@@ -109,11 +113,11 @@ impl Shard {
         &mut self,
         hash: u64,
         route: RouteId,
-        relayed: Relayed,
+        (relayed, server): (Relayed, Member),
         lifetime_s: u32,
         now_ms: u64,
     ) {
-        self.put(hash, route, relayed, Age::of_reply(lifetime_s, now_ms));
+        self.put(hash, route, (relayed, Some(server)), Age::of_reply(lifetime_s, now_ms));
     }
 
     /// The state of a key besides its reply.
@@ -136,7 +140,7 @@ impl Shard {
         let mut age = Age::default();
         age.note_recoveries(at.recoveries);
         age.note_failure(at.now_ms, was_silent);
-        self.put(hash, route, Relayed::failure(key), age);
+        self.put(hash, route, (Relayed::failure(key), None), age);
     }
 
     /// Removes the entry with this hash, if there is one. Its slot stays in its queue, and counts until it leaves the
@@ -244,18 +248,24 @@ impl Shard {
         is_same.then_some(slot)
     }
 
-    fn put(&mut self, hash: u64, route: RouteId, relayed: Relayed, age: Age) {
+    fn put(
+        &mut self,
+        hash: u64,
+        route: RouteId,
+        (relayed, server): (Relayed, Option<Member>),
+        age: Age,
+    ) {
         if let Some(&number) = self.index.get(&hash) {
             self.fill(number, Some(relayed));
             let slot = self.slot(number);
-            (slot.route, slot.age) = (route, age);
+            (slot.route, slot.server, slot.age) = (route, server, age);
             return;
         }
-        let is_long = self.is_ghost(hash);
+        let is_long = self.ghosts.have(hash);
         self.denials.entries += u64::from(is_denial(Some(&relayed)));
         let taken = allocated(relayed.octets()) + ENTRY_OCTETS;
-        let number =
-            self.place(Slot { hash, relayed: Some(relayed), age, route, used: 0, is_long });
+        let relayed = Some(relayed);
+        let number = self.place(Slot { hash, relayed, age, route, server, used: 0, is_long });
         self.make_room_in_index();
         self.index.insert(hash, number);
         self.octets += taken;
@@ -319,7 +329,9 @@ impl Shard {
         }
         if had_reply {
             self.index.remove(&hash);
-            self.remember(hash, is_long);
+            if !is_long {
+                self.ghosts.remember(hash);
+            }
         }
         self.free.push(number);
         was_fresh
@@ -347,25 +359,6 @@ impl Shard {
         let reply = self.slot(number).relayed.as_ref();
         ENTRY_OCTETS + reply.map_or(0, |relayed| allocated(relayed.octets()))
     }
-
-    fn is_ghost(&self, hash: u64) -> bool {
-        self.ghosts.get(hash as usize % GHOSTS) == Some(&fingerprint(hash))
-    }
-
-    fn remember(&mut self, hash: u64, was_long: bool) {
-        if was_long {
-            return;
-        }
-        if self.ghosts.is_empty() {
-            self.ghosts = vec![0; GHOSTS];
-        }
-        self.ghosts[hash as usize % GHOSTS] = fingerprint(hash);
-    }
-}
-
-/// 32 bits of a hash that do not choose its place among the ghosts.
-fn fingerprint(hash: u64) -> u32 {
-    (hash >> 24) as u32
 }
 
 /// What the allocator takes for a shared slice of this many octets: two counts in front, a header, rounded up as glibc does.

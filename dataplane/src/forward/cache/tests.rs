@@ -5,6 +5,7 @@ use dataplane_core::{Name, TtlCaps, Verdict};
 use super::*;
 
 const ROUTE: RouteId = 7;
+const SERVER: Member = Member(0);
 const LIMITS: CacheLimits = CacheLimits {
     octets: 1 << 20,
     entries: 1_000,
@@ -32,7 +33,7 @@ fn reply(key: &LookupKey, ttl_s: u32, octets: usize) -> Relayed {
 }
 
 fn keep(cache: &Cache, name: &str, octets: usize, now_ms: u64, limits: &CacheLimits) {
-    cache.keep(ROUTE, &reply(&key(name), 600, octets), now_ms, limits);
+    cache.keep(ROUTE, (&reply(&key(name), 600, octets), SERVER), now_ms, limits);
 }
 
 fn is_fresh(cache: &Cache, name: &str, now_ms: u64, limits: &CacheLimits) -> bool {
@@ -158,7 +159,7 @@ fn ca20_a_failure_is_remembered_and_an_answer_ends_it() {
     assert!(matches!(find(2_999, 0), Found::Failed { was_silent: true }));
     assert!(matches!(find(2_999, 1), Found::Nothing), "a server came back (FW29)");
     cache.note_failure(ROUTE, &a, true, (3_000, 1), &LIMITS);
-    cache.keep(ROUTE, &reply(&a, 600, 9), 3_000, &LIMITS);
+    cache.keep(ROUTE, (&reply(&a, 600, 9), SERVER), 3_000, &LIMITS);
     assert!(is_fresh(&cache, "a.example", 3_001, &LIMITS));
     assert_eq!(cache.entries(), 1, "the answer took the place of the failure");
 }
@@ -175,7 +176,7 @@ fn ca2_ca41_a_good_reply_that_is_not_kept_ends_what_was_kept() {
     assert!(is_stale());
     cache.note_failure(ROUTE, &a, true, (700_000, 0), &LIMITS);
     assert!(is_stale(), "a failure never takes its place");
-    cache.keep(ROUTE, &reply(&a, 0, 9), 700_000, &LIMITS);
+    cache.keep(ROUTE, (&reply(&a, 0, 9), SERVER), 700_000, &LIMITS);
     assert!(!is_stale() && matches!(cache.find(ROUTE, &a, 0, 0, &LIMITS), Found::Nothing));
 }
 
@@ -209,7 +210,7 @@ fn ca5_no_lock_is_held_for_more_than_a_few_turns() {
     let mut shard = Shard::default();
     for n in 0..1_000 {
         let key = key(&format!("n{n}.example"));
-        shard.keep(n, ROUTE, reply(&key, 600, 9), 600, 0);
+        shard.keep(n, ROUTE, (reply(&key, 600, 9), SERVER), 600, 0);
         let at = Moment { now_ms: 0, recoveries: 0, rules: LIMITS.rules };
         (0..3).for_each(|_| _ = shard.find(n, ROUTE, &key, at));
     }
@@ -227,7 +228,7 @@ fn ca1_entries_on_routes_that_are_no_more_leave_step_by_step() {
     for n in 0..600 {
         keep(&cache, &name(n), 9, 0, &LIMITS);
         if n % 3 == 0 {
-            cache.keep(other, &reply(&key(&name(n)), 600, 9), 0, &LIMITS);
+            cache.keep(other, (&reply(&key(&name(n)), 600, 9), SERVER), 0, &LIMITS);
         }
     }
     // Some of them were asked for again, and are in the other queue after a round of evictions.
@@ -282,7 +283,7 @@ fn ca2_names_that_come_and_go_do_not_pass_the_bounds() {
     let cache = Cache::default();
     for n in 0..10_000 {
         let a = key(&format!("n{}.example", n % 7));
-        cache.keep(ROUTE, &reply(&a, n % 2 * 60, 9), 0, &LIMITS);
+        cache.keep(ROUTE, (&reply(&a, n % 2 * 60, 9), SERVER), 0, &LIMITS);
         assert!(cache.entries() <= LIMITS.entries);
     }
 }

@@ -15,6 +15,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::forward::cache::Member;
 use crate::forward::upstreams::Upstreams;
 use crate::forward::{LateEnd, Reading, Resolved};
 use crate::origin::Origin;
@@ -105,6 +106,14 @@ impl Stage {
             }
         };
         tokio::time::timeout(PATIENCE, end).await.expect("it ends")
+    }
+
+    /// Which server gave the reply that the cache has.
+    fn kept_from(&self) -> Option<Member> {
+        let key = LookupKey::new(Name::from_text(NAME).unwrap(), 1, false, false);
+        let route = self.upstreams.route(0).unwrap();
+        let at = (self.forwarder.clock().now_ms(), self.upstreams.recoveries(0));
+        self.forwarder.cache().peek(route, &key, at, self.upstreams.cache())?.server
     }
 
     fn open_ports(&self) -> usize {

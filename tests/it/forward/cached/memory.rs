@@ -1,7 +1,7 @@
 //! What the cache takes of memory (C1, CA5), as the allocator counts it. `make bench` asks the system the same with ten million
 //! names.
 
-use dataplane::forward::cache::{Cache, CacheLimits};
+use dataplane::forward::cache::{Cache, CacheLimits, Member};
 use dataplane_core::{CacheRules, LookupKey, Name, Relayed, TtlCaps, Verdict};
 use hickory_proto::rr::RecordType;
 
@@ -32,7 +32,8 @@ fn c1_ca5_the_cache_takes_no_more_than_it_counts() {
             let filled = Cache::default();
             // Twice as many as fit: what was removed is given back.
             for n in 0..2 * entries {
-                filled.keep(1, &text_reply(&format!("n{n}.example"), octets), 0, &limits);
+                let reply = text_reply(&format!("n{n}.example"), octets);
+                filled.keep(1, (&reply, Member::at(0)), 0, &limits);
             }
             cache = Some(filled);
         });
@@ -57,7 +58,8 @@ fn c1_names_without_end_take_the_budget_of_the_cache_and_five_percent() {
     let measured = allocation_counter::measure(|| {
         let filled = Cache::default();
         for number in 0..NAMES {
-            filled.keep(1, &text_reply(&format!("n{number}.example"), 40), number, &limits);
+            let reply = text_reply(&format!("n{number}.example"), 40);
+            filled.keep(1, (&reply, Member::at(0)), number, &limits);
         }
         cache = Some(filled);
     });

@@ -32,6 +32,7 @@ async fn fw21_an_icmp_error_leads_to_the_next_server_without_a_timer() {
             counts.failed.load(std::sync::atomic::Ordering::Relaxed)
         };
         assert_eq!((failed(0), failed(1)), (1, 0), "{way:?}");
+        assert_eq!(stage.kept_from(), Some(Member::at(1)), "{way:?}: who gave it is kept");
     }
 }
 

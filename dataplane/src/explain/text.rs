@@ -136,8 +136,12 @@ impl Upstream {
         {
             let _ = writeln!(text, "{INDENT}age    {age_s} s of {lifetime_s} s");
         }
-        if let Some(Giver { server, transport }) = server {
-            let _ = writeln!(text, "{INDENT}server {server} {transport} gave this reply");
+        if let Some(Giver { server, transport, server_name }) = server {
+            let name = if server_name.is_empty() { "" } else { " " };
+            let _ = writeln!(
+                text,
+                "{INDENT}server {server} {transport}{name}{server_name} gave this reply"
+            );
         }
         if let Some(target) = leads_to {
             let _ = writeln!(text, "{INDENT}note   it leads to {target}");

@@ -32,6 +32,9 @@ pub struct Giver {
     pub server: String,
     /// `UDP`, `TCP`, `TLS`, `HTTPS` or `QUIC`.
     pub transport: String,
+    /// As in [`GroupView::servers`].
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
 }
 
 /// What is known of a name that is not ours: octets of the reply in the buffer, where it comes from, and the upstreams.
@@ -74,9 +77,13 @@ pub(super) fn forwarded(
     };
     let group = upstreams.group_view(forward.group, scene.now);
     let server = entry.and_then(|entry| {
-        let ServerView { server, transport, .. } =
+        let ServerView { server, transport, server_name, .. } =
             group.as_ref()?.servers.get(entry.server?.place())?;
-        Some(Giver { server: server.clone(), transport: transport.clone() })
+        Some(Giver {
+            server: server.clone(),
+            transport: transport.clone(),
+            server_name: server_name.clone(),
+        })
     });
     let entry = entry.filter(|_| origin != "unasked");
     let upstream = Upstream {

@@ -13,3 +13,29 @@ pub(super) struct ServerIdentity {
     /// The name and the authorities that it must prove to have.
     pub(super) tls: Option<config::ServerTls>,
 }
+
+/// The names by which people and metrics distinguish servers of a group at one address and transport, in their order:
+/// the name that each must prove to have, empty where there is none. Where only the authorities differ, a number follows.
+pub(super) fn names<'i>(servers: impl Iterator<Item = &'i ServerIdentity>) -> Vec<String> {
+    let mut before: Vec<&ServerIdentity> = Vec::new();
+    let mut names = Vec::new();
+    for server in servers {
+        let name = server.name();
+        let is_twin = |other: &&&ServerIdentity| {
+            (other.address, other.transport, other.name())
+                == (server.address, server.transport, name)
+        };
+        names.push(match before.iter().filter(is_twin).count() {
+            0 => name.to_owned(),
+            twins => format!("{name}#{}", twins + 1),
+        });
+        before.push(server);
+    }
+    names
+}
+
+impl ServerIdentity {
+    fn name(&self) -> &str {
+        self.tls.as_ref().map_or("", |tls| &tls.server_name)
+    }
+}

@@ -21,6 +21,9 @@ pub struct Down {
     pub server: String,
     /// An address may be in a group with several transports.
     pub transport: String,
+    /// An address may be in a group with several names; empty over UDP and TCP.
+    #[serde(rename = "serverName", skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
     /// Servers that its group has.
     #[serde(rename = "groupServers")]
     pub group_servers: usize,
@@ -63,14 +66,17 @@ impl Upstreams {
         most: usize,
         since: impl Fn(&Arc<Server>) -> Option<(Duration, Option<&'static str>)>,
     ) -> Vec<Down> {
-        let members =
-            self.groups().flat_map(|group| group.servers.iter().map(move |server| (group, server)));
-        let found = members.filter_map(|(group, server)| {
+        let members = self.groups().flat_map(|group| {
+            let servers = group.servers.iter().zip(group.server_names());
+            servers.map(move |(server, name)| (group, server, name))
+        });
+        let found = members.filter_map(|(group, server, server_name)| {
             let (since, remedy) = since(server)?;
             Some(Down {
                 group: group.name.clone(),
                 server: server.address().to_string(),
                 transport: transport(server),
+                server_name,
                 group_servers: group.servers.len(),
                 seconds: since.as_secs(),
                 remedy,

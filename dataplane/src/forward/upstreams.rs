@@ -14,7 +14,7 @@ use super::connections::Client;
 use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
 use super::server::Server;
-use super::server_identity::ServerIdentity;
+use super::server_identity::{self, ServerIdentity};
 use crate::taps::Taps;
 
 /// Port of DNS, for the servers of resolv.conf.
@@ -65,6 +65,11 @@ impl Group {
             let others = self.servers.iter().enumerate().filter(|(_, server)| is_other(server));
             others.map(|(place, _)| place).collect()
         })
+    }
+
+    /// The names that distinguish its servers at one address, in their order.
+    pub(super) fn server_names(&self) -> Vec<String> {
+        server_identity::names(self.servers.iter().map(|server| &server.identity))
     }
 
     /// Names the content of this group.

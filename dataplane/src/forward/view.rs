@@ -53,6 +53,9 @@ pub struct ServerView {
     pub server: String,
     /// `UDP`, `TCP`, `TLS`, `HTTPS` or `QUIC`.
     pub transport: String,
+    /// The name that it must prove to have; a group may have an address with several. Empty over UDP and TCP.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
     /// `healthy`, `failing` (errors only), `down` (silent) or `looping` (leads back to us).
     pub state: &'static str,
     /// For how long, unless it is healthy.
@@ -143,17 +146,18 @@ impl Upstreams {
         looping.chain(refused).chain(file).collect()
     }
 
-    /// Group, address, transport, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
-    pub fn latencies(&self) -> Vec<([String; 3], &'static str, Distribution)> {
-        let members = self
-            .groups()
-            .flat_map(|group| group.servers.iter().map(move |server| (&group.name, server)));
-        let rows = members.flat_map(|(group, server)| {
+    /// Group, address, transport, name, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
+    pub fn latencies(&self) -> Vec<([String; 4], &'static str, Distribution)> {
+        let members = self.groups().flat_map(|group| {
+            let servers = group.servers.iter().zip(group.server_names());
+            servers.map(move |(server, name)| (&group.name, server, name))
+        });
+        let rows = members.flat_map(|(group, server, name)| {
             let codes = rcode::LABELS.into_iter().zip(server.replies()).enumerate();
             let seen = codes.filter(|(place, (_, replies))| *place == 0 || replies.count() > 0);
             seen.map(move |(_, (rcode, replies))| {
                 let address = server.address().to_string();
-                ([group.clone(), address, transport(server)], rcode, replies)
+                ([group.clone(), address, transport(server), name.clone()], rcode, replies)
             })
         });
         rows.collect()
@@ -181,11 +185,16 @@ fn group_view(group: &Group, now: Instant) -> GroupView {
         policy: format!("{:?}", group.policy),
         in_flight: group.in_flight().load(Ordering::Relaxed),
         max_in_flight: group.max_in_flight,
-        servers: group.servers.iter().map(|server| server_view(server, now)).collect(),
+        servers: group
+            .servers
+            .iter()
+            .zip(group.server_names())
+            .map(|(server, name)| server_view(server, name, now))
+            .collect(),
     }
 }
 
-fn server_view(server: &Server, now: Instant) -> ServerView {
+fn server_view(server: &Server, server_name: String, now: Instant) -> ServerView {
     let seen = server.seen(now);
     let [good, errors, silent] = seen.heard;
     let state = if seen.looping_for.is_some() { "looping" } else { seen.standing.label() };
@@ -193,6 +202,7 @@ fn server_view(server: &Server, now: Instant) -> ServerView {
     ServerView {
         server: server.address().to_string(),
         transport: transport(server),
+        server_name,
         state,
         seconds: seen.looping_for.or(seen.standing_for).map(|time| time.as_secs()),
         latency_microseconds: seen.latency.map(latency),
@@ -279,10 +289,14 @@ impl GroupView {
             let latency = server
                 .latency_microseconds
                 .map_or("-".to_owned(), |us| format!("{}.{:03} ms", us / 1000, us % 1000));
+            let name = match &*server.server_name {
+                "" => String::new(),
+                name => format!(" {name}"),
+            };
             let edns = if server.edns { "" } else { ", without EDNS" };
             let _ = writeln!(
                 text,
-                "  {} {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
+                "  {} {}{name}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
                  silent {}",
                 server.server,
                 server.transport,

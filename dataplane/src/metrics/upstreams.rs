@@ -5,21 +5,26 @@ use std::fmt;
 use crate::forward::{ConnectionsView, Forwarder, ServerView, Upstreams};
 use process::metrics::Page;
 
-/// One server of one group. One address may be there with several transports.
+/// One server of one group. One address may be there with several transports and names.
 struct Row<'a> {
     group: &'a str,
     server: &'a ServerView,
 }
 
 impl<'a> Row<'a> {
-    fn labels(&self) -> [(&'static str, &'a str); 3] {
-        let ServerView { server, transport, .. } = self.server;
-        [("group", self.group), ("upstream", server), ("transport", transport)]
+    fn labels(&self) -> [(&'static str, &'a str); 4] {
+        let ServerView { server, transport, server_name, .. } = self.server;
+        [
+            ("group", self.group),
+            ("upstream", server),
+            ("transport", transport),
+            ("server_name", server_name),
+        ]
     }
 
-    fn with(&self, label: &'static str, value: &'static str) -> [(&'static str, &'a str); 4] {
-        let [group, upstream, transport] = self.labels();
-        [group, upstream, transport, (label, value)]
+    fn with(&self, label: &'static str, value: &'static str) -> [(&'static str, &'a str); 5] {
+        let [group, upstream, transport, server_name] = self.labels();
+        [group, upstream, transport, server_name, (label, value)]
     }
 }
 
@@ -50,7 +55,7 @@ pub(super) fn write(
     let empty = empty.map(|group| {
         let [upstream, transport, state] =
             ["upstream", "transport", "state"].map(|label| (label, ServerView::ABSENT));
-        ([("group", &*group.name), upstream, transport, state], 1.0)
+        ([("group", &*group.name), upstream, transport, ("server_name", ""), state], 1.0)
     });
     let rows = rows.chain(empty);
     page.gauges("upstream_state", "1 for the state that an upstream is in", rows)?;
@@ -69,11 +74,12 @@ pub(super) fn write(
     connections(page, &servers)?;
     let help = "From a query to the reply of an upstream";
     let rows =
-        upstreams.latencies().into_iter().map(|([group, upstream, transport], rcode, of)| {
+        upstreams.latencies().into_iter().map(|([group, upstream, transport, name], rcode, of)| {
             let labels = [
                 ("group", group),
                 ("upstream", upstream),
                 ("transport", transport),
+                ("server_name", name),
                 ("rcode", rcode.to_owned()),
             ];
             (labels, of)
@@ -99,4 +105,89 @@ fn connections(page: &mut Page<'_>, servers: &[Row<'_>]) -> fmt::Result {
     });
     let help = "Failed or broken connections to an upstream, by reason";
     page.counters("upstream_connection_failures", help, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crds::config::{self, Config, Group, GroupOptions, StubDomain, Transport};
+    use process::metrics::{Form, Part, Section};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Shown(Arc<Forwarder>, Upstreams);
+
+    impl Part for Shown {
+        fn write(&self, page: &mut Page<'_>) -> fmt::Result {
+            write(page, &self.0, &self.1)
+        }
+    }
+
+    fn server(transport: Transport, name: Option<&str>, authority: Option<&str>) -> config::Server {
+        let ca_bundle = authority.map(|pem| config::CaBundle::Pem(pem.to_owned()));
+        let tls = name.map(|name| config::ServerTls { server_name: name.to_owned(), ca_bundle });
+        config::Server { ip: [192, 0, 2, 1].into(), port: 853, transport, tls }
+    }
+
+    fn group(servers: Vec<config::Server>) -> Group {
+        Group { servers, options: GroupOptions::default() }
+    }
+
+    /// The rows of a page about these servers, without their values.
+    fn series(default: Vec<config::Server>, stub: Vec<config::Server>) -> Vec<String> {
+        let domain = "corp.example".to_owned();
+        let config = Config {
+            upstreams: config::Upstreams::Servers(group(default)),
+            stub_domains: vec![StubDomain { domain, group: group(stub) }],
+            ..Config::default()
+        };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        let section = Section::of("clusterdns", Shown(Forwarder::new(), upstreams));
+        let page = String::from_utf8(Section::page(&[&section], Form::Text)).unwrap();
+        let rows = page.lines().filter(|line| !line.starts_with('#'));
+        rows.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    }
+
+    /// A page with two values for one series is refused as a whole, or half of it is lost.
+    #[test]
+    fn e55_servers_of_a_group_at_one_address_have_series_of_their_own() {
+        let authority = rcgen::generate_simple_self_signed(["ca.example".to_owned()]).unwrap();
+        let authority = authority.cert.pem();
+        let all = series(
+            vec![
+                server(Transport::Tls, Some("one.example"), None),
+                server(Transport::Tls, Some("two.example"), None),
+                server(Transport::Https, Some("one.example"), None),
+                server(Transport::Tls, Some("one.example"), Some(&authority)),
+                server(Transport::Tcp, None, None),
+            ],
+            Vec::new(),
+        );
+        let distinct: BTreeSet<&String> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len(), "{all:#?}");
+        for labels in [
+            r#"transport="TLS",server_name="one.example",state="down""#,
+            r#"transport="TLS",server_name="two.example",state="down""#,
+            r#"transport="TLS",server_name="one.example#2",state="down""#,
+            r#"transport="TCP",server_name="",state="down""#,
+        ] {
+            let row = format!(
+                r#"clusterdns_upstream_state{{group="upstreams",upstream="192.0.2.1:853",{labels}}}"#
+            );
+            assert!(all.contains(&row), "{row} is not in {all:#?}");
+        }
+    }
+
+    #[test]
+    fn e55_a_group_without_a_server_that_can_be_asked_has_one_row() {
+        let unusable = server(Transport::Tls, Some("one.example"), Some("no certificate"));
+        let all = series(vec![server(Transport::Udp, None, None)], vec![unusable]);
+        let of_stub: Vec<&String> = all.iter().filter(|row| row.contains("corp.example")).collect();
+        let row = r#"clusterdns_upstream_state{group="corp.example",upstream="absent",transport="absent",server_name="",state="absent"}"#;
+        assert_eq!(of_stub, [row]);
+    }
 }

@@ -18,7 +18,7 @@ struct Alert {
     description: &'static str,
 }
 
-const ALERTS: [Alert; 14] = [
+const ALERTS: [Alert; 16] = [
     Alert {
         name: "ClusterDNSDown",
         severity: "critical",
@@ -66,6 +66,22 @@ const ALERTS: [Alert; 14] = [
         minutes: 5,
         summary: "An upstream does not answer.",
         description: "{{ $labels.upstream }} of {{ $labels.group }} has been silent for 5 minutes; others of its group are asked instead, if there are any.",
+    },
+    Alert {
+        name: "ClusterDNSUpstreamLooping",
+        severity: "warning",
+        expression: "max by (group, upstream) (clusterdns_upstream_state{{job}state=\"looping\"}) == 1",
+        minutes: 5,
+        summary: "An upstream forwards to ClusterDNS itself.",
+        description: "{{ $labels.upstream }} of {{ $labels.group }} has led back to ClusterDNS for 5 minutes, so it is not asked; others of its group are asked instead, if there are any.",
+    },
+    Alert {
+        name: "ClusterDNSUpstreamMissing",
+        severity: "critical",
+        expression: "max by (group) (clusterdns_upstream_state{{job}state=\"absent\"}) == 1",
+        minutes: 5,
+        summary: "A group of upstreams has no server that can be asked.",
+        description: "{{ $labels.group }} has had no server for 5 minutes: its names get SERVFAIL, except for what is still cached.",
     },
     Alert {
         name: "ClusterDNSUpstreamLatencyHigh",

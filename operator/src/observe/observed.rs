@@ -211,6 +211,8 @@ pub struct DownServer {
     pub server: String,
     /// How it is asked; empty: not known. An address may be there with several transports.
     pub transport: String,
+    /// The name that it must prove to have; empty: none, or not known. An address may be there with several names.
+    pub server_name: String,
     /// Servers of the group; 0: not known.
     pub group_servers: usize,
     /// What a person should do; none where time may mend it.

@@ -22,6 +22,9 @@ const DASHBOARDS: [&str; 4] = [
     include_str!("../../../charts/clusterdns/dashboards/upstreams.json"),
 ];
 
+/// Of a group without servers, which no program here has; `dataplane/src/metrics/upstreams.rs` tests that row.
+const NOT_HERE: &str = r#"state="absent""#;
+
 /// The expressions of all alerts.
 fn of_alerts() -> Vec<String> {
     let documents = RULES.iter().flat_map(|text| text.split("\n---"));
@@ -63,7 +66,7 @@ pub(super) fn find_their_series(prometheus: &Prometheus) {
         let parsed = Expression::parse(expression).expect("an expression");
         selectors.extend(parsed.selectors().into_iter().cloned());
     }
-    for selector in selectors {
+    for selector in selectors.iter().filter(|it| !it.to_string().contains(NOT_HERE)) {
         let counted = format!("count({selector})");
         until(&format!("a series of {selector}"), || prometheus.query(&counted));
     }

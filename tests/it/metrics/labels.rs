@@ -9,6 +9,7 @@ use dataplane::metrics::Form;
 use operator::report::status::CONDITIONS;
 use serde_json::{Value, json};
 use tests::promql::{Expression, Selector};
+use tests::scenario::Plane;
 
 use super::alerts::rules;
 use super::exposition::{Sample, samples};
@@ -55,6 +56,10 @@ fn rows() -> Vec<Sample> {
     expect_upstream_failure(&plane);
     let mut rows = samples(&plane.metrics(Form::Text));
     rows.extend(samples(&operator_page()));
+    // It has no resolv.conf, so its group of upstreams has no server.
+    let dns = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+        "metadata": {"name": "a"}, "spec": {}});
+    rows.extend(samples(&Plane::start(&[dns]).expect("it starts").metrics(Form::Text)));
     // Prometheus writes it itself.
     rows.push(Sample { name: "up".to_owned(), labels: BTreeMap::new() });
     rows

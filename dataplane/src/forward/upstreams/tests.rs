@@ -58,6 +58,7 @@ fn a55_servers_are_listed_once_default_group_first() {
         group: group.into(),
         server: "10.20.0.53:53".into(),
         transport: "UDP".into(),
+        server_name: String::new(),
         group_servers,
         seconds: 120,
         remedy: None,

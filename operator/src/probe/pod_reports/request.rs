@@ -155,6 +155,8 @@ struct Down {
     /// Empty: its version does not say.
     #[serde(default)]
     transport: String,
+    #[serde(default)]
+    server_name: String,
     /// Servers of the group; 0: its version does not say.
     #[serde(default)]
     group_servers: usize,
@@ -198,9 +200,10 @@ impl Mounted {
 
 impl Down {
     fn read(self) -> DownServer {
-        let Down { group, server, transport, group_servers, seconds: _, remedy } = self;
+        let Down { group, server, transport, server_name, group_servers, seconds: _, remedy } =
+            self;
         let remedy = remedy.map(|text| text.chars().take(MAX_REMEDY).collect());
-        DownServer { group, server, transport, group_servers, remedy }
+        DownServer { group, server, transport, server_name, group_servers, remedy }
     }
 }
 
@@ -290,8 +293,8 @@ mod tests {
             "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
             "upstreamsDown": [{"group": "upstreams", "server": "192.0.2.1", "seconds": 61},
                 {"group": "upstreams", "server": "192.0.2.2", "seconds": 59},
-                {"group": "upstreams", "server": "192.0.2.3", "transport": "TLS", "groupServers": 3, "seconds": 99,
-                    "remedy": "renew it"}],
+                {"group": "upstreams", "server": "192.0.2.3", "transport": "TLS", "serverName": "dns.example",
+                    "groupServers": 3, "seconds": 99, "remedy": "renew it"}],
             "upstreamsLooping": [{"group": "upstreams", "server": "192.0.2.4", "groupServers": 3, "seconds": 1,
                 "remedy": "point it elsewhere"}],
             "upstreamsWithoutServers": [{"group": "corp.example", "why": "correct tls"}],
@@ -320,9 +323,11 @@ mod tests {
                 transport: transport.to_owned(),
                 group_servers,
                 remedy: remedy.map(str::to_owned),
+                ..DownServer::default()
             };
-        let expected =
-            [down("192.0.2.1", "", 0, None), down("192.0.2.3", "TLS", 3, Some("renew it"))];
+        let mut over_tls = down("192.0.2.3", "TLS", 3, Some("renew it"));
+        over_tls.server_name = "dns.example".to_owned();
+        let expected = [down("192.0.2.1", "", 0, None), over_tls];
         assert_eq!(reported.upstreams_down, expected);
         let looping = down("192.0.2.4", "", 3, Some("point it elsewhere"));
         assert_eq!(reported.upstreams_looping, [looping], "at once: a probe has shown it");

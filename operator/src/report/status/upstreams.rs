@@ -51,19 +51,26 @@ pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// Servers that lead back to ClusterDNS for more than half of the pods, which do not ask them (FW50).
+/// Servers that lead back to ClusterDNS for any pod, which does not ask them (FW50). Only a ClusterDNS answers the probe
+/// that shows it, so one pod is enough: the resolv.conf of its node may name another server than those of other nodes.
 pub(super) fn upstream_looping(observed: &Observed) -> Option<Problem> {
-    let looping = servers_of_most(observed, |pod| pod.upstreams_looping.iter());
+    let (looping, pods) = counted(observed, |pod| of_servers(pod.upstreams_looping.iter()));
     if looping.is_empty() {
         return None;
     }
-    let looping = looping.into_iter().map(|it| format!("{} {}", it.group, server(it))).collect();
+    let text = |found: Counted<'_, DownServer>| {
+        let whose = match found.count * 2 > pods {
+            true => "more than half of the pods".to_owned(),
+            false => format!("some pods, such as {}", found.first),
+        };
+        format!("{} {} ({whose})", found.report.group, server(found.report))
+    };
     problem(
         "UpstreamLooping",
         format!(
-            "these servers forward to ClusterDNS itself, and more than half of the pods do not ask them for that: {}. Point \
-             them at other servers, or write other servers into the spec",
-            named(looping)
+            "these servers forward to ClusterDNS itself, so pods do not ask them: {}. Point them at other servers, or write \
+             other servers into the spec; where some pods say so, look at resolv.conf of their nodes, too",
+            named(looping.into_iter().map(text).collect())
         ),
     )
 }
@@ -91,29 +98,55 @@ fn servers_of_most<'o, I: Iterator<Item = &'o DownServer>>(
     observed: &'o Observed,
     reports: impl Fn(&'o Reported) -> I,
 ) -> Vec<&'o DownServer> {
-    of_most(observed, |pod| {
-        reports(pod).map(|server| ((&*server.group, &*server.server, &*server.transport), server))
-    })
+    of_most(observed, |pod| of_servers(reports(pod)))
 }
 
-/// What more than half of the pods report, in the order of its keys. What one pod reports twice counts once.
+/// Servers with what distinguishes them.
+fn of_servers<'o>(
+    servers: impl Iterator<Item = &'o DownServer>,
+) -> impl Iterator<Item = ([&'o str; 4], &'o DownServer)> {
+    servers.map(|it| ([&*it.group, &*it.server, &*it.transport, &*it.server_name], it))
+}
+
+/// What more than half of the pods report, in the order of its keys.
 fn of_most<'o, K: Ord + Clone, T, I: Iterator<Item = (K, &'o T)>>(
     observed: &'o Observed,
     reports: impl Fn(&'o Reported) -> I,
 ) -> Vec<&'o T> {
-    let asked: Vec<&Reported> =
-        pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).collect();
-    let mut counts: BTreeMap<K, (usize, &T)> = BTreeMap::new();
-    for pod in &asked {
+    let (counted, pods) = counted(observed, reports);
+    counted.into_iter().filter(|it| it.count * 2 > pods).map(|it| it.report).collect()
+}
+
+/// What pods report.
+struct Counted<'o, T> {
+    report: &'o T,
+    /// How many pods report it.
+    count: usize,
+    /// The first of them by name.
+    first: &'o str,
+}
+
+/// What pods report, in the order of its keys, and how many pods were asked. What one pod reports twice counts once.
+fn counted<'o, K: Ord + Clone, T, I: Iterator<Item = (K, &'o T)>>(
+    observed: &'o Observed,
+    reports: impl Fn(&'o Reported) -> I,
+) -> (Vec<Counted<'o, T>>, usize) {
+    let asked: Vec<(&str, &Reported)> = pods::ready(observed)
+        .filter_map(|pod| Some((pods::name(pod), pods::reported(observed, pod)?)))
+        .collect();
+    let mut all: BTreeMap<K, Counted<'o, T>> = BTreeMap::new();
+    for (name, pod) in &asked {
         let mut seen = BTreeSet::new();
         for (key, report) in reports(pod) {
             if seen.insert(key.clone()) {
-                counts.entry(key).or_insert((0, report)).0 += 1;
+                let none = Counted { report, count: 0, first: name };
+                let counted = all.entry(key).or_insert(none);
+                counted.count += 1;
+                counted.first = counted.first.min(name);
             }
         }
     }
-    let of_most = counts.into_values().filter(|(count, _)| count * 2 > asked.len());
-    of_most.map(|(_, report)| report).collect()
+    (all.into_values().collect(), asked.len())
 }
 
 /// The server, and what a person should do.
@@ -122,10 +155,11 @@ fn text(down: &DownServer) -> String {
     down.remedy.as_ref().map_or(server.clone(), |remedy| format!("{server} ({remedy})"))
 }
 
-/// The address, and how it is asked where that is not the usual way.
+/// The address, and how and by which name it is asked where that is not the usual way.
 fn server(down: &DownServer) -> String {
-    match &*down.transport {
-        "" | "UDP" => down.server.clone(),
-        transport => format!("{} over {transport}", down.server),
+    match (&*down.transport, &*down.server_name) {
+        ("" | "UDP", _) => down.server.clone(),
+        (transport, "") => format!("{} over {transport}", down.server),
+        (transport, name) => format!("{} over {transport} as {name}", down.server),
     }
 }

@@ -27,7 +27,10 @@ fn f12_servers_that_lead_back_and_groups_without_a_server_are_named_with_the_rem
     let status = story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete True=UpstreamLooping", Kstatus::Current);
     let message = &condition(&status, "Degraded").unwrap().message;
-    assert!(message.contains(": upstreams 192.0.2.1:53. Point them at"), "{message}");
+    assert!(
+        message.contains(": upstreams 192.0.2.1:53 (more than half of the pods). Point them at"),
+        "{message}"
+    );
     // The other one is silent: none is left.
     let down = vec![down_server("upstreams", "192.0.2.2:53", 2)];
     both_report(&mut story, |pod| pod.upstreams_down = down.clone());
@@ -47,6 +50,37 @@ fn f12_servers_that_lead_back_and_groups_without_a_server_are_named_with_the_rem
     is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains(&format!("cluster): no server ({why}): clients")), "{message}");
+}
+
+#[test]
+fn f12_a_server_that_leads_back_for_one_pod_only_is_named_with_the_pod() {
+    let mut story = Story::settled("{}");
+    deploy(&mut story.observed, 3);
+    story.pods_follow();
+    reported(&mut story.observed, "dns-1").upstreams_looping =
+        vec![down_server("upstreams", "192.0.2.1:53", 2)];
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=UpstreamLooping", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("192.0.2.1:53 (some pods, such as dns-1). Point"), "{message}");
+}
+
+#[test]
+fn an_address_with_two_names_is_two_servers() {
+    let mut story = Story::settled("{}");
+    let named = |name: &str| DownServer {
+        transport: "TLS".to_owned(),
+        server_name: name.to_owned(),
+        ..down_server("upstreams", "192.0.2.1:853", 2)
+    };
+    both_report(&mut story, |pod| {
+        pod.upstreams_down = vec![named("one.example"), named("two.example")];
+    });
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    let both = "192.0.2.1:853 over TLS as one.example, 192.0.2.1:853 over TLS as two.example:";
+    assert!(message.contains(both), "{message}");
 }
 
 #[test]

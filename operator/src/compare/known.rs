@@ -2,11 +2,14 @@
 //! to be this one. The first that fits is reported. A row must fit nothing but what its sentence says: a difference
 //! without a row is unknown, and fails a pipeline.
 
+mod ipv6_labels;
+
 use std::collections::BTreeSet;
 
 use hickory_proto::rr::RecordType;
 
 use super::pair::{Line, Pair, Said};
+use ipv6_labels::is_other_text_of_ipv6;
 
 /// An answer section as long as this fills a message of 65,535 octets: no record of an RRset that is cut is longer than
 /// what is left.
@@ -20,7 +23,7 @@ const NOT_READY: u16 = 14;
 /// fault: then a person decides.
 pub const NOT_SEEN: &[&str] = &[
     // Zones and objects: the same replies come of a lost record.
-    "DF2", "DF5", "DF7", "DF12", "DF14", "DF16", "DF29", "DF32", "DF42", "DF48",
+    "DF2", "DF5", "DF7", "DF12", "DF16", "DF29", "DF32", "DF42", "DF48",
     // The time before all data is there, and restarts.
     "DF15", "DF27", "DF30", "DF46", // Sizes, and how upstreams are asked.
     "DF19", "DF20", "DF21", "DF22", "DF23", "DF24", "DF25", "DF26",
@@ -171,6 +174,12 @@ pub const KNOWN: &[Known] = &[
                 && ![RecordType::A, RecordType::AAAA].contains(&it.asked.kind)
                 && it.against.is_nodata()
         },
+    ),
+    known(
+        "DF14",
+        "an IPv6 address in a name is its shortest text, with a 0 beside a hyphen at an end; CoreDNS takes the text of the \
+         object",
+        is_other_text_of_ipv6,
     ),
     known("DF10", "the weight of an SRV record is always 100; others divide it", |it| {
         let kind = RecordType::SRV;

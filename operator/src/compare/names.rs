@@ -51,6 +51,14 @@ impl Questions {
         }
     }
 
+    /// The same for a label below a name. It may begin with a hyphen, as no name of a host does.
+    fn add_below(&mut self, label: &str, base: &str, kind: RecordType) {
+        let name = absolute(base).and_then(|base| base.prepend_label(label.as_bytes()).ok());
+        if let Some(name) = name {
+            self.push(Asked { name: name.to_lowercase(), kind });
+        }
+    }
+
     /// Adds one, unless it is there.
     pub(super) fn push(&mut self, asked: Asked) {
         if self.known.contains(&asked) {
@@ -143,19 +151,32 @@ fn of_slice(slice: &EndpointSlice, services: &[Service], domain: &str, to: &mut 
     let Some(service) = services.iter().find(is_its).filter(|it| is_headless(it)) else { return };
     let Some(base) = base(service, domain) else { return };
     for endpoint in &slice.endpoints {
-        for ip in endpoint.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok()) {
-            if let Some(label) = endpoint.hostname.clone().or_else(|| label_of(ip)) {
-                to.add(&format!("{label}.{base}"), kind_of(ip));
-            }
+        for text in &endpoint.addresses {
+            let Ok(ip) = text.parse::<IpAddr>() else { continue };
+            let labels = match &endpoint.hostname {
+                Some(hostname) => vec![hostname.clone()],
+                None => labels_of(text, ip),
+            };
+            labels.iter().for_each(|label| to.add_below(label, &base, kind_of(ip)));
             to.add(&reverse(ip), RecordType::PTR);
         }
     }
 }
 
-/// An address as a label. Servers write IPv6 addresses that begin or end with `::` in different ways (DF14).
-fn label_of(ip: IpAddr) -> Option<String> {
+/// An address as a label: as we write it (RR23), and as CoreDNS does, which takes the text of the object (DF14).
+fn labels_of(text: &str, ip: IpAddr) -> Vec<String> {
+    let theirs = text.to_ascii_lowercase().replace(['.', ':'], "-");
+    let mut labels = vec![label_of(ip), theirs];
+    labels.dedup();
+    labels
+}
+
+/// An address as a label of ours (RR23): a hyphen at an end gets a `0`.
+pub(super) fn label_of(ip: IpAddr) -> String {
     let label = ip.to_string().replace(['.', ':'], "-");
-    (!label.starts_with('-') && !label.ends_with('-')).then_some(label)
+    let begin = if label.starts_with('-') { "0" } else { "" };
+    let end = if label.ends_with('-') { "0" } else { "" };
+    format!("{begin}{label}{end}")
 }
 
 fn kind_of(ip: IpAddr) -> RecordType {
@@ -200,8 +221,7 @@ fn of_pods(slice: &EndpointSlice, domain: &str, to: &mut Questions) {
             pod.and_then(|it| it.namespace.as_ref().or(slice.metadata.namespace.as_ref()));
         let Some(namespace) = namespace else { continue };
         for ip in endpoint.addresses.iter().filter_map(|text| text.parse().ok()) {
-            let Some(label) = label_of(ip) else { continue };
-            to.add(&format!("{label}.{namespace}.pod.{domain}"), kind_of(ip));
+            to.add(&format!("{}.{namespace}.pod.{domain}", label_of(ip)), kind_of(ip));
         }
     }
 }
@@ -277,7 +297,8 @@ mod tests {
         let slice = json!({
             "metadata": {"name": "x", "namespace": "data", "labels": {"kubernetes.io/service-name": "six"}},
             "addressType": "IPv6",
-            "endpoints": [{"addresses": ["fd00:244::66"], "targetRef": target}, {"addresses": ["fd00:244::"]}],
+            "endpoints": [{"addresses": ["fd00:244::66"], "targetRef": target}, {"addresses": ["fd00:244::"]},
+                {"addresses": ["::0a:1"], "targetRef": target}],
         });
         let resource = json!({"metadata": {"name": "a"}, "spec": {"domain": "c.example",
             "hosts": [{"name": "*.h.example", "addresses": ["10.0.0.1"]}, {"name": "i.example", "addresses": ["fd00::1"]}],
@@ -294,6 +315,12 @@ mod tests {
         for expected in [
             "fd00-244--66.six.data.svc.c.example. AAAA",
             "fd00-244--66.data.pod.c.example. AAAA",
+            // As we write them, and as CoreDNS does.
+            "fd00-244--0.six.data.svc.c.example. AAAA",
+            "fd00-244--.six.data.svc.c.example. AAAA",
+            "0--a-1.six.data.svc.c.example. AAAA",
+            "\\--0a-1.six.data.svc.c.example. AAAA",
+            "0--a-1.data.pod.c.example. AAAA",
             "clusterdns-compare.h.example. A",
             "i.example. AAAA",
             "t.example. TXT",
@@ -301,9 +328,9 @@ mod tests {
         ] {
             assert!(all.iter().any(|it| it == expected), "{expected}: {all:#?}");
         }
-        // Two endpoints, and the host that is no wildcard.
+        // Three endpoints, and the host that is no wildcard.
         let pointers = all.iter().filter(|it| it.ends_with("ip6.arpa. PTR")).count();
-        assert_eq!(pointers, 3, "{all:#?}");
+        assert_eq!(pointers, 4, "{all:#?}");
     }
 
     #[test]

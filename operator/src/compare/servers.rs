@@ -63,16 +63,20 @@ fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, S
 pub(super) async fn of_cluster(client: &Client) -> Result<Objects, String> {
     let mut cut = Vec::new();
     let most = MAX_QUESTIONS;
-    let services = all(&Api::<Service>::all(client.clone()), "Services", most, &mut cut).await?;
+    let needed = |what: &'static str| move |error: kube::Error| format!("{what}: {error}");
+    let services = Api::<Service>::all(client.clone());
+    let services = all(&services, "Services", most, &mut cut).await.map_err(needed("Services"))?;
     let slices = Api::<EndpointSlice>::all(client.clone());
-    let slices = all(&slices, "EndpointSlices", most, &mut cut).await?;
-    // Where there is no such resource yet, or no right to read it, the names of Services are still asked.
+    let slices = all(&slices, "EndpointSlices", most, &mut cut).await;
+    let slices = slices.map_err(needed("EndpointSlices"))?;
     let resources = Api::<ClusterDNS>::all(client.clone());
     let resources = match all(&resources, "ClusterDNS", most, &mut cut).await {
         Ok(resources) => resources,
-        Err(why) if why.contains("404") => Vec::new(),
-        Err(why) => {
-            cut.push(format!("hosts and records of the configuration were not read: {why}"));
+        // The CustomResourceDefinition is not installed: there is nothing to read.
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        // The names of Services are still asked.
+        Err(error) => {
+            cut.push(format!("hosts and records of the ClusterDNS were not read: {error}"));
             Vec::new()
         }
     };
@@ -85,12 +89,11 @@ async fn all<T>(
     what: &str,
     most: usize,
     cut: &mut Vec<String>,
-) -> Result<Vec<T>, String>
+) -> kube::Result<Vec<T>>
 where
     T: Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let Paged { objects, is_cut } =
-        paged(api, most).await.map_err(|error| format!("{what}: {error}"))?;
+    let Paged { objects, is_cut } = paged(api, most).await?;
     if is_cut {
         cut.push(format!("only the first {} {what} were read", objects.len()));
     }
@@ -143,6 +146,9 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
     use crate::offline::server_of_pages;
 
@@ -162,6 +168,54 @@ mod tests {
             (found, cut),
             (1_000, vec!["only the first 1000 Services were read".to_owned()])
         );
+    }
+
+    /// What is read of an API server that has one Service, and answers a list of ClusterDNS with this status.
+    async fn beside(code: u16, message: &'static str) -> Objects {
+        let server = tower::service_fn(move |request: hyper::Request<Body>| async move {
+            let path = request.uri().path().to_owned();
+            let items = if path.ends_with("/services") {
+                json!([{"metadata": {"name": "a"}}])
+            } else {
+                json!([])
+            };
+            let list = json!({"kind": "List", "apiVersion": "v1", "items": items, "metadata": {}});
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": "", "code": code});
+            let (code, body) = match path.ends_with("/clusterdnses") {
+                true => (code, status),
+                false => (200, list),
+            };
+            let response = hyper::Response::builder().status(code);
+            Ok::<_, std::convert::Infallible>(
+                response.body(Body::from(body.to_string().into_bytes())).unwrap(),
+            )
+        });
+        of_cluster(&Client::new(server, "default")).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_the_resource_is_asked_for_its_services() {
+        let found = beside(404, "the server could not find the requested resource").await;
+        assert_eq!((found.services.len(), found.resources.len()), (1, 0));
+        assert!(found.cut.is_empty(), "{:?}", found.cut);
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_cannot_be_read_is_said_and_its_services_are_asked() {
+        for (code, message) in [
+            (403, "user u-404 cannot list resource clusterdnses"),
+            (500, "etcdserver: request timed out"),
+        ] {
+            let found = beside(code, message).await;
+            assert_eq!((found.services.len(), found.resources.len()), (1, 0));
+            let [note] = &found.cut[..] else { panic!("{code}: {:?}", found.cut) };
+            assert!(
+                note.starts_with("hosts and records of the ClusterDNS were not read: "),
+                "{note}"
+            );
+            assert!(note.contains(message), "{note}");
+        }
     }
 
     #[test]

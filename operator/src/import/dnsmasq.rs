@@ -3,6 +3,7 @@
 mod options;
 mod servers;
 mod settings;
+mod ttl;
 
 use std::net::IpAddr;
 
@@ -13,6 +14,7 @@ use crds::{config::Policy, defaults};
 pub(super) use options::written;
 use options::{Flag, flags};
 use servers::{Gathered, domains, rev_server, server, upstreams};
+use ttl::LocalTtl;
 
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
@@ -28,6 +30,7 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
     let mut gathered = Gathered::default();
     let all = flags(options);
     let forwarded = servers::forwarded(&all);
+    let ttl = ttl::of(&all);
     for flag in all {
         let is_server = ["server", "local", "rev-server"].contains(&flag.name.as_str());
         if is_server && flag.value.contains('@') {
@@ -38,12 +41,13 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
                 Some(decided) => decided,
                 None => continue,
             },
-            "address" => without_ttl(address(&flag, &forwarded, draft)),
-            "addn-hosts" | "hostsdir" => hosts(&flag, look, draft),
-            "host-record" => host_record(&flag, draft),
-            "cname" => cname(&flag, draft),
-            "txt-record" => without_ttl(txt_record(&flag, draft)),
-            "srv-host" => without_ttl(srv_host(&flag, draft)),
+            "address" => ttl.said(address(&flag, &forwarded, ttl, draft)),
+            "addn-hosts" | "hostsdir" => hosts(&flag, look, ttl, draft),
+            "host-record" => host_record(&flag, ttl, draft),
+            "cname" => cname(&flag, ttl, draft),
+            "txt-record" => ttl.said(txt_record(&flag, ttl, draft)),
+            "srv-host" => ttl.said(srv_host(&flag, ttl, draft)),
+            "local-ttl" => ttl.decided(&flag),
             "rev-server" => rev_server(&flag, draft),
             "no-resolv" => {
                 gathered.no_resolv = Some(flag);
@@ -109,21 +113,6 @@ fn unwritten_cache(options: &[Argument], draft: &mut Draft) {
     draft.report.add(&first.place, Changed, "cache-size, which is not written", message);
 }
 
-/// What dnsmasq gives records where no TTL is written.
-fn without_ttl((outcome, message): (Outcome, String)) -> (Outcome, String) {
-    if !matches!(outcome, Kept | Changed) {
-        return (outcome, message);
-    }
-    (Changed, format!("{message}; {}", no_ttl()))
-}
-
-fn no_ttl() -> String {
-    let ours = defaults::RECORD_TTL_SECONDS;
-    format!(
-        "the TTL is {ours} s, in dnsmasq that of local-ttl, or 0 s: ttlSeconds of each changes it"
-    )
-}
-
 fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Draft) {
     draft.report.add(&flag.place, outcome, &flag.text(), message);
 }
@@ -176,7 +165,12 @@ const NO_SERVERS: &str = "it is for the servers of these options, which are not 
 const NO_SOURCE: &str = "questions leave from the address that the system chooses: the interface or address behind @ is not used";
 
 /// A name and everything below it. `forwarded` are the domains that have servers of their own.
-fn address(flag: &Flag, forwarded: &[String], draft: &mut Draft) -> (Outcome, String) {
+fn address(
+    flag: &Flag,
+    forwarded: &[String],
+    ttl: LocalTtl,
+    draft: &mut Draft,
+) -> (Outcome, String) {
     let (domains, rest) = domains(&flag.value);
     if domains.is_empty() || domains.iter().any(|domain| domain == "#") {
         let message = "every name of the world would have this address: write spec.hosts for the names that are meant";
@@ -205,7 +199,7 @@ fn address(flag: &Flag, forwarded: &[String], draft: &mut Draft) -> (Outcome, St
         let wildcard = inner.is_none().then(|| format!("*.{domain}"));
         for owner in std::iter::once(domain.clone()).chain(wildcard) {
             for ip in &ips {
-                parts.add(&owner, draft.host(&owner, *ip, None, false));
+                parts.add(&owner, draft.host(&owner, *ip, ttl.seconds(), false));
             }
         }
     }
@@ -213,7 +207,7 @@ fn address(flag: &Flag, forwarded: &[String], draft: &mut Draft) -> (Outcome, St
 }
 
 /// A hosts file, or all files of a folder.
-fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
+fn hosts(flag: &Flag, look: &Look<'_>, ttl: LocalTtl, draft: &mut Draft) -> (Outcome, String) {
     let inside = || look(&format!("{}/*", flag.value.trim_end_matches('/')));
     let file = if flag.name == "hostsdir" { Files::default() } else { look(&flag.value) };
     // `addn-hosts` may name a folder too.
@@ -240,13 +234,12 @@ fn hosts(flag: &Flag, look: &Look<'_>, draft: &mut Draft) -> (Outcome, String) {
         return (NotPossible, message);
     }
     for text in &read {
-        hosts_file::convert(text, Terms { ttl: None, reverse: true }, draft, &|_| None);
+        let terms = Terms { ttl: ttl.seconds(), reverse: true };
+        hosts_file::convert(text, terms, draft, &|_| None);
     }
-    let message = format!(
-        "its lines are spec.hosts as they are now; later changes of the file are not followed; {}",
-        no_ttl()
-    );
-    (Changed, message)
+    let message =
+        "its lines are spec.hosts as they are now; later changes of the file are not followed";
+    ttl.said((Changed, message.to_owned()))
 }
 
 /// Files of a folder that dnsmasq does not read: what editors leave, and hidden ones.
@@ -256,7 +249,7 @@ fn is_passed_over(text: &Text) -> bool {
 }
 
 /// `NAME[,NAME],ADDRESS[,ADDRESS][,TTL]`
-fn host_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+fn host_record(flag: &Flag, local: LocalTtl, draft: &mut Draft) -> (Outcome, String) {
     let words = flag.words();
     let ttl = words.last().and_then(|word| word.parse::<u32>().ok());
     let ips: Vec<IpAddr> = words.iter().filter_map(|word| word.parse().ok()).collect();
@@ -270,11 +263,11 @@ fn host_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     let mut parts = Parts::default();
     for host in &names {
         for ip in &ips {
-            parts.add(host, draft.host(host, *ip, ttl, true));
+            parts.add(host, draft.host(host, *ip, ttl.or(local.seconds()), true));
         }
     }
     let decided = parts.decided("spec.hosts");
-    if ttl.is_none() { without_ttl(decided) } else { decided }
+    if ttl.is_none() { local.said(decided) } else { decided }
 }
 
 fn record(owner: &str, record_type: RecordType, ttl: Option<u32>) -> Record {
@@ -301,7 +294,7 @@ fn added(record: Record, draft: &mut Draft) -> (Outcome, String) {
 }
 
 /// `ALIAS[,ALIAS],TARGET[,TTL]`
-fn cname(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+fn cname(flag: &Flag, local: LocalTtl, draft: &mut Draft) -> (Outcome, String) {
     let mut words = flag.words();
     let ttl = words.last().and_then(|word| word.parse::<u32>().ok());
     if ttl.is_some() {
@@ -314,21 +307,21 @@ fn cname(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     let mut parts = Parts::default();
     for alias in aliases {
         let target = Some(name(target));
-        let record = Record { target, ..record(alias, RecordType::Cname, ttl) };
+        let record = Record { target, ..record(alias, RecordType::Cname, ttl.or(local.seconds())) };
         parts.add(&record.name.clone(), draft.record(record));
     }
     let decided = parts.decided("spec.records");
-    if ttl.is_none() { without_ttl(decided) } else { decided }
+    if ttl.is_none() { local.said(decided) } else { decided }
 }
 
 /// `NAME[,TEXT...]`
-fn txt_record(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+fn txt_record(flag: &Flag, ttl: LocalTtl, draft: &mut Draft) -> (Outcome, String) {
     let words = flag.strings();
     let Some((owner, texts)) = words.split_first().filter(|(owner, _)| !owner.is_empty()) else {
         return (NotPossible, "it needs a name".to_owned());
     };
     let texts = texts.iter().flat_map(|text| chunks(text)).collect();
-    added(Record { strings: Some(texts), ..record(owner, RecordType::Txt, None) }, draft)
+    added(Record { strings: Some(texts), ..record(owner, RecordType::Txt, ttl.seconds()) }, draft)
 }
 
 /// A text as strings of a TXT record (RFC 1035 §3.3: 255 octets each); dnsmasq cuts longer ones as well.
@@ -345,7 +338,7 @@ fn chunks(text: &str) -> Vec<String> {
 }
 
 /// `_SERVICE._PROTOCOL.DOMAIN[,TARGET[,PORT[,PRIORITY[,WEIGHT]]]]`
-fn srv_host(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+fn srv_host(flag: &Flag, ttl: LocalTtl, draft: &mut Draft) -> (Outcome, String) {
     // A part may be empty: what follows keeps its place.
     let words: Vec<&str> = flag.value.split(',').map(str::trim).collect();
     let written = |at: usize| words.get(at).filter(|word| !word.is_empty());
@@ -363,5 +356,8 @@ fn srv_host(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
         return (NotPossible, "port, priority and weight are numbers".to_owned());
     };
     let service = ServiceTarget { priority, weight, port, target: name(target) };
-    added(Record { services: Some(vec![service]), ..record(owner, RecordType::Srv, None) }, draft)
+    added(
+        Record { services: Some(vec![service]), ..record(owner, RecordType::Srv, ttl.seconds()) },
+        draft,
+    )
 }

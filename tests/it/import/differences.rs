@@ -81,8 +81,8 @@ fn options_of_dnsmasq_that_do_something_else_here_are_changed() {
         (6, "in another form"),
         (7, "answers of stub domains stay"),
         (8, "SERVFAIL"),
-        (9, "that of local-ttl, or 0 s"),
-        (10, "that of local-ttl, or 0 s"),
+        (9, "in dnsmasq 0 s"),
+        (10, "in dnsmasq 0 s"),
         (11, "upstreams may send 1232"),
     ] {
         let found = report

@@ -149,7 +149,7 @@ fn decided(name: &str, value: &str) -> (Outcome, &'static str) {
         "min-port" | "max-port" | "query-port" => {
             (NotNeeded, "each question leaves from a random port")
         }
-        "local-ttl" | "auth-ttl" | "min-cache-ttl" => (
+        "auth-ttl" | "min-cache-ttl" => (
             NotPossible,
             "TTLs are spec.ttlSeconds and ttlSeconds of each host and record; those of upstreams are never raised",
         ),

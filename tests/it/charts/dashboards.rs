@@ -18,7 +18,7 @@ struct Dashboard {
     file: String,
     title: String,
     description: String,
-    variable: Variable,
+    variables: Vec<Variable>,
     panels: Vec<Panel>,
 }
 
@@ -46,18 +46,19 @@ fn dashboards() -> Vec<Dashboard> {
 impl Dashboard {
     /// The document that Grafana imports.
     fn document(&self) -> Value {
-        let Variable { name, of, label } = &self.variable;
         let source = json!({"type": "prometheus", "uid": "${datasource}"});
         // No `allValue`: "All" is then all values that were found, and `up` and `process_*` of other programs are not shown.
-        let variables = json!([
-            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-            {
+        let mut variables = vec![json!({
+            "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus",
+        })];
+        variables.extend(self.variables.iter().map(|Variable { name, of, label }| {
+            json!({
                 "name": name, "label": name, "type": "query", "datasource": source, "refresh": 2,
                 "query": {"query": format!("label_values({of}, {label})"), "refId": name},
                 "includeAll": true, "multi": true, "sort": 1,
                 "current": {"text": "All", "value": "$__all"},
-            },
-        ]);
+            })
+        }));
         let panels = self.panels.iter().enumerate();
         let panels: Vec<Value> =
             panels.map(|(place, panel)| panel.document(place, &source)).collect();
@@ -108,10 +109,23 @@ fn the_dashboards_are_what_their_source_says() {
 fn the_dashboards_ask_for_metrics_that_are_shown() {
     for dashboard in dashboards() {
         let expressions = dashboard.panels.iter().flat_map(|panel| panel.queries.values());
-        for expression in expressions.chain([&dashboard.variable.of]) {
+        for expression in expressions.chain(dashboard.variables.iter().map(|it| &it.of)) {
             for metric in metrics_of(expression) {
                 assert!(is_shown(metric), "{}: {metric} in {expression}", dashboard.title);
             }
+        }
+    }
+}
+
+/// What a pod of either program uses is beside what it does.
+#[test]
+fn processor_and_memory_of_both_programs_are_shown() {
+    for file in ["pod", "operator"] {
+        let dashboards = dashboards();
+        let dashboard = dashboards.iter().find(|it| it.file == file).expect("a dashboard");
+        for metric in ["process_cpu_seconds_total", "process_resident_memory_bytes"] {
+            let mut expressions = dashboard.panels.iter().flat_map(|it| it.queries.values());
+            assert!(expressions.any(|it| metrics_of(it).contains(metric)), "{file}: {metric}");
         }
     }
 }

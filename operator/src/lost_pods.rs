@@ -10,24 +10,20 @@ mod policy;
 mod take_out;
 
 use std::collections::BTreeMap;
-use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::future::join_all;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::Api;
-use kube::runtime::reflector::{Store, reflector, store};
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use tokio::time::MissedTickBehavior;
 
 use crate::names;
+use crate::observe::lists::Lists;
 use crate::observe::pods;
+use crate::observe::pods_to_ask::PodsToAsk;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
 use ask::Target;
@@ -36,15 +32,13 @@ use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences, Sus
 
 /// Between two rounds of questions.
 const EVERY: Duration = Duration::from_secs(1);
-/// The same period as for all watches of the operator.
-const WATCH_S: u32 = 180;
-/// Objects in a page of a list.
-const PAGE: u32 = 100;
 
 #[derive(Clone)]
 pub struct Lookout {
     /// For watches, and for the one read before a write.
     pub client: Client,
+    /// Reads the list before a write: a list of others never keeps it waiting.
+    pub lists: Arc<Lists>,
     /// Namespaces with pods of ours.
     pub namespaces: Vec<String>,
     /// Writes to the API server, with the check of the lease.
@@ -61,12 +55,6 @@ impl std::fmt::Debug for Lookout {
     }
 }
 
-/// What watches keep: our pods, and every ClusterDNS.
-struct Kept {
-    pods: Vec<Store<Pod>>,
-    resources: Store<ClusterDNS>,
-}
-
 /// The ready pods of one ClusterDNS, and how many of it are lost.
 struct Group {
     ready: Vec<Target>,
@@ -75,35 +63,14 @@ struct Group {
 
 /// Runs forever; asks while the API server narrows the write.
 pub async fn follow(it: Lookout) {
-    let watches = FuturesUnordered::new();
-    let mut all_pods = Vec::new();
-    for namespace in &it.namespaces {
-        let (pods, writer) = store();
-        let api = Api::<Pod>::namespaced(it.client.clone(), namespace);
-        let events = watcher(api, config().labels(names::INSTANCE)).default_backoff().modify(slim);
-        watches.push(reflector(writer, events).for_each(|_| ready(())).boxed());
-        all_pods.push(pods);
-    }
-    let (resources, writer) = store();
-    let events = watcher(Api::<ClusterDNS>::all(it.client.clone()), config()).default_backoff();
-    watches.push(reflector(writer, events).for_each(|_| ready(())).boxed());
-    let kept = Kept { pods: all_pods, resources };
+    let kept = PodsToAsk::start(&it.client, &it.namespaces, it.metrics.clone());
     tokio::select! {
-        () = watches.collect::<()>() => {}
         () = policy::follow(&it.client, &it.standing) => {}
         () = rounds(&it, &kept) => {}
     }
 }
 
-fn config() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_S).page_size(PAGE)
-}
-
-fn slim(pod: &mut Pod) {
-    pod.metadata.managed_fields = None;
-}
-
-async fn rounds(it: &Lookout, kept: &Kept) {
+async fn rounds(it: &Lookout, kept: &PodsToAsk) {
     let mut clock = tokio::time::interval(EVERY);
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut silences: BTreeMap<String, Silences> = BTreeMap::new();
@@ -134,7 +101,7 @@ async fn rounds(it: &Lookout, kept: &Kept) {
 }
 
 /// The pods of each ClusterDNS that the operator manages.
-fn groups(kept: &Kept) -> BTreeMap<String, Group> {
+fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
     let is_managed = |dns: &&Arc<ClusterDNS>| {
         dns.spec.management_state == ManagementState::Managed
             && dns.metadata.deletion_timestamp.is_none()

@@ -74,6 +74,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
         // Also before this process leads: the leader may be on the node that dies.
         tokio::spawn(lost_pods::follow(Lookout {
             client: client.clone(),
+            lists: Arc::default(),
             namespaces: args.settings().workload_namespaces,
             writes: writes.clone(),
             metrics: metrics.clone(),

@@ -8,6 +8,7 @@ pub mod caches;
 pub mod relist;
 mod cluster_size;
 pub mod pods;
+pub mod pods_to_ask;
 pub mod foreign_pods;
 pub mod certificates;
 pub mod ca_bundles;

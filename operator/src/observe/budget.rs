@@ -18,6 +18,8 @@ const STUB: usize = 512;
 const FOR_STUBS: usize = 8 << 20;
 /// Names of objects that are not kept whole, for people: this many in each watched namespace, so that a full one hides no other.
 const MAX_NAMED: usize = 100;
+/// What happens with an object that is not kept whole.
+const READ_WHEN_NEEDED: &str = "the operator reads it from the API server when it needs it";
 
 /// How an object is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(super) enum BudgetVerdict {
 #[derive(Debug)]
 pub struct Budget {
     most: usize,
+    /// What not to keep an object whole means, for people.
+    consequence: &'static str,
     books: Mutex<Books>,
 }
 
@@ -65,13 +69,13 @@ impl std::ops::Add for Octets {
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget::of(MOST)
+        Budget::of(MOST, READ_WHEN_NEEDED)
     }
 }
 
 impl Budget {
-    fn of(most: usize) -> Budget {
-        Budget { most, books: Mutex::default() }
+    pub(super) fn of(most: usize, consequence: &'static str) -> Budget {
+        Budget { most, consequence, books: Mutex::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -290,9 +294,10 @@ impl Share {
         let has_room = named < MAX_NAMED;
         if has_room && books.refused.insert((namespace.clone(), what.clone()), octets).is_none() {
             tracing::warn!(
-                "{namespace}/{what} takes {octets} octets and is not kept whole: all objects together may take {}. The operator \
-                 reads it from the API server when it needs it; delete what is not needed",
-                self.budget.most
+                "{namespace}/{what} takes {octets} octets and is not kept whole, because all objects together may take {}: {}. \
+                 Delete what is not needed",
+                self.budget.most,
+                self.budget.consequence
             );
         }
     }

@@ -79,9 +79,10 @@ impl Caches {
         metrics: Arc<Metrics>,
         lists: Arc<Lists>,
     ) -> Caches {
-        let (nodes, writer) = (Writer::new(()), JoinSet::new());
+        let (nodes, all) = (Writer::new(()), resources.clone());
+        let means = Means { client: client.clone(), lists, metrics, gauge: Metrics::cached, all };
         let mut caches = Caches {
-            means: Means { client: client.clone(), lists, metrics, all: resources.clone() },
+            means,
             triggers,
             namespaces: namespaces.to_vec(),
             resources,
@@ -90,7 +91,7 @@ impl Caches {
             pods: HashMap::new(),
             replica_sets: HashMap::new(),
             nodes: nodes.as_reader(),
-            watches: Mutex::new(writer),
+            watches: Mutex::default(),
             budget: Arc::default(),
             stores: AtomicU64::new(0),
         };
@@ -154,12 +155,8 @@ impl Caches {
                 match (exist.contains(&kind), is_kept) {
                     (true, false) => self.keep_children(kind, namespace),
                     (false, true) => {
-                        let gone = self
-                            .children
-                            .write()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .remove(&key);
-                        gone.inspect(|kept| kept.watch.abort());
+                        let mut all = self.children.write().unwrap_or_else(PoisonError::into_inner);
+                        all.remove(&key).inspect(|kept| kept.watch.abort());
                     }
                     (true, true) | (false, false) => {}
                 }

@@ -52,6 +52,8 @@ pub(super) struct Means {
     pub(super) client: Client,
     pub(super) lists: Arc<Lists>,
     pub(super) metrics: Arc<Metrics>,
+    /// Shows how many octets of whole objects and of stubs they hold.
+    pub(super) gauge: fn(&Metrics, (usize, usize)),
     /// All ClusterDNS, to find those that an event concerns.
     pub(super) all: Store<ClusterDNS>,
 }
@@ -208,7 +210,7 @@ where
         let all = &self.means.all;
         let is_needed = |it: &K| is_needed(&all.state(), it);
         let (event, verdict) = bounded(event, &mut self.share, stub, is_needed);
-        self.means.metrics.cached(self.share.held_by_all());
+        (self.means.gauge)(&self.means.metrics, self.share.held_by_all());
         match verdict {
             BudgetVerdict::Whole => {}
             BudgetVerdict::Stub | BudgetVerdict::Nothing => {

@@ -17,7 +17,7 @@ use crate::decide::plan::RolloutState;
 use crate::observe::observed::{PodReport, Reported};
 use crate::observe::pods;
 use request::Asker;
-pub use request::{address as http_address, port as http_port};
+pub use request::{PORT_NAME as HTTP_PORT_NAME, address as http_address, port as http_port};
 
 /// The role of a pod that tries a configuration.
 const CANARY: &str = "canary";

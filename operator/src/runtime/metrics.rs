@@ -39,6 +39,8 @@ struct Counted {
     version_resets: AtomicU64,
     /// Octets of whole objects and of stubs; none before they were counted.
     cached: Mutex<Option<(usize, usize)>>,
+    /// The same of what the lookout for lost pods keeps, all of it whole.
+    cached_pods: Mutex<Option<usize>>,
     not_kept: Counters<String>,
     lost_pods: AtomicU64,
     is_leader: AtomicBool,
@@ -117,12 +119,13 @@ impl Own {
         let cached = *locked(&self.0.cached);
         let rows =
             cached.into_iter().flat_map(|(whole, stubs)| [("whole", whole), ("stubs", stubs)]);
-        let rows = rows.map(|(part, octets)| ([("part", part)], octets as f64));
-        let help = "Estimated size in memory of cached objects, in bytes: whole objects and stubs";
+        let pods = locked(&self.0.cached_pods).map(|octets| ("lost_pods", octets));
+        let rows = rows.chain(pods).map(|(part, octets)| ([("part", part)], octets as f64));
+        let help = "Estimated size in memory of cached objects, in bytes: whole objects, stubs, and what is kept to find lost pods";
         page.gauges("cache_bytes", help, rows)?;
         let rows = self.0.not_kept.read().into_iter();
         let rows = rows.map(|(resource, count)| ([("resource", resource)], count));
-        let help = "Objects stored as stubs because the cache was full, by resource";
+        let help = "Objects not kept whole because the cache was full, by resource";
         page.counters("objects_not_kept", help, rows)
     }
 }
@@ -175,6 +178,11 @@ impl Metrics {
     /// All caches hold this many octets of whole objects and of stubs.
     pub fn cached(&self, octets: (usize, usize)) {
         *locked(&self.counted.cached) = Some(octets);
+    }
+
+    /// The lookout for lost pods holds this many octets of whole objects; of stubs it has none.
+    pub fn cached_for_lookout(&self, (octets, _): (usize, usize)) {
+        *locked(&self.counted.cached_pods) = Some(octets);
     }
 
     /// An object of this kind (its plural, one of those that are watched) was read and is not kept whole.

@@ -30,7 +30,7 @@ fn admit(share: &mut Share, name: &str, octets: usize) -> BudgetVerdict {
 
 #[test]
 fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
-    let budget = Arc::new(Budget::of(48 * MIB));
+    let budget = Arc::new(Budget::of(48 * MIB, READ_WHEN_NEEDED));
     let (mut one, mut other) = (share(&budget, 1), share(&budget, 2));
     assert_eq!(admit(&mut other, "ours", MIB), BudgetVerdict::Whole);
     let verdicts: Vec<BudgetVerdict> =
@@ -51,7 +51,7 @@ fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
 
 #[test]
 fn k23_a_full_cache_keeps_what_it_holds_whole_also_while_it_lists_again() {
-    let budget = Arc::new(Budget::of(48 * MIB));
+    let budget = Arc::new(Budget::of(48 * MIB, READ_WHEN_NEEDED));
     let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));
     assert_eq!(admit(&mut ours, "deployment", 4_000), BudgetVerdict::Whole);
     // Some 10,000 objects that fit no more, and their stubs.
@@ -90,7 +90,7 @@ fn k23_a_full_cache_keeps_what_it_holds_whole_also_while_it_lists_again() {
 
 #[test]
 fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
-    let budget = Arc::new(Budget::of(8 * STUB));
+    let budget = Arc::new(Budget::of(8 * STUB, READ_WHEN_NEEDED));
     let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));
     (0..20).for_each(|n| {
         admit(&mut full, &format!("m{n}"), STUB);
@@ -102,7 +102,7 @@ fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
 
 #[test]
 fn k23_more_objects_than_stubs_fit_for_take_no_more_memory() {
-    let budget = Arc::new(Budget::of(100 * STUB));
+    let budget = Arc::new(Budget::of(100 * STUB, READ_WHEN_NEEDED));
     let mut share = share(&budget, 1);
     assert!(!budget.is_incomplete("services", "dns"));
     let verdicts: Vec<_> =
@@ -162,7 +162,7 @@ fn a_stub_says_that_an_object_exists_and_whose_it_is() {
 
 #[test]
 fn k23_a_namespace_with_many_large_objects_does_not_hide_those_of_another() {
-    let budget = Arc::new(Budget::of(0));
+    let budget = Arc::new(Budget::of(0, READ_WHEN_NEEDED));
     let mut full = share(&budget, 1);
     for n in 0..MAX_NAMED + 1 {
         admit(&mut full, &format!("m{n}"), MIB);

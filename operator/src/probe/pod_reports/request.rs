@@ -18,7 +18,7 @@ use crate::observe::observed::{DownServer, EmptyGroup, Reported, UsedCertificate
 use crate::shortened::shortened;
 
 /// The container port that is asked.
-const PORT_NAME: &str = "metrics";
+pub const PORT_NAME: &str = "metrics";
 /// Where the container port is not named.
 const PORT: u16 = 9153;
 /// A pod that takes longer than this counts as silent.

@@ -1,0 +1,153 @@
+//! What the lookout for lost pods keeps (O20): of our pods and of each ClusterDNS the few fields that it reads. It runs in
+//! a standby too, which has no other caches, so it has a budget of its own. Anyone who may create Pods in a watched
+//! namespace can give them our label, and 1.5 MiB each.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use crds::ClusterDNS;
+use crds::v1alpha1::{ClusterDNSSpec, Service};
+use k8s_openapi::api::core::v1::{Container, ContainerPort, Pod, PodSpec, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::Api;
+use kube::runtime::reflector::Store;
+use kube::runtime::reflector::store::Writer;
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use super::budget::{Budget, Share};
+use super::list_and_watch::{Followed, Means, follow};
+use crate::names;
+use crate::probe::pod_reports::{HTTP_PORT_NAME, http_port};
+use crate::runtime::metrics::Metrics;
+
+/// Octets of all that is kept here, as they are counted in [`super::stubs::octets`]: some 7,000 pods.
+const MOST: usize = 48 << 20;
+/// What happens with one that is not kept.
+const NEVER_LOST: &str =
+    "a pod is not asked whether it answers, so it stays in its Service if its node dies";
+
+/// Our pods, and every ClusterDNS.
+pub struct PodsToAsk {
+    pub pods: Vec<Store<Pod>>,
+    pub resources: Store<ClusterDNS>,
+    /// They end with this value.
+    watches: JoinSet<()>,
+}
+
+impl std::fmt::Debug for PodsToAsk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PodsToAsk").finish_non_exhaustive()
+    }
+}
+
+impl PodsToAsk {
+    /// Starts the watches of pods in these namespaces, and of each ClusterDNS.
+    pub fn start(client: &Client, namespaces: &[String], metrics: Arc<Metrics>) -> PodsToAsk {
+        let budget = Arc::new(Budget::of(MOST, NEVER_LOST));
+        PodsToAsk::within(&budget, client, namespaces, metrics)
+    }
+
+    fn within(
+        budget: &Arc<Budget>,
+        client: &Client,
+        namespaces: &[String],
+        metrics: Arc<Metrics>,
+    ) -> PodsToAsk {
+        let writer = Writer::new(());
+        let resources = writer.as_reader();
+        let means = Means {
+            client: client.clone(),
+            lists: Arc::default(),
+            metrics,
+            gauge: Metrics::cached_for_lookout,
+            all: resources.clone(),
+        };
+        let mut it = PodsToAsk { pods: Vec::new(), resources, watches: JoinSet::new() };
+        let share = Share::new(budget.clone(), 0, "clusterdnses");
+        it.keep(followed(Api::all(client.clone()), None, slim_resource), writer, share, &means);
+        for (store, namespace) in (1..).zip(namespaces) {
+            let writer = Writer::new(());
+            it.pods.push(writer.as_reader());
+            let pods = Api::namespaced(client.clone(), namespace);
+            let share = Share::new(budget.clone(), store, "pods");
+            it.keep(followed(pods, Some(names::INSTANCE), slim_pod), writer, share, &means);
+        }
+        it
+    }
+
+    fn keep<K>(&mut self, followed: Followed<K>, writer: Writer<K>, share: Share, means: &Means)
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Clone + Eq + Hash + Send + Sync,
+    {
+        self.watches.spawn(follow(followed, writer, share, means.clone(), |_| {}));
+    }
+}
+
+/// What has no room is not kept at all: a stub of a pod would have nothing to ask it by.
+fn followed<K>(api: Api<K>, label: Option<&'static str>, slim: fn(&mut K)) -> Followed<K> {
+    Followed { api, label, slim, stub: None, is_needed: |_, _| false }
+}
+
+/// Its name, its instance, whether it is being deleted or ready, where it runs, and where its HTTP port is.
+fn slim_pod(pod: &mut Pod) {
+    let port = ContainerPort {
+        name: Some(HTTP_PORT_NAME.to_owned()),
+        container_port: http_port(pod).into(),
+        ..ContainerPort::default()
+    };
+    let container = Container { ports: Some(vec![port]), ..Container::default() };
+    slim_metadata(&mut pod.metadata);
+    pod.spec = pod.spec.take().map(|spec| PodSpec {
+        node_name: spec.node_name,
+        containers: vec![container],
+        ..PodSpec::default()
+    });
+    pod.status = pod.status.take().map(|status| {
+        let conditions = status.conditions.unwrap_or_default();
+        let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+        PodStatus {
+            pod_ip: status.pod_ip,
+            conditions: ready.map(|mut ready| {
+                ready.message = None;
+                vec![ready]
+            }),
+            ..PodStatus::default()
+        }
+    });
+}
+
+/// Whether it is managed, the name that its pods are asked for, and on which port.
+fn slim_resource(dns: &mut ClusterDNS) {
+    slim_metadata(&mut dns.metadata);
+    dns.status = None;
+    let spec = std::mem::take(&mut dns.spec);
+    dns.spec = ClusterDNSSpec {
+        management_state: spec.management_state,
+        domain: spec.domain,
+        service: spec.service.map(|it| Service { pod_port: it.pod_port, ..Service::default() }),
+        ..ClusterDNSSpec::default()
+    };
+}
+
+fn slim_metadata(metadata: &mut ObjectMeta) {
+    let full = std::mem::take(metadata);
+    let mut labels = full.labels.unwrap_or_default();
+    labels.retain(|key, _| key == names::INSTANCE);
+    *metadata = ObjectMeta {
+        name: full.name,
+        namespace: full.namespace,
+        uid: full.uid,
+        resource_version: full.resource_version,
+        deletion_timestamp: full.deletion_timestamp,
+        labels: Some(labels),
+        ..ObjectMeta::default()
+    };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! What is kept of pods and resources that are much larger than that. The API server is a function.
+
+use std::convert::Infallible;
+
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use hyper::{Request, Response};
+use kube::ResourceExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixtures::from;
+use crate::observe::pods;
+use crate::observe::stubs::octets;
+
+/// Much larger than what is kept.
+const FILLING: usize = 100_000;
+const PODS: usize = 30;
+
+/// A ready pod of ours whose author has filled everything that can be filled.
+fn large_pod(number: usize) -> Value {
+    let filling = "x".repeat(FILLING);
+    let name = format!("pod-{number}");
+    json!({
+        "metadata": {"name": name, "namespace": "dns", "uid": name, "resourceVersion": "7", "annotations": {"a": filling},
+            "labels": {names::INSTANCE: "default", "more": "m"}, "finalizers": ["f/f"]},
+        "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i", "env": [{"name": "E", "value": "v"}],
+            "ports": [{"name": "dns", "containerPort": 53}, {"name": "metrics", "containerPort": 9200}]}]},
+        "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Initialized", "status": "True"},
+            {"type": "Ready", "status": "True", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    })
+}
+
+fn large_resource() -> Value {
+    json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+        "metadata": {"name": "default", "resourceVersion": "7", "annotations": {"a": "x".repeat(FILLING)}},
+        "spec": {"domain": "c.example", "managementState": "Unmanaged", "service": {"podPort": 5353, "name": "n"},
+            "hosts": [{"name": "a.example", "addresses": ["10.0.0.2"]}]}})
+}
+
+/// Lists what there is, and keeps every watch open.
+fn server() -> Client {
+    let server = tower::service_fn(|request: Request<Body>| async move {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+        let items: Vec<Value> = match request.uri().path().rsplit('/').next() {
+            Some("pods") => (0..PODS).map(large_pod).collect(),
+            Some(_) | None => vec![large_resource()],
+        };
+        let list = json!({"metadata": {"resourceVersion": "7"}, "items": items}).to_string();
+        let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(list)));
+        let frames = if is_watch { Vec::new() } else { vec![frame] };
+        let frames = futures::stream::iter(frames);
+        let rest = futures::stream::poll_fn(move |_| match is_watch {
+            true => std::task::Poll::Pending,
+            false => std::task::Poll::Ready(None),
+        });
+        let body = StreamBody::new(futures::StreamExt::chain(frames, rest));
+        Ok::<_, Infallible>(Response::new(body))
+    });
+    Client::new(server, "default")
+}
+
+async fn kept(most: usize, metrics: &Arc<Metrics>) -> PodsToAsk {
+    let budget = Arc::new(Budget::of(most, NEVER_LOST));
+    let namespaces = ["dns".to_owned()];
+    let it = PodsToAsk::within(&budget, &server(), &namespaces, metrics.clone());
+    it.resources.wait_until_ready().await.unwrap();
+    it.pods[0].wait_until_ready().await.unwrap();
+    it
+}
+
+#[tokio::test]
+async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
+    let it = kept(MOST, &Arc::default()).await;
+    let all = it.pods[0].state();
+    assert_eq!(all.len(), PODS);
+    for pod in all {
+        assert!(octets(pod.as_ref()) < 8 << 10, "{} octets", octets(pod.as_ref()));
+        let kept: Value = serde_json::to_value(pod.as_ref()).unwrap();
+        assert_eq!(kept["metadata"]["labels"], json!({names::INSTANCE: "default"}));
+        assert!(pods::is_ready(&pod));
+        assert_eq!((pods::node(&pod), http_port(&pod)), (Some("node"), 9200));
+        assert_eq!(pods::address(&pod), Some([10, 0, 0, 1].into()));
+    }
+    let resources = it.resources.state();
+    let [dns] = resources.as_slice() else { panic!("{} resources", resources.len()) };
+    assert!(octets(dns.as_ref()) < 16 << 10, "{} octets", octets(dns.as_ref()));
+    let expected: ClusterDNS = from(
+        json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+        "metadata": {"name": "default"}, "spec": {"domain": "c.example", "managementState": "Unmanaged",
+        "service": {"podPort": 5353}}}),
+    );
+    assert_eq!((dns.name_any(), &dns.spec), ("default".to_owned(), &expected.spec));
+}
+
+#[tokio::test]
+async fn k23_pods_beyond_the_budget_of_the_lookout_are_counted_and_not_kept() {
+    let metrics = Arc::<Metrics>::default();
+    let it = kept(128 << 10, &metrics).await;
+    let held = it.pods[0].state().len();
+    assert!(held > 0 && held < PODS, "{held} pods are kept");
+    let page = metrics.text();
+    let expected =
+        format!("clusterdns_operator_objects_not_kept_total{{resource=\"pods\"}} {}", PODS - held);
+    assert!(page.contains(&expected), "{page}");
+    assert!(page.contains("clusterdns_operator_cache_bytes{part=\"lost_pods\"}"), "{page}");
+    assert!(!page.contains("part=\"whole\""), "the gauge of the other caches: {page}");
+}

@@ -7,6 +7,7 @@ mod stream;
 mod tls_session;
 mod tls_stream;
 mod tls;
+mod partial;
 mod https;
 mod quic;
 mod sessions;

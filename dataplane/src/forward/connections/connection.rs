@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::counts::Counts;
 use super::failure::Failure;
 use super::outlet::{Outlet, Query};
+use super::partial::Held;
 use super::pause::Pause;
 use crate::forward::plan::USUAL;
 use crate::forward::{now, random};
@@ -31,7 +32,7 @@ pub(super) struct Connection {
     pub(super) number: u64,
     outlet: Outlet,
     waiting: Mutex<Waiting>,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Ends the tasks that carry messages, and so the socket.
     pub(super) end: CancellationToken,
 }
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub(super) pause: Pause,
     /// A place on an open connection may be free.
     pub(super) freed: Notify,
+    /// Octets of replies that have not come whole yet.
+    pub(super) held: Held,
 }
 
 /// A message that came in.

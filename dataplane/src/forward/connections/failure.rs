@@ -16,7 +16,7 @@ const CRYPTO_ERROR: u64 = 0x100;
 const OTHER_NAMES: &str = "not valid for";
 
 /// How many reasons there are.
-pub(in crate::forward) const REASONS: usize = 14;
+pub(in crate::forward) const REASONS: usize = 15;
 
 /// The reasons, as labels of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +41,8 @@ pub(in crate::forward) enum Reason {
     ContentType,
     /// A reply of more octets than a DNS message may have.
     TooLarge,
+    /// Replies of the server that have not come whole yet take too much memory.
+    NoRoom,
     /// QUIC: not one whole message in the stream.
     Malformed,
     /// One stream of a connection was reset.
@@ -64,6 +66,7 @@ impl Reason {
         Reason::Status,
         Reason::ContentType,
         Reason::TooLarge,
+        Reason::NoRoom,
         Reason::Malformed,
         Reason::Reset,
         Reason::Full,
@@ -83,6 +86,7 @@ impl Reason {
             Reason::Status => "http_status",
             Reason::ContentType => "http_content_type",
             Reason::TooLarge => "too_large",
+            Reason::NoRoom => "no_room",
             Reason::Malformed => "malformed",
             Reason::Reset => "stream_reset",
             Reason::Full => "full",
@@ -115,6 +119,7 @@ impl Reason {
             Reason::Connect
             | Reason::Timeout
             | Reason::TooLarge
+            | Reason::NoRoom
             | Reason::Malformed
             | Reason::Reset
             | Reason::Full
@@ -138,6 +143,7 @@ impl Reason {
             Reason::Status
             | Reason::ContentType
             | Reason::TooLarge
+            | Reason::NoRoom
             | Reason::Malformed
             | Reason::Reset
             | Reason::Broken => false,
@@ -199,6 +205,10 @@ impl Failure {
 
     pub(super) fn too_large() -> Failure {
         Failure::new(Reason::TooLarge, "a reply has more than 65,535 octets")
+    }
+
+    pub(super) fn no_room() -> Failure {
+        Failure::new(Reason::NoRoom, "its unfinished replies take too much memory")
     }
 
     pub(super) fn malformed() -> Failure {

@@ -20,12 +20,15 @@ use tokio_util::task::TaskTracker;
 use super::connection::{Connection, MAX_QUERIES, Message};
 use super::failure::Failure;
 use super::outlet::Query;
+use super::partial::{Held, Partial};
 use crate::forward::now;
 
 /// The only type of body, of requests and of replies (RFC 8484 §6).
 const MEDIA_TYPE: &str = "application/dns-message";
 /// Octets of a reply: what a DNS message may have.
 const MAX_BODY: usize = 65_535;
+/// Octets of a connection that HTTP/2 keeps before they are read.
+const WINDOW: u32 = 128 << 10;
 /// Octets of the header fields of a reply.
 const MAX_HEADERS: u32 = 8 << 10;
 /// Tasks of hyper for one connection: one for the socket and up to two for each query, and as many that end.
@@ -79,7 +82,10 @@ pub(super) async fn begin<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let end = CancellationToken::new();
     let guard = end.clone().drop_guard();
     let mut builder = Builder::new(Executor { end, tasks: TaskTracker::new() });
-    builder.max_header_list_size(MAX_HEADERS).initial_stream_window_size(u32::from(u16::MAX));
+    builder
+        .max_header_list_size(MAX_HEADERS)
+        .initial_stream_window_size(u32::from(u16::MAX))
+        .initial_connection_window_size(WINDOW);
     let begun = builder.handshake(TokioIo::new(io)).await;
     let (sender, driver) = begun.map_err(|error| Failure::protocol(&error.to_string()))?;
     Ok((sender, driver, guard))
@@ -114,7 +120,7 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 connection.answered(id, ended, now());
             }
             Some(query) = queries.recv() => {
-                requests.push(exchange(sender.clone(), Arc::clone(&uri), query));
+                requests.push(exchange(&connection, sender.clone(), Arc::clone(&uri), query));
             }
             () = connection.unused() => break,
         }
@@ -129,6 +135,7 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 
 /// One request: POST, so that no cache between keeps names, and with id 0 (RFC 8484 §4.1).
 async fn exchange(
+    connection: &Connection,
     mut sender: Sender,
     uri: Arc<str>,
     query: Query,
@@ -141,12 +148,13 @@ async fn exchange(
     let reply = async {
         let request = request.map_err(|error| Failure::protocol(&error.to_string()))?;
         let response = sender.send_request(request).await;
-        read(response.map_err(|error| Failure::reset(&error.to_string()))?).await
+        let response = response.map_err(|error| Failure::reset(&error.to_string()))?;
+        read(response, &connection.shared.held).await
     };
     (id, reply.await.map(|message| message.with_id(id)))
 }
 
-async fn read(response: Response<Incoming>) -> Result<Message, Failure> {
+async fn read(response: Response<Incoming>, held: &Held) -> Result<Message, Failure> {
     let status = response.status();
     if status != StatusCode::OK {
         return Err(Failure::status(status.as_u16()));
@@ -156,25 +164,22 @@ async fn read(response: Response<Incoming>) -> Result<Message, Failure> {
         return Err(Failure::content_type());
     }
     let age_s = age_s(headers);
-    Ok(Message { octets: collect(response.into_body()).await?, age_s })
+    Ok(Message { octets: collect(response.into_body(), held).await?, age_s })
 }
 
 /// All of a body, copied: a frame may have one octet, and what HTTP hands out keeps the whole chunk that the frame came in.
-async fn collect<B>(mut body: B) -> Result<Vec<u8>, Failure>
+async fn collect<B>(mut body: B, held: &Held) -> Result<Vec<u8>, Failure>
 where
     B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
 {
-    let mut octets = Vec::new();
+    let mut partial = Partial::new(held, MAX_BODY);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Failure::reset(&error.to_string()))?;
         // Trailers say nothing here.
         let Ok(some) = frame.into_data() else { continue };
-        if octets.len() + some.len() > MAX_BODY {
-            return Err(Failure::too_large());
-        }
-        octets.extend_from_slice(&some);
+        partial.add(&some)?;
     }
-    Ok(octets)
+    Ok(partial.whole())
 }
 
 /// Parameters after the type are ignored.
@@ -359,7 +364,8 @@ mod tests {
             let octet = Bytes::from_owner(Chunk(vec![7; 1024], Arc::clone(&counted))).split_to(1);
             Ok::<_, std::convert::Infallible>(Frame::data(octet))
         });
-        let read = collect(http_body_util::StreamBody::new(futures::stream::iter(frames))).await;
+        let body = http_body_util::StreamBody::new(futures::stream::iter(frames));
+        let read = collect(body, &Held::default()).await;
         (read, most.load(Ordering::Relaxed))
     }
 

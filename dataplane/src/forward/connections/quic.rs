@@ -19,12 +19,14 @@ use tokio_rustls::rustls;
 use super::connection::{Connection, MAX_QUERIES, Message};
 use super::failure::Failure;
 use super::outlet::Query;
+use super::partial::{Held, Partial};
 use crate::forward::now;
 
 /// Octets of the length before each message (RFC 9250 §4.2).
 const PREFIX: usize = 2;
-/// Octets of a stream: the length, and what a DNS message may have.
-const MAX_STREAM: u32 = PREFIX as u32 + 65_535;
+/// Octets of a connection that quinn keeps before they are read: replies to all its queries, of 1 KiB each. Longer ones
+/// take round trips more.
+const WINDOW: u32 = MAX_QUERIES as u32 * 1024;
 /// Time without a packet, not even an acknowledgement, after which the connection is over.
 const DEAD: Duration = Duration::from_secs(15);
 /// For the last packets of a connection that was closed.
@@ -44,9 +46,9 @@ pub(super) fn config(tls: &Arc<rustls::ClientConfig>) -> Result<ClientConfig, St
     transport.max_concurrent_bidi_streams(VarInt::from_u32(0));
     transport.max_concurrent_uni_streams(VarInt::from_u32(0));
     transport.datagram_receive_buffer_size(None);
-    // Octets that a server may send before we read them: one message on each stream.
-    transport.stream_receive_window(VarInt::from_u32(MAX_STREAM));
-    transport.receive_window(VarInt::from_u32(MAX_STREAM * MAX_QUERIES as u32));
+    // Octets that a server may send before we read them. A stream that begins with a hole cannot be read.
+    transport.stream_receive_window(VarInt::from_u32(WINDOW));
+    transport.receive_window(VarInt::from_u32(WINDOW));
     transport.max_idle_timeout(IdleTimeout::try_from(DEAD).ok());
     config.transport_config(Arc::new(transport));
     Ok(config)
@@ -132,10 +134,7 @@ async fn exchange(
         send.write_all(&framed).await.map_err(|error| Failure::reset(&error.to_string()))?;
         // Only a stream that is over already cannot be finished.
         let _ = send.finish();
-        read(&mut receive).await.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => Failure::malformed(),
-            _ => Failure::reset(&error.to_string()),
-        })
+        read(&mut receive, &connection.shared.held).await
     };
     (id, reply.await.map(|message| message.with_id(id)))
 }
@@ -163,23 +162,31 @@ impl Drop for One<'_> {
     }
 }
 
-/// The one message of a stream, behind its length. It takes about as much memory as has come: a server may promise the
-/// longest message on thousands of streams, and send nothing.
+/// The one message of a stream, behind its length.
 ///
 /// # Errors
-/// The stream breaks, ends before the message (`UnexpectedEof`), or holds more than it (`InvalidData`).
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Message> {
+/// The stream breaks, holds less or more than one message, or finds no room.
+async fn read(stream: &mut (impl AsyncRead + Unpin), held: &Held) -> Result<Message, Failure> {
     let mut length = [0; PREFIX];
-    stream.read_exact(&mut length).await?;
+    stream.read_exact(&mut length).await.map_err(failure)?;
     let length = usize::from(u16::from_be_bytes(length));
-    let mut octets = Vec::new();
-    (&mut *stream).take(length as u64).read_to_end(&mut octets).await?;
-    if octets.len() < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    let mut partial = Partial::new(held, length);
+    while let Some(octets) = partial.room()? {
+        let rest = (length - octets.len()) as u64;
+        if (&mut *stream).take(rest).read_buf(octets).await.map_err(failure)? == 0 {
+            return Err(Failure::malformed());
+        }
     }
-    match stream.read(&mut [0]).await? {
-        0 => Ok(Message { octets, age_s: 0 }),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+    match stream.read(&mut [0]).await.map_err(failure)? {
+        0 => Ok(Message { octets: partial.whole(), age_s: 0 }),
+        _ => Err(Failure::malformed()),
+    }
+}
+
+fn failure(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => Failure::malformed(),
+        _ => Failure::reset(&error.to_string()),
     }
 }
 
@@ -188,19 +195,24 @@ mod tests {
     use std::pin::Pin;
     use std::task::Context;
 
+    use quinn::crypto::rustls::QuicServerConfig;
     use tokio::io::ReadBuf;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+    use tokio_rustls::rustls::version::TLS13;
 
+    use super::super::failure::Reason;
     use super::*;
 
     #[tokio::test]
     async fn fw2_a_stream_of_quic_holds_one_whole_message() {
-        let whole = read(&mut &[0, 2, 7, 8][..]).await.unwrap();
+        let held = Held::default();
+        let whole = read(&mut &[0, 2, 7, 8][..], &held).await.unwrap();
         assert_eq!(whole.octets, [7, 8]);
-        let short = [&[][..], &[0], &[0, 2, 7]].map(|it| (it, io::ErrorKind::UnexpectedEof));
-        let long = [&[0, 2, 7, 8, 9][..]].map(|it| (it, io::ErrorKind::InvalidData));
-        for (mut wrong, kind) in short.into_iter().chain(long) {
-            assert_eq!(read(&mut wrong).await.unwrap_err().kind(), kind);
+        for mut wrong in [&[][..], &[0], &[0, 2, 7], &[0, 2, 7, 8, 9]] {
+            assert_eq!(read(&mut wrong, &held).await.unwrap_err().reason, Reason::Malformed);
         }
+        assert_eq!(held.octets(), 0);
     }
 
     /// A stream that sends a length and ten octets, and the most that was ever taken to read into.
@@ -226,7 +238,41 @@ mod tests {
     #[tokio::test]
     async fn fw54_a_long_reply_that_is_promised_and_not_sent_takes_little_memory() {
         let mut stream = Promises { sent: b"\xff\xff0123456789", most: 0 };
-        assert!(read(&mut stream).await.is_err(), "its end came too early");
+        assert!(read(&mut stream, &Held::default()).await.is_err(), "its end came too early");
         assert!(stream.most <= 1024, "{} octets to read ten", stream.most);
+    }
+
+    #[tokio::test]
+    async fn fw54_a_server_may_send_little_over_quic_before_it_is_read() {
+        let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let (chain, provider) = (made.cert.der().clone(), Arc::new(ring::default_provider()));
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
+        let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let server = server.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
+        let server = server.with_single_cert(vec![chain.clone()], key).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(chain).unwrap();
+        let client = rustls::ClientConfig::builder_with_provider(provider);
+        let client = client.with_protocol_versions(&[&TLS13]).unwrap();
+        let client = Arc::new(client.with_root_certificates(roots).with_no_client_auth());
+        let crypto = Arc::new(QuicServerConfig::try_from(server).unwrap());
+        let server = quinn::ServerConfig::with_crypto(crypto);
+        let listener = Endpoint::server(server, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connecting = connect(config(&client).unwrap(), address, "dns.example");
+        let accepting = async { listener.accept().await.unwrap().await };
+        let (connected, accepted) = futures::join!(connecting, accepting);
+        let ((_port, connection), accepted) = (connected.unwrap(), accepted.unwrap());
+        let (mut streams, mut sent) = (Vec::new(), 0);
+        for _ in 0..MAX_QUERIES {
+            let (mut ask, unread) = connection.open_bi().await.unwrap();
+            ask.write_all(&[0]).await.unwrap();
+            let (mut reply, question) = accepted.accept_bi().await.unwrap();
+            if let Poll::Ready(octets) = futures::poll!(pin!(reply.write(&[0; 64 << 10]))) {
+                sent += octets.unwrap();
+            }
+            streams.push((ask, unread, reply, question));
+        }
+        assert!((1..=32 << 10).contains(&sent), "{sent} octets");
     }
 }

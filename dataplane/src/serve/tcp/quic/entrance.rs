@@ -22,8 +22,11 @@ use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
 
-/// Octets that a client may send before we read them: a full message on each of two streams.
-const WINDOW_OCTETS: u32 = 2 * (MESSAGE_OCTETS + PREFIX) as u32;
+/// Octets of a connection that a client may send before we read them: as many usual queries as it has streams. quinn keeps
+/// them as they come, and pieces with holes between them, which cannot be read, take some 60 octets each besides.
+const WINDOW_OCTETS: u32 = 8 << 10;
+/// Octets of replies that are not acknowledged yet: a full message on each of two streams.
+const SEND_OCTETS: u64 = 2 * (MESSAGE_OCTETS + PREFIX) as u64;
 /// Octets that quinn keeps of a connection that was not accepted yet, and of all of them.
 const INCOMING_OCTETS: u64 = 32 << 10;
 const ALL_INCOMING_OCTETS: u64 = 4 << 20;
@@ -61,9 +64,9 @@ fn config(
     transport
         .max_concurrent_bidi_streams(STREAMS.into())
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .stream_receive_window(VarInt::from_u32(WINDOW_OCTETS / 2))
+        .stream_receive_window(VarInt::from_u32(WINDOW_OCTETS))
         .receive_window(VarInt::from_u32(WINDOW_OCTETS))
-        .send_window(WINDOW_OCTETS.into())
+        .send_window(SEND_OCTETS)
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IdleTimeout::try_from(silence).ok());
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
@@ -167,6 +170,8 @@ impl Entrance {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
+    use std::pin::pin;
+    use std::task::Poll;
 
     use quinn::crypto::rustls::QuicClientConfig;
 
@@ -196,5 +201,28 @@ mod tests {
             assert!(counters.encrypted.retries.load(Ordering::Relaxed) >= 1);
         });
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
+    }
+
+    #[tokio::test]
+    async fn wr44_a_client_of_quic_may_send_little_before_it_is_read() {
+        let (tls, chain, _) = signed_there(b"doq");
+        let server = config(&Certificate::of(tls), &patient().deadlines, None).unwrap();
+        let endpoint = Endpoint::server(server, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let crypto = QuicClientConfig::try_from(trusting(&chain, b"doq")).unwrap();
+        let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
+        let connecting = client.connect(endpoint.local_addr().unwrap(), "dns.example").unwrap();
+        let accepting = async { endpoint.accept().await.unwrap().accept().unwrap().await };
+        let (accepted, connection) = futures::join!(accepting, connecting);
+        let (_unread, connection) = (accepted.unwrap(), connection.unwrap());
+        let (mut streams, mut sent) = (Vec::new(), 0);
+        for _ in 0..STREAMS {
+            let (mut send, receive) = connection.open_bi().await.unwrap();
+            if let Poll::Ready(octets) = futures::poll!(pin!(send.write(&[0; 64 << 10]))) {
+                sent += octets.unwrap();
+            }
+            streams.push((send, receive));
+        }
+        assert!((1..=8 << 10).contains(&sent), "{sent} octets");
     }
 }

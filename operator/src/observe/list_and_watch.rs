@@ -1,6 +1,6 @@
 //! Follows the objects of one kind in one place: lists them, watches them, and begins again when that fails. kube's
-//! watcher holds a page as a whole, never doubts its version and never changes the size of its pages, so it is not
-//! used.
+//! watcher holds a page as a whole, never doubts its version, never changes the size of its pages and never passes
+//! over an object, so it is not used.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
-use futures::StreamExt;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+use kube::api::{Api, ListParams, WatchParams};
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{Error, Event};
@@ -20,6 +19,8 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::budget::{BudgetVerdict, Share};
+use super::decode::Undecodable;
+use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, silent};
 use super::pages::{Pages, Waits};
 use super::relist::{Next, Persistence};
@@ -144,7 +145,7 @@ where
             let page = lists.page(&client, &path, &params, keep).await;
             let page = page.map_err(Error::InitialListFailed)?;
             pages.took(page.objects, page.octets);
-            if page.too_long > 0 {
+            if page.skipped > 0 {
                 self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
             }
             if page.token.is_some() {
@@ -169,22 +170,31 @@ where
         let mut params = WatchParams::default().timeout(WATCH_S);
         params.label_selector = self.followed.label.map(str::to_owned);
         let began = Instant::now();
-        let api = self.followed.api.clone();
-        let events = timeout(ANSWER, api.watch(&params, version)).await;
+        let (client, path) =
+            (self.means.client.clone(), self.followed.api.resource_url().to_owned());
+        let events = timeout(ANSWER, events::watch(&client, &path, &params, version)).await;
         let events = events.unwrap_or_else(|_| Err(silent(ANSWER)));
-        let mut events = std::pin::pin!(events.map_err(Error::WatchStartFailed)?);
+        let mut events = events.map_err(Error::WatchStartFailed)?;
         waits.began(Instant::now());
         let (patience, mut is_empty) = (Duration::from_secs(WATCH_S.into()) + WATCH_MARGIN, true);
-        while let Ok(Some(event)) = timeout(patience, events.next()).await {
+        while let Ok(event) = timeout(patience, events.next::<K>()).await {
+            let Some(event) = event.map_err(Error::WatchFailed)? else { break };
             is_empty = false;
-            let event = match event.map_err(Error::WatchFailed)? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => Event::Apply(object),
-                WatchEvent::Deleted(object) => Event::Delete(object),
-                WatchEvent::Bookmark(bookmark) => {
-                    *version = bookmark.metadata.resource_version;
+            let event = match event {
+                Sent::Kept(object) => Event::Apply(object),
+                Sent::Deleted(object) => Event::Delete(object),
+                Sent::Undecodable(undecodable) => {
+                    tracing::warn!("the operator skips an object of {path}: {undecodable}");
+                    let reached = undecodable.metadata.resource_version.clone();
+                    *version = reached.ok_or(Error::NoResourceVersion)?;
+                    self.pass_over(&undecodable);
                     continue;
                 }
-                WatchEvent::Error(status) => return Err(Error::WatchError(status.boxed())),
+                Sent::Reached(reached) => {
+                    *version = reached;
+                    continue;
+                }
+                Sent::Failed(status) => return Err(Error::WatchError(status)),
             };
             if let Event::Apply(object) | Event::Delete(object) = &event {
                 *version = object.resource_version().ok_or(Error::NoResourceVersion)?;
@@ -198,6 +208,15 @@ where
                 Err(Error::WatchFailed(kube::Error::ReadEvents(ended)))
             }
             false => Ok(()),
+        }
+    }
+
+    /// An object cannot be read: what was kept of it is outdated.
+    fn pass_over(&mut self, undecodable: &Undecodable) {
+        self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
+        self.means.metrics.not_kept(&self.share.kind);
+        if let Some(object) = undecodable.nameless() {
+            self.keep(Event::Delete(object));
         }
     }
 

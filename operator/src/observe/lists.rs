@@ -14,6 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::decode;
+
 /// Pages that are read at a time. An API server that is slow to answer keeps no other list waiting: only the body counts.
 const AT_A_TIME: usize = 1;
 /// The answer begins within this time; an API server ends its own requests after 60 s.
@@ -44,8 +46,8 @@ pub struct Page {
     pub objects: u32,
     /// Size of the page in octets.
     pub octets: usize,
-    /// Objects that are longer than any that an API server stores: they were passed over.
-    pub too_long: u32,
+    /// Objects that were passed over: they cannot be decoded, or are longer than any that an API server stores.
+    pub skipped: u32,
 }
 
 /// `metadata` of a list.
@@ -130,17 +132,25 @@ fn take<K: DeserializeOwned>(
         }
         Part::Object(text) => {
             page.objects += 1;
-            to(serde_json::from_slice(text).map_err(unread)?);
+            match decode::object(text) {
+                Ok(object) => to(object),
+                Err(undecodable) => skip(page, &undecodable),
+            }
         }
         Part::TooLong => {
             page.objects += 1;
-            page.too_long += 1;
-            tracing::warn!(
-                "the operator skips an object of a list, because it has more than {MAX_OBJECT} octets: delete it"
-            );
+            skip(page, &format_args!("it has more than {MAX_OBJECT} octets"));
         }
     }
     Ok(())
+}
+
+/// The log has the first of each page: someone may write thousands.
+fn skip(page: &mut Page, why: &dyn std::fmt::Display) {
+    page.skipped += 1;
+    if page.skipped == 1 {
+        tracing::warn!("the operator skips an object of a list, delete it: {why}");
+    }
 }
 
 /// Why a page was not read.

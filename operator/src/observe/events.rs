@@ -1,0 +1,178 @@
+//! The events of one watch, line by line. kube decodes each with its object, and one that cannot be decoded ends its
+//! watch, which then begins again before the same event.
+
+use std::borrow::Cow;
+use std::io;
+use std::pin::Pin;
+
+use futures::{AsyncBufRead, AsyncBufReadExt};
+use hyper::header::{ACCEPT_ENCODING, HeaderValue};
+use kube::api::{Request, WatchParams};
+use kube::core::Status;
+use kube::{Client, Error};
+use process::items::MAX_OBJECT;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::decode::{self, Undecodable};
+
+/// Longest line of a watch: one object and its envelope, in octets.
+const MAX_LINE: usize = MAX_OBJECT + 1024;
+
+/// Errors below an error that are looked at.
+const MAX_CAUSES: usize = 16;
+
+/// What a watch says.
+pub(super) enum Sent<K> {
+    Kept(K),
+    Deleted(K),
+    /// An object was created, changed or deleted that cannot be read.
+    Undecodable(Undecodable),
+    /// The version that was reached, without an event.
+    Reached(String),
+    Failed(Box<Status>),
+}
+
+#[derive(Deserialize)]
+struct Line<'l> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'l, str>,
+    #[serde(borrow)]
+    object: &'l RawValue,
+}
+
+/// Lines that were not read yet.
+pub(super) struct Events {
+    body: Pin<Box<dyn AsyncBufRead + Send>>,
+    line: Vec<u8>,
+}
+
+/// Begins a watch.
+///
+/// # Errors
+/// The API server does not answer, or refuses.
+pub(super) async fn watch(
+    client: &Client,
+    path: &str,
+    params: &WatchParams,
+    version: &str,
+) -> kube::Result<Events> {
+    let mut request = Request::new(path).watch(params, version).map_err(Error::BuildRequest)?;
+    // Kubernetes 1.37 compresses each event by itself, which no layer of this client reads.
+    request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let body = client.request_stream(request).await?;
+    Ok(Events { body: Box::pin(body), line: Vec::new() })
+}
+
+impl Events {
+    /// The next one; none at the end of the watch.
+    ///
+    /// # Errors
+    /// The watch breaks, or sends what is no event.
+    pub(super) async fn next<K: DeserializeOwned>(&mut self) -> kube::Result<Option<Sent<K>>> {
+        loop {
+            let chunk = match self.body.fill_buf().await {
+                Ok(chunk) => chunk,
+                Err(error) if is_end(&error) => return Ok(None),
+                Err(error) => return Err(Error::ReadEvents(error)),
+            };
+            if chunk.is_empty() {
+                return Ok(None);
+            }
+            let end = chunk.iter().position(|octet| *octet == b'\n');
+            let length = end.map_or(chunk.len(), |end| end + 1);
+            if self.line.len() + length > MAX_LINE {
+                let why = "an event is longer than any object";
+                return Err(Error::ReadEvents(io::Error::new(io::ErrorKind::InvalidData, why)));
+            }
+            self.line.extend_from_slice(&chunk[..length]);
+            self.body.as_mut().consume(length);
+            if end.is_none() {
+                continue;
+            }
+            // Its memory is not kept: events are rare, and some are large.
+            let line = std::mem::take(&mut self.line);
+            if !line.trim_ascii().is_empty() {
+                return read(&line).map(Some).map_err(Error::SerdeError);
+            }
+        }
+    }
+}
+
+/// A watch that was cut off, or that nothing came from, ends like one that ended in order.
+fn is_end(error: &io::Error) -> bool {
+    let mut at: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    for _ in 0..MAX_CAUSES {
+        let Some(cause) = at else { return false };
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(kind, Some(io::ErrorKind::UnexpectedEof | io::ErrorKind::TimedOut))
+            || cause.to_string().contains("unexpected EOF during chunk")
+        {
+            return true;
+        }
+        at = cause.source();
+    }
+    false
+}
+
+fn read<K: DeserializeOwned>(line: &[u8]) -> serde_json::Result<Sent<K>> {
+    let Line { kind, object } = serde_json::from_slice(line)?;
+    let text = object.get();
+    let object = |make: fn(K) -> Sent<K>| match decode::object(text.as_bytes()) {
+        Ok(object) => make(object),
+        Err(undecodable) => Sent::Undecodable(undecodable),
+    };
+    match &*kind {
+        "ADDED" | "MODIFIED" => Ok(object(Sent::Kept)),
+        "DELETED" => Ok(object(Sent::Deleted)),
+        "BOOKMARK" => Ok(Sent::Reached(decode::version(text)?)),
+        _ => Ok(Sent::Failed(Box::new(serde_json::from_str(text)?))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::ResourceExt;
+    use kube::core::DynamicObject;
+
+    use super::*;
+
+    /// What a line says, in a few words.
+    fn said(line: &str) -> String {
+        match read::<DynamicObject>(line.as_bytes()) {
+            Ok(Sent::Kept(object)) => format!("kept {}", object.name_any()),
+            Ok(Sent::Deleted(object)) => format!("deleted {}", object.name_any()),
+            Ok(Sent::Undecodable(it)) => format!("cannot read {}", it.metadata.name),
+            Ok(Sent::Reached(version)) => format!("at {version}"),
+            Ok(Sent::Failed(status)) => format!("failed {}", status.code),
+            Err(_) => "no event".to_owned(),
+        }
+    }
+
+    #[test]
+    fn k23_an_event_whose_object_cannot_be_read_ends_no_watch() {
+        let deep = format!("{}{{}}{}", r#"{"f:a":"#.repeat(150), "}".repeat(150));
+        let hostile = format!(
+            r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a","managedFields":[{{"fieldsV1":{deep}}}]}}}}}}"#
+        );
+        let cases = [
+            (hostile.as_str(), "kept a"),
+            (r#"{"object":{"metadata":{"name":"a"}},"type":"DELETED"}"#, "deleted a"),
+            (
+                r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","labels":7}}}"#,
+                "cannot read ",
+            ),
+            (
+                r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","generation":"x"}}}"#,
+                "cannot read a",
+            ),
+            (r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#, "at 7"),
+            (r#"{"type":"ERROR","object":{"code":410,"message":"gone"}}"#, "failed 410"),
+            (r#"{"kind":"Status"}"#, "no event"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(said(line), expected, "{line}");
+        }
+    }
+}

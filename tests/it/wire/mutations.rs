@@ -10,6 +10,12 @@ use tests::client::Question;
 use tests::fuzzing;
 use tests::mutate::{Random, mutated};
 
+/// The first octet of an input of `relay`: the first question, over TCP.
+const OVER_TCP: u8 = 1;
+/// Inputs longer than this cost as much as many others: one of this many mutations is made of them.
+const LONG: usize = 4096;
+const LONG_EVERY: usize = 2_048;
+
 /// Mutations that each target gets: some seconds in a debug build. CLUSTERDNS_FUZZ_ITERATIONS overrides it.
 const ITERATIONS: usize = 100_000;
 
@@ -38,8 +44,10 @@ fn run_for(target: &str, iterations: usize, mut body: impl FnMut(&[u8])) {
     let seeds: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
     seeds.iter().for_each(|seed| body(seed));
     let mut random = Random::new(3);
-    for _ in 0..iterations {
-        let seed = random.choose(&seeds).clone();
+    let (long, short): (Vec<_>, Vec<_>) = seeds.iter().partition(|seed| seed.len() > LONG);
+    for number in 0..iterations {
+        let from = if number % LONG_EVERY == 0 && !long.is_empty() { &long } else { &short };
+        let seed = (*random.choose(from)).clone();
         body(&mutated(&seed, &seeds, &mut random));
     }
 }
@@ -83,6 +91,16 @@ fn target_relay_keeps_its_promises_over_mutated_replies() {
     for verdict in ["good", "failed", "malformed", "question"] {
         assert!(verdicts.contains_key(verdict), "{verdict} never came: {verdicts:?}");
     }
+}
+
+#[test]
+fn l12_the_corpus_of_relay_has_a_reply_of_many_records_that_is_relayed() {
+    let large = large_reply();
+    assert!((16_000..60_000).contains(&large.len()), "{} octets", large.len());
+    assert_eq!(fuzzing::relay(&large), Some("good"));
+    let longest = std::fs::read_dir(corpus("relay")).unwrap();
+    let longest = longest.map(|file| file.unwrap().metadata().unwrap().len()).max();
+    assert!(longest >= Some(large.len() as u64), "it is not committed: {longest:?}");
 }
 
 /// Questions of the fixture, one of each kind.
@@ -220,7 +238,30 @@ fn replies() -> Vec<Vec<u8>> {
         next = [&reply[2..12], &reply[records_at(&reply)..]].concat();
         input
     };
-    inputs.into_iter().enumerate().map(with_next).collect()
+    let small = inputs.into_iter().enumerate().map(with_next);
+    small.chain([large_reply()]).collect()
+}
+
+/// A reply over TCP of hundreds of records, behind a CNAME. libFuzzer makes no inputs that are longer than those of the
+/// corpus, so without one it tries no message of many records.
+fn large_reply() -> Vec<u8> {
+    let asked = &fuzzing::relayed_questions()[0];
+    let waiting = asked.waiting(dataplane_core::Transport::Tcp);
+    let query = Message::from_vec(&waiting.key.upstream_query(fuzzing::UPSTREAM_ID).wire).unwrap();
+    let mut reply =
+        Message::new(fuzzing::UPSTREAM_ID, MessageType::Response, query.metadata.op_code);
+    reply.add_query(query.queries[0].clone());
+    let pool = Name::from_ascii("pool.example.net.").unwrap();
+    let alias = RData::CNAME(hickory_proto::rr::rdata::CNAME(pool.clone()));
+    reply.add_answer(Record::from_rdata(query.queries[0].name().clone(), 300, alias));
+    for number in 0..700_u16 {
+        let [high, low] = number.to_be_bytes();
+        let address = RData::A(std::net::Ipv4Addr::new(198, 18, high, low).into());
+        reply.add_answer(Record::from_rdata(pool.clone(), 300, address));
+    }
+    let reply = reply.to_vec().unwrap();
+    let length = (reply.len() as u16).to_be_bytes();
+    [&[OVER_TCP, 10], &length[..], &reply].concat()
 }
 
 /// The offset behind the question of a message.

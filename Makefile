@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node cluster conformance soak lint bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node cluster conformance soak lint oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
 
 include tests/tools/tools.mk
 
@@ -37,6 +37,7 @@ help:
 	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
+	@echo "make oldest check that the oldest compiler that Cargo.toml names builds everything (needs rustup; some minutes)"
 	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
 	@echo "make edits  a million edits of hostile objects: memory follows what is held (optimised; some minutes)"
 	@echo "make charts lint the chart and compare everything made from it; make manifests writes it again (both need Go, once)"
@@ -116,6 +117,13 @@ lint: check-tools
 	else \
 	  echo "cargo-deny is not installed: licences are not checked, and advisories only by .ci/advisories.yaml (cargo install cargo-deny)"; \
 	fi
+
+# Row P8. The minor version alone names its newest patch.
+OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+oldest:
+	rustup toolchain install $(OLDEST) --profile minimal
+	cargo +$(OLDEST) check --workspace --all-targets --locked
 
 # Which benchmarks: default, load (only the servers side by side, published in docs/benchmarks.md) or all.
 SET ?= default

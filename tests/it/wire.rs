@@ -9,6 +9,7 @@ mod sockets;
 mod allocations;
 mod mutations;
 mod agreement;
+mod second_opinion;
 
 use std::sync::LazyLock;
 

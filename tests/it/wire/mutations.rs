@@ -31,7 +31,7 @@ fn corpus(target: &str) -> PathBuf {
 }
 
 /// Runs a target over its corpus and mutations of it.
-fn run(target: &str, body: impl FnMut(&[u8])) {
+pub(super) fn run(target: &str, body: impl FnMut(&[u8])) {
     run_for(target, iterations(), body);
 }
 

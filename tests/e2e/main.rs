@@ -38,6 +38,7 @@ mod operator_lost_pods;
 mod operator_mission;
 mod operator_many;
 mod operator_memory;
+mod operator_hostile;
 mod operator_largest;
 mod operator_metrics_api;
 mod helm;

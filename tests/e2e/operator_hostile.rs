@@ -1,0 +1,74 @@
+//! What anyone who may edit an object can write into it, and what of that keeps the operator from its work (K23). The API server
+//! is the real one: it decides what it takes.
+
+use hyper::{Method, Request};
+use kube::Client;
+use serde_json::{Value, json};
+use tests::control_plane::{ControlPlane, Setup};
+use tests::objects::{create_any, wait_for};
+use tests::operator::{Operator, apply, prepare, wait_until_accepted};
+
+const NAMESPACE: &str = "dns";
+const MAPS: &str = "/api/v1/namespaces/dns/configmaps";
+
+/// Written by the tenant: the last hour of the year 9999, west of Greenwich.
+const WRITTEN: &str = "9999-12-31T23:59:59-01:00";
+/// What the API server shows of it, which is no time of RFC 3339.
+const SHOWN: &str = "10000-01-01T00:59:59Z";
+
+fn map(name: &str, fields: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+        "metadata": {"name": name, "namespace": NAMESPACE, "managedFields": [
+            {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "time": WRITTEN,
+                "fieldsV1": fields}]}})
+}
+
+/// Fields in fields in fields.
+fn deep(levels: usize) -> Value {
+    (0..levels).fold(json!({}), |below, _| json!({"f:data": below}))
+}
+
+/// Writes an object as a tenant would; the reply as text.
+async fn send(client: &Client, method: Method, path: &str, object: &Value) -> String {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", "application/json");
+    let request = request.body(object.to_string().into_bytes()).expect("a request");
+    client.request_text(request).await.expect("the API server takes it")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k23_times_and_fields_that_no_client_reads_do_not_stop_the_operator() {
+    let Some(plane) = ControlPlane::start(Setup { controllers: false, ..Setup::default() }).await
+    else {
+        return;
+    };
+    let client = plane.client().await;
+    prepare(&client, NAMESPACE).await;
+    for name in ["late", "deep"] {
+        let plain = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+            "metadata": {"name": name, "namespace": NAMESPACE}});
+        create_any(&client, &plain).await.expect("it is created");
+    }
+    let shown = send(&client, Method::PUT, &format!("{MAPS}/late"), &map("late", &deep(1))).await;
+    assert!(shown.contains(SHOWN), "{shown}");
+    let shown = send(&client, Method::PUT, &format!("{MAPS}/deep"), &map("deep", &deep(150))).await;
+    assert!(shown.matches("f:data").count() >= 150, "{shown}");
+
+    apply(&client, "default", json!({"service": {"name": "own", "namespace": NAMESPACE}})).await;
+    let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+    wait_until_accepted(&client, "default").await;
+
+    // The same while it watches: what comes after it is noticed.
+    send(&client, Method::POST, MAPS, &map("new", &deep(150))).await;
+    let own = format!("{MAPS}/clusterdns-default");
+    let uid = async || {
+        let request = Request::get(&own).body(Vec::new()).expect("a request");
+        let map = client.request::<Value>(request).await.ok()?;
+        Some(map["metadata"]["uid"].clone())
+    };
+    let before = wait_for("its ConfigMap", uid).await;
+    let request = Request::delete(&own).body(Vec::new()).expect("a request");
+    client.request_text(request).await.expect("it is deleted");
+    wait_for("its ConfigMap is there again", async || uid().await.filter(|it| *it != before)).await;
+    drop(operator);
+}

@@ -1,7 +1,6 @@
 //! Metrics: events are counted in the right series, the page of docs lists every metric, and queries that people use with
 //! CoreDNS find their series.
 
-mod exposition;
 mod expressions;
 mod alerts;
 mod promtool;
@@ -12,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use dataplane::metrics::Form;
 use tests::client::{Question, Transport};
+use tests::exposition::{Family, families};
 use tests::scenario::{Plane, objects_of};
 
 use crate::architecture::{quoted, table};
-use exposition::{Family, families};
 pub(crate) use expressions::{is_shown, metrics_of};
 
 /// Generous: only a test that fails takes longer.

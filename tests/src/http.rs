@@ -14,10 +14,22 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// It is not answered, or not with HTTP.
 pub fn get(server: SocketAddr, path: &str) -> Result<(u16, String)> {
+    ask(server, path, "HTTP/1.1")
+}
+
+/// The same from a program that would answer a request of HTTP/1.1 in chunks.
+///
+/// # Errors
+/// It is not answered, or not with HTTP.
+pub fn get_whole(server: SocketAddr, path: &str) -> Result<(u16, String)> {
+    ask(server, path, "HTTP/1.0")
+}
+
+fn ask(server: SocketAddr, path: &str, version: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     // The end of the reply is the end of the connection.
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} {version}\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply)?;
     let (head, body) = reply.split_once("\r\n\r\n").context("no head")?;

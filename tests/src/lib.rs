@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod control_plane;
 pub mod crd;
 pub mod data_plane;
+pub mod exposition;
 pub mod fault_proxy;
 pub mod fuzzing;
 pub mod golden;

@@ -250,7 +250,9 @@ impl CoreDns {
         let rejections = self.0.status.read().rejections;
         page.counter("reload_failed", "Configurations refused", rejections)?;
         let hosts = self.0.configs.borrow().hosts.len();
-        page.gauge("hosts_entries", "Host records of the resource", hosts as f64)
+        // In CoreDNS this is the path of a file.
+        let rows = [([("hostsfile", "spec.hosts")], hosts as f64)];
+        page.gauges("hosts_entries", "Host records of the resource", rows)
     }
 }
 

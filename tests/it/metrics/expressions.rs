@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use dataplane::metrics::Form;
+use tests::exposition::{Sample, samples};
 use tests::scratch::Scratch;
 
-use super::exposition::{Sample, samples};
 use super::labels::operator_page;
 use super::promtool::promtool;
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use dataplane::metrics::Form;
 use operator::report::status::CONDITIONS;
 use serde_json::{Value, json};
+use tests::exposition::{Sample, samples};
 use tests::promql::{Expression, Selector};
 use tests::scenario::Plane;
 
 use super::alerts::rules;
-use super::exposition::{Sample, samples};
 use super::{asked, expect_upstream_failure};
 use crate::architecture::{read, root};
 

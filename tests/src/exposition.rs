@@ -1,32 +1,35 @@
-//! Reads the text format 0.0.4 as far as the tests here need it.
+//! Reads the text format 0.0.4 of Prometheus as far as the tests need it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One metric with the labels that its rows have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Family {
-    pub(super) name: String,
-    pub(super) kind: String,
+pub struct Family {
+    pub name: String,
+    pub kind: String,
     /// The labels without `le`; empty if the metric has no row.
-    pub(super) labels: BTreeSet<String>,
+    pub labels: BTreeSet<String>,
 }
 
 /// One row of a page.
 #[derive(Clone, Debug)]
-pub(super) struct Sample {
+pub struct Sample {
     /// With the suffix of a histogram.
-    pub(super) name: String,
-    pub(super) labels: BTreeMap<String, String>,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The rows of a page.
-pub(super) fn samples(page: &str) -> Vec<Sample> {
+///
+/// # Panics
+/// A line is no row.
+pub fn samples(page: &str) -> Vec<Sample> {
     let rows = page.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     rows.map(|line| {
         let series = line.rsplit_once(' ').expect("a value").0;
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let labels = labels.strip_suffix('}').expect("labels end");
-        // No value of ours has a comma or a quote.
+        // No value has a comma or a quote.
         let labels = labels.split(',').filter(|label| !label.is_empty()).map(|label| {
             let (key, value) = label.split_once('=').expect("a label");
             (key.to_owned(), value.trim_matches('"').to_owned())
@@ -37,7 +40,7 @@ pub(super) fn samples(page: &str) -> Vec<Sample> {
 }
 
 /// The metrics of a page.
-pub(super) fn families(page: &str) -> BTreeSet<Family> {
+pub fn families(page: &str) -> BTreeSet<Family> {
     let samples = samples(page);
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let families = types.map(|(name, kind)| {
@@ -55,4 +58,17 @@ pub(super) fn families(page: &str) -> BTreeSet<Family> {
         }
     });
     families.collect()
+}
+
+/// The bounds of a histogram, as numbers: programs write them in different ways.
+///
+/// # Panics
+/// A bound is no number.
+pub fn bounds(samples: &[Sample], name: &str) -> Vec<f64> {
+    let of = samples.iter().filter(|sample| sample.name.strip_suffix("_bucket") == Some(name));
+    let mut bounds: Vec<f64> =
+        of.map(|sample| sample.labels["le"].parse().expect("a bound is a number")).collect();
+    bounds.sort_by(f64::total_cmp);
+    bounds.dedup();
+    bounds
 }

@@ -9,7 +9,6 @@ mod connect;
 mod client;
 mod heartbeat;
 mod watch;
-mod lines;
 mod list;
 mod pages;
 mod supervise;

@@ -10,15 +10,12 @@ use hyper::header::{ACCEPT_ENCODING, HeaderValue};
 use kube::api::{Request, WatchParams};
 use kube::core::Status;
 use kube::{Client, Error};
-use process::items::MAX_OBJECT;
+use process::lines::Lines;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::decode::{self, Undecodable};
-
-/// Longest line of a watch: one object and its envelope, in octets.
-const MAX_LINE: usize = MAX_OBJECT + 1024;
 
 /// Errors below an error that are looked at.
 const MAX_CAUSES: usize = 16;
@@ -42,10 +39,10 @@ struct Line<'l> {
     object: &'l RawValue,
 }
 
-/// Lines that were not read yet.
+/// What was not read yet of a watch.
 pub(super) struct Events {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
-    line: Vec<u8>,
+    lines: Lines,
 }
 
 /// Begins a watch.
@@ -62,7 +59,7 @@ pub(super) async fn watch(
     // Kubernetes 1.37 compresses each event by itself, which no layer of this client reads.
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let body = client.request_stream(request).await?;
-    Ok(Events { body: Box::pin(body), line: Vec::new() })
+    Ok(Events { body: Box::pin(body), lines: Lines::default() })
 }
 
 impl Events {
@@ -72,6 +69,11 @@ impl Events {
     /// The watch breaks, or sends what is no event.
     pub(super) async fn next<K: DeserializeOwned>(&mut self) -> kube::Result<Option<Sent<K>>> {
         loop {
+            while let Some(line) = self.lines.next_line() {
+                if !line.trim_ascii().is_empty() {
+                    return read(&line).map(Some).map_err(Error::SerdeError);
+                }
+            }
             let chunk = match self.body.fill_buf().await {
                 Ok(chunk) => chunk,
                 Err(error) if is_end(&error) => return Ok(None),
@@ -80,22 +82,12 @@ impl Events {
             if chunk.is_empty() {
                 return Ok(None);
             }
-            let end = chunk.iter().position(|octet| *octet == b'\n');
-            let length = end.map_or(chunk.len(), |end| end + 1);
-            if self.line.len() + length > MAX_LINE {
-                let why = "an event is longer than any object";
-                return Err(Error::ReadEvents(io::Error::new(io::ErrorKind::InvalidData, why)));
-            }
-            self.line.extend_from_slice(&chunk[..length]);
+            let length = chunk.len();
+            let added = self.lines.add(chunk);
             self.body.as_mut().consume(length);
-            if end.is_none() {
-                continue;
-            }
-            // Its memory is not kept: events are rare, and some are large.
-            let line = std::mem::take(&mut self.line);
-            if !line.trim_ascii().is_empty() {
-                return read(&line).map(Some).map_err(Error::SerdeError);
-            }
+            added.map_err(|long| {
+                Error::ReadEvents(io::Error::new(io::ErrorKind::InvalidData, long))
+            })?;
         }
     }
 }

@@ -11,13 +11,13 @@ use http_body_util::BodyExt;
 use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
+use process::lines::Lines;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::client::ApiClient;
 use super::decode::{self, ApiStatus, Line};
 use super::heartbeat;
-use super::lines::Lines;
 use super::pace::{Pace, chance};
 use super::pages::Pages;
 use super::sink::{Read, Sink};
@@ -251,7 +251,7 @@ impl Stream {
         lines.add(chunk)?;
         let mut events = 0;
         let mut outcome = Ok(());
-        while let Some(line) = lines.next() {
+        while let Some(line) = lines.next_line() {
             match self.event(&line, received) {
                 Ok(is_event) => events += u64::from(is_event),
                 Err(failure) => {

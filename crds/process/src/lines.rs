@@ -1,17 +1,20 @@
-//! Cuts the chunks of a watch into lines, one event each.
+//! The chunks of a watch of the API server, cut into lines, one event each.
 
-use process::items::MAX_OBJECT;
-
-use super::supervise::Failure;
+use crate::items::MAX_OBJECT;
 
 /// Longest line of a watch: one object and its envelope, in octets.
 const MAX_LINE: usize = MAX_OBJECT + 1024;
 /// Octets of the buffer for lines that are kept between events.
 const KEPT_ROOM: usize = 64 << 10;
 
+/// A line is longer than any object and its envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event is too long")]
+pub struct TooLong;
+
 /// Octets of a watch that were read and not used yet.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub struct Lines {
     buffer: Vec<u8>,
     taken: usize,
     /// Up to here there is no end of a line behind `taken`.
@@ -19,8 +22,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Appends octets of the body; an error if a line is longer than the limit.
-    pub(super) fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
+    /// Appends octets of the body.
+    ///
+    /// # Errors
+    /// A line is longer than the limit.
+    pub fn add(&mut self, chunk: &[u8]) -> Result<(), TooLong> {
         self.buffer.drain(..self.taken);
         self.searched -= self.taken;
         self.taken = 0;
@@ -30,13 +36,13 @@ impl Lines {
         }
         self.buffer.extend_from_slice(chunk);
         match self.buffer.len() > MAX_LINE + chunk.len() {
-            true => Err(Failure::Garbage("an event is too long".into())),
+            true => Err(TooLong),
             false => Ok(()),
         }
     }
 
     /// The next whole line; what has no end yet stays.
-    pub(super) fn next(&mut self) -> Option<Vec<u8>> {
+    pub fn next_line(&mut self) -> Option<Vec<u8>> {
         let rest = &self.buffer[self.searched..];
         let Some(end) = rest.iter().position(|&octet| octet == b'\n') else {
             self.searched = self.buffer.len();
@@ -58,21 +64,21 @@ mod tests {
     fn lines_are_put_together_from_chunks() {
         let mut lines = Lines::default();
         lines.add(b"{\"a\":1}\n{\"b\"").unwrap();
-        assert_eq!(lines.next().unwrap(), b"{\"a\":1}");
-        assert_eq!(lines.next(), None);
+        assert_eq!(lines.next_line().unwrap(), b"{\"a\":1}");
+        assert_eq!(lines.next_line(), None);
         lines.add(b":2}\n").unwrap();
-        assert_eq!(lines.next().unwrap(), b"{\"b\":2}");
-        assert_eq!(lines.next(), None);
+        assert_eq!(lines.next_line().unwrap(), b"{\"b\":2}");
+        assert_eq!(lines.next_line(), None);
     }
 
     #[test]
     fn k23_a_large_event_leaves_no_room_behind() {
         let mut lines = Lines::default();
         lines.add(&vec![b'x'; 4 << 20]).unwrap();
-        assert_eq!(lines.next(), None);
+        assert_eq!(lines.next_line(), None);
         lines.add(b"\n{}\n").unwrap();
-        assert_eq!(lines.next().map(|line| line.len()), Some(4 << 20));
-        assert_eq!(lines.next().unwrap(), b"{}");
+        assert_eq!(lines.next_line().map(|line| line.len()), Some(4 << 20));
+        assert_eq!(lines.next_line().unwrap(), b"{}");
         lines.add(b"{}").unwrap();
         assert!(lines.buffer.capacity() <= KEPT_ROOM, "{} octets", lines.buffer.capacity());
     }

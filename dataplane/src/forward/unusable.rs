@@ -67,8 +67,7 @@ impl Upstreams {
         since: impl Fn(&Arc<Server>) -> Option<(Duration, Option<&'static str>)>,
     ) -> Vec<Down> {
         let members = self.groups().flat_map(|group| {
-            let servers = group.servers.iter().zip(group.server_names());
-            servers.map(move |(server, name)| (group, server, name))
+            group.named_servers().map(move |(server, name)| (group, server, name))
         });
         let found = members.filter_map(|(group, server, server_name)| {
             let (since, remedy) = since(server)?;

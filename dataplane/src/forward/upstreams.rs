@@ -67,9 +67,10 @@ impl Group {
         })
     }
 
-    /// The names that distinguish its servers at one address, in their order.
-    pub(super) fn server_names(&self) -> Vec<String> {
-        server_identity::names(self.servers.iter().map(|server| &server.identity))
+    /// Its servers, each with the name that distinguishes it from others at its address.
+    pub(super) fn named_servers(&self) -> impl Iterator<Item = (&Arc<Server>, String)> {
+        let names = server_identity::names(self.servers.iter().map(|server| &server.identity));
+        self.servers.iter().zip(names)
     }
 
     /// Names the content of this group.

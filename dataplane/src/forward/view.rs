@@ -149,8 +149,7 @@ impl Upstreams {
     /// Group, address, transport, name, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
     pub fn latencies(&self) -> Vec<([String; 4], &'static str, Distribution)> {
         let members = self.groups().flat_map(|group| {
-            let servers = group.servers.iter().zip(group.server_names());
-            servers.map(move |(server, name)| (&group.name, server, name))
+            group.named_servers().map(move |(server, name)| (&group.name, server, name))
         });
         let rows = members.flat_map(|(group, server, name)| {
             let codes = rcode::LABELS.into_iter().zip(server.replies()).enumerate();
@@ -186,9 +185,7 @@ fn group_view(group: &Group, now: Instant) -> GroupView {
         in_flight: group.in_flight().load(Ordering::Relaxed),
         max_in_flight: group.max_in_flight,
         servers: group
-            .servers
-            .iter()
-            .zip(group.server_names())
+            .named_servers()
             .map(|(server, name)| server_view(server, name, now))
             .collect(),
     }

@@ -12,7 +12,7 @@ mod differences;
 use dataplane_core::{Action, Reason, Transport};
 use hickory_proto::op::Message;
 
-pub use differences::{ACCEPTED_BY_US, Difference, REJECTED_BY_US};
+pub use differences::{ACCEPTED_BY_US, Difference, REJECTED_BY_US, question_alone, rejected};
 pub use fixture::{Asked, UPSTREAM_ID, fixture, relayed_questions};
 pub use history::history;
 pub use promises::{Limit, keeps_its_promises};

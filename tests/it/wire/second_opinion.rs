@@ -11,7 +11,7 @@ use domain::base::{Message, ParsedRecord, Rtype};
 use domain::rdata::AllRecordData;
 use hickory_proto::rr::Record;
 use hickory_proto::serialize::binary::{BinEncodable, BinEncoder, NameEncoding};
-use tests::fuzzing::fixture;
+use tests::fuzzing::{fixture, question_alone, rejected};
 
 use super::mutations::run;
 
@@ -25,35 +25,6 @@ const REJECTED_BY_US: [(Reason, &str); 7] = [
     (Reason::EdnsVersion, "N6: BADVERS; only its version is read"),
     (Reason::Additional, "N5: two OPT, or one whose owner is not one zero octet"),
 ];
-
-/// Whether a message was taken for a query, with any reply.
-fn is_taken(reason: Reason) -> bool {
-    match reason {
-        Reason::Short
-        | Reason::IsResponse
-        | Reason::Opcode
-        | Reason::Counts
-        | Reason::Question
-        | Reason::QueryType
-        | Reason::EdnsVersion
-        | Reason::Additional => false,
-        Reason::SourcePortZero
-        | Reason::Client
-        | Reason::Transfer
-        | Reason::Class
-        | Reason::Chaos
-        | Reason::SpecialUse
-        | Reason::NotReady
-        | Reason::Found
-        | Reason::NoData
-        | Reason::NxDomain
-        | Reason::Cname
-        | Reason::CnameLoop
-        | Reason::RecursionNotDesired
-        | Reason::NoGroup
-        | Reason::Forward => true,
-    }
-}
 
 /// All records of a message as `domain` reads them, in order.
 fn records<'m>(message: &'m Message<&[u8]>) -> Result<Vec<ParsedRecord<'m, &'m [u8]>>, String> {
@@ -84,12 +55,12 @@ fn read(message: &[u8]) -> Result<(u16, u16, usize), String> {
 #[test]
 fn w11_domain_agrees_on_what_a_query_is() {
     let mut both = 0;
-    let (mut rejected, mut unread) = (BTreeSet::new(), 0);
+    let (mut differing, mut unread) = (BTreeSet::new(), 0);
     run("query", |message| {
         let mut buffer = vec![0; 65_535];
         let (action, reason) = fixture().decide(message, Transport::Tcp, 0, &mut buffer);
         let reply = if let Action::Reply(length) = action { Some(length) } else { None };
-        match (is_taken(reason), read(message)) {
+        match (rejected(message, reason).is_none(), read(message)) {
             (true, Ok((rtype, class, opts))) => {
                 both += 1;
                 let Some(length) = reply else { return };
@@ -101,13 +72,13 @@ fn w11_domain_agrees_on_what_a_query_is() {
                 // Of a record in the additional section that is no OPT we read the extent only, not where the pointers in
                 // its owner lead. Without that section both read the same.
                 assert_ne!(message[10..12], [0, 0], "{why}: {message:02x?}");
-                read(&without_records(message)).expect("domain reads its question");
+                read(&question_alone(message)).expect("domain reads its question");
                 unread += 1;
             }
             (false, Ok(_)) => {
                 let listed = REJECTED_BY_US.iter().any(|(listed, _)| *listed == reason);
                 assert!(listed, "domain reads what we refuse as {reason:?}: {message:02x?}");
-                rejected.insert(format!("{reason:?}"));
+                differing.insert(format!("{reason:?}"));
             }
             (false, Err(_)) => {}
         }
@@ -116,18 +87,7 @@ fn w11_domain_agrees_on_what_a_query_is() {
     assert!(unread > 0, "a difference that is none any more leaves the test");
     let listed: BTreeSet<_> =
         REJECTED_BY_US.iter().map(|(reason, _)| format!("{reason:?}")).collect();
-    assert_eq!(rejected, listed, "a difference that is none any more leaves the list");
-}
-
-/// The header and the question of a query, whose name is not compressed.
-fn without_records(query: &[u8]) -> Vec<u8> {
-    let mut end = 12;
-    while query[end] != 0 {
-        end += usize::from(query[end]) + 1;
-    }
-    let mut cut = query[..end + 5].to_vec();
-    cut[6..12].fill(0);
-    cut
+    assert_eq!(differing, listed, "a difference that is none any more leaves the list");
 }
 
 /// A record with its names uncompressed and in lower case: owner, type, class, TTL, data.

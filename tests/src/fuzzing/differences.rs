@@ -55,15 +55,23 @@ pub(super) fn between(message: &[u8], reason: Reason) -> Option<&'static Differe
         assert!(found.is_some(), "{what} is not in the lists");
         found
     };
-    let rejected = match reason {
-        Reason::Short => "a short message",
-        Reason::IsResponse => "a reply",
-        Reason::Opcode => "another opcode",
-        Reason::Counts => "section counts",
-        Reason::Question => "a pointer in the question",
-        Reason::QueryType => "a type that is no question",
-        Reason::EdnsVersion => "an EDNS version",
-        Reason::Additional => why_additional(message),
+    match rejected(message, reason) {
+        None => accepted(message, theirs).and_then(listed),
+        Some(what) => theirs.is_ok().then(|| listed(what)).flatten(),
+    }
+}
+
+/// What a message is that we take for no query; none where we do, with any reply.
+pub fn rejected(message: &[u8], reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::Short => Some("a short message"),
+        Reason::IsResponse => Some("a reply"),
+        Reason::Opcode => Some("another opcode"),
+        Reason::Counts => Some("section counts"),
+        Reason::Question => Some("a pointer in the question"),
+        Reason::QueryType => Some("a type that is no question"),
+        Reason::EdnsVersion => Some("an EDNS version"),
+        Reason::Additional => Some(why_additional(message)),
         Reason::SourcePortZero
         | Reason::Client
         | Reason::Transfer
@@ -78,9 +86,13 @@ pub(super) fn between(message: &[u8], reason: Reason) -> Option<&'static Differe
         | Reason::CnameLoop
         | Reason::RecursionNotDesired
         | Reason::NoGroup
-        | Reason::Forward => return accepted(message, theirs).and_then(listed),
-    };
-    theirs.is_ok().then(|| listed(rejected)).flatten()
+        | Reason::Forward => None,
+    }
+}
+
+/// The header and the question of a message that we read, without its records.
+pub fn question_alone(message: &[u8]) -> Vec<u8> {
+    rebuilt(message, &[], false)
 }
 
 /// We read it: hickory-proto does too, at least without what only it reads, and reads the same.

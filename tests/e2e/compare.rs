@@ -7,15 +7,12 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use serde_json::Value;
-use tests::control_plane::{ControlPlane, Setup};
 use tests::data_plane::DataPlane;
 use tests::kubelet::program;
-use tests::objects::create_any;
-use tests::scenario::Cluster;
 use tests::scratch::Scratch;
 use tests::upstream::{Script, ScriptedUpstream};
 
-use crate::coredns::{CoreDns, Plugins};
+use crate::coredns::{self, CoreDns, Plugins};
 
 /// The upstream of both for names outside of the cluster.
 const UPSTREAM: &str = "
@@ -66,17 +63,7 @@ fn examples(report: &Value, list: &str) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_a_real_coredns_only_what_the_contract_means_differs() {
-    // Pods need a ServiceAccount, which only controllers make.
-    let flag = "--disable-admission-plugins=ServiceAccount".to_owned();
-    let setup = Setup { controllers: false, api_server_flags: vec![flag], ..Setup::default() };
-    let Some(plane) = ControlPlane::start(setup).await else { return };
-    let client = plane.client().await;
-    let objects = Cluster::all().expect("scenarios").swap_remove(0).objects;
-    for kind in ["Namespace", "Service", "EndpointSlice", "Pod"] {
-        for object in objects.iter().filter(|object| object["kind"] == kind) {
-            create_any(&client, object).await.expect("an object of the shop");
-        }
-    }
+    let Some((plane, objects)) = coredns::shop().await else { return };
 
     let upstream = ScriptedUpstream::start(Script::one(UPSTREAM).unwrap()).unwrap();
     let plugins = Plugins { forward: upstream.address().to_string(), cache: "30", more: "" };

@@ -3,11 +3,14 @@
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 
+use serde_json::Value;
 use tests::client::{Question, ask_udp};
-use tests::control_plane::{not_run, path_of};
+use tests::control_plane::{ControlPlane, Setup, not_run, path_of};
 use tests::data_plane::wait_for;
 use tests::http;
+use tests::objects::create_any;
 use tests::process::Process;
+use tests::scenario::Cluster;
 use tests::scratch::Scratch;
 
 /// Ports that are tried: another process may take one between the look and the start.
@@ -21,6 +24,22 @@ pub(super) struct Plugins {
     pub(super) cache: &'static str,
     /// More plugins.
     pub(super) more: &'static str,
+}
+
+/// A control plane with the objects of the shop, and these. None where it is not built; this is printed.
+pub(super) async fn shop() -> Option<(ControlPlane, Vec<Value>)> {
+    // Pods need a ServiceAccount, which only controllers make.
+    let flag = "--disable-admission-plugins=ServiceAccount".to_owned();
+    let setup = Setup { controllers: false, api_server_flags: vec![flag], ..Setup::default() };
+    let plane = ControlPlane::start(setup).await?;
+    let client = plane.client().await;
+    let objects = Cluster::all().expect("scenarios").swap_remove(0).objects;
+    for kind in ["Namespace", "Service", "EndpointSlice", "Pod"] {
+        for object in objects.iter().filter(|object| object["kind"] == kind) {
+            create_any(&client, object).await.expect("an object of the shop");
+        }
+    }
+    Some((plane, objects))
 }
 
 /// A running CoreDNS; it ends when dropped.

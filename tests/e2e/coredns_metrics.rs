@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tests::client::{Question, ask_tcp, ask_udp};
-use tests::control_plane::{ControlPlane, Setup};
 use tests::data_plane::DataPlane;
 use tests::exposition::{Family, bounds, families, samples};
 use tests::objects::create_any;
-use tests::scenario::Cluster;
 use tests::scratch::Scratch;
 use tests::upstream::{Script, ScriptedUpstream};
 
-use crate::coredns::{CoreDns, Plugins, free_port};
+use crate::coredns::{self, CoreDns, Plugins, free_port};
 
 /// Generous: only a test that fails takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -161,17 +159,8 @@ fn slice(name: &str, changed: Timestamp) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn names_labels_and_bounds_are_those_of_the_real_coredns() {
-    // Pods need a ServiceAccount, which only controllers make.
-    let flag = "--disable-admission-plugins=ServiceAccount".to_owned();
-    let setup = Setup { controllers: false, api_server_flags: vec![flag], ..Setup::default() };
-    let Some(plane) = ControlPlane::start(setup).await else { return };
+    let Some((plane, _)) = coredns::shop().await else { return };
     let client = plane.client().await;
-    let objects = Cluster::all().expect("scenarios").swap_remove(0).objects;
-    for kind in ["Namespace", "Service", "EndpointSlice", "Pod"] {
-        for object in objects.iter().filter(|object| object["kind"] == kind) {
-            create_any(&client, object).await.expect("an object of the shop");
-        }
-    }
 
     let upstream = ScriptedUpstream::start(Script::one(UPSTREAM).unwrap()).unwrap();
     // Nothing listens there: its health is looked at.

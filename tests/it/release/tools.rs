@@ -75,8 +75,8 @@ fn an_older_kubernetes_is_chosen_by_its_version() {
     let (found, newest) = asked(None);
     assert!(found && newest.contains("/kubernetes-"), "{newest}");
     assert_eq!(asked(Some("1.36")).1, newest, "the one that is pinned without a version");
-    let (found, oldest) = asked(Some("1.30"));
-    assert!(found && oldest.contains("/kubernetes-1.30-"), "{oldest}");
+    let (found, oldest) = asked(Some("1.33"));
+    assert!(found && oldest.contains("/kubernetes-1.33-"), "{oldest}");
     let (found, text) = asked(Some("1.29"));
-    assert!(!found && text.contains("there are 1.30 1.36"), "{text}");
+    assert!(!found && text.contains("there are 1.33 1.36"), "{text}");
 }

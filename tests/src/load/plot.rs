@@ -10,6 +10,9 @@ use super::servers::Peer;
 /// The share of a place on the axis that the bars of a server take.
 const BARS: f64 = 0.8;
 
+/// The bars of a server; nothing where it was not measured.
+type Bars = Vec<Option<f64>>;
+
 /// p99 of a trace over UDP by offered rate, one line a server, both axes logarithmic. Nothing where fewer than two rates
 /// were measured.
 ///
@@ -72,19 +75,20 @@ pub fn memory_by_scale(sizes: &[(usize, Vec<(Peer, f64)>)]) -> anyhow::Result<Op
     )
 }
 
-/// Processor time for an answer, one bar for each server and trace. Nothing where nothing was measured so.
+/// Processor time for an answer, one bar for each server and trace, and `-` where a server was not asked a trace. Nothing
+/// where nothing was measured so.
 ///
 /// # Errors
 /// None: all writes go to memory.
 pub fn processor(runs: &[Run], traces: &[&str], pace: Pace) -> anyhow::Result<Option<String>> {
     let bar = |peer: Peer, trace: &&str| {
         let runs = select(runs, peer, trace, Via::Udp, pace);
-        spread(&runs, Run::processor_us).map_or(0.0, |spread| spread.median)
+        spread(&runs, Run::processor_us).map(|spread| spread.median)
     };
-    let bars: Vec<(Peer, Vec<f64>)> = Peer::ALL
+    let bars: Vec<(Peer, Bars)> = Peer::ALL
         .into_iter()
         .map(|peer| (peer, traces.iter().map(|trace| bar(peer, trace)).collect()))
-        .filter(|(_, bars): &(Peer, Vec<f64>)| bars.iter().any(|us| *us > 0.0))
+        .filter(|(_, bars): &(Peer, Bars)| bars.iter().any(Option::is_some))
         .collect();
     let caption = format!("processor time of one answer ({}, {})", traces.join(", "), pace.text());
     by_server(&bars, &caption, "microseconds")
@@ -95,17 +99,14 @@ pub fn processor(runs: &[Run], traces: &[&str], pace: Pace) -> anyhow::Result<Op
 /// # Errors
 /// None: all writes go to memory.
 pub fn memory(mib: &[(Peer, f64)], services: usize) -> anyhow::Result<Option<String>> {
-    let bars: Vec<(Peer, Vec<f64>)> = mib.iter().map(|(peer, mib)| (*peer, vec![*mib])).collect();
+    let bars: Vec<(Peer, Bars)> = mib.iter().map(|(peer, mib)| (*peer, vec![Some(*mib)])).collect();
     by_server(&bars, &format!("memory with {services} Services"), "MiB")
 }
 
 /// Groups of bars, a group for each server; the bars of a group become lighter from the first to the last.
-fn by_server(
-    bars: &[(Peer, Vec<f64>)],
-    caption: &str,
-    unit: &str,
-) -> anyhow::Result<Option<String>> {
-    let highest = bars.iter().flat_map(|(_, bars)| bars.iter().copied()).fold(0.0, f64::max);
+fn by_server(bars: &[(Peer, Bars)], caption: &str, unit: &str) -> anyhow::Result<Option<String>> {
+    let highest =
+        bars.iter().flat_map(|(_, bars)| bars.iter().flatten()).copied().fold(0.0, f64::max);
     if highest <= 0.0 {
         return Ok(None);
     }
@@ -131,14 +132,20 @@ fn by_server(
             for (number, height) in bars.iter().enumerate() {
                 let left = place as f64 - BARS / 2.0 + number as f64 * width;
                 let shade = 1.0 - number as f64 / bars.len() as f64 * 0.6;
-                let corners = [(left, 0.0), (left + width * 0.92, *height)];
+                let top = height.unwrap_or(0.0);
+                let corners = [(left, 0.0), (left + width * 0.92, top)];
                 let style = colour(*peer).mix(shade).filled();
                 chart.draw_series([Rectangle::new(corners, style)])?;
-                let text =
-                    if *height < 10.0 { format!("{height:.1}") } else { format!("{height:.0}") };
-                chart.draw_series([Text::new(text, (left, height + highest * 0.05), FONT)])?;
+                let text = match height {
+                    None => "-".to_owned(),
+                    Some(height) if *height < 10.0 => format!("{height:.1}"),
+                    Some(height) => format!("{height:.0}"),
+                };
+                chart.draw_series([Text::new(text, (left, top + highest * 0.05), FONT)])?;
             }
-            let below = (place as f64 - BARS / 2.0, -highest * 0.02);
+            // In two lines by turns: a long name is wider than the bars of its server.
+            let line = if place % 2 == 0 { 0.02 } else { 0.06 };
+            let below = (place as f64 - BARS / 2.0, -highest * line);
             chart.plotting_area().draw(&Text::new(peer.name(), below, FONT))?;
         }
         area.present()
@@ -181,6 +188,8 @@ mod tests {
         let latency = latency(&runs(), "hit").expect("memory").expect("three rates");
         let processor = processor(&runs(), &["hit", "mix"], Pace::Rate(10_000));
         let processor = processor.expect("memory").expect("two servers");
+        assert!(processor.contains("\n-\n"), "no server was asked mix");
+        assert_eq!(processor.matches("\n0.0\n").count(), 1, "at the axis");
         for svg in [latency, processor] {
             assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains("ClusterDNS") && svg.contains("CoreDNS") && !svg.contains("Knot"));

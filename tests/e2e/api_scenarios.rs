@@ -2,7 +2,7 @@
 
 use tests::client::{Question, Transport};
 use tests::control_plane::{ControlPlane, Setup};
-use tests::objects::create_any;
+use tests::objects::{create_any, is_taken};
 use tests::scenario::{Block, Cluster, Plane};
 
 /// Pods need a ServiceAccount, which only controllers make; and the slices are the scenario's own.
@@ -17,10 +17,19 @@ async fn every_scenario_holds_with_objects_from_a_real_api_server() {
     let client = plane.client().await;
     let clusters = Cluster::all().expect("scenarios");
     let mut refused = Vec::new();
+    // What an older Kubernetes does not take, and so cannot answer.
+    let mut left_out = Vec::new();
     // All scenarios take place in the shop: only their configurations differ.
     let order = ["Namespace", "Service", "EndpointSlice", "Pod"];
     for kind in order {
         for object in clusters[0].objects.iter().filter(|object| object["kind"] == kind) {
+            if !is_taken(object) {
+                left_out.push(format!(
+                    "{}.shop.",
+                    object["metadata"]["name"].as_str().expect("a name")
+                ));
+                continue;
+            }
             if let Err(reason) = create_any(&client, object).await {
                 refused.push(reason);
             }
@@ -45,6 +54,7 @@ async fn every_scenario_holds_with_objects_from_a_real_api_server() {
             }
         }
     }
+    differences.retain(|text| !left_out.iter().any(|name| text.contains(name)));
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
     assert!(count > 100, "only {count} questions");
 }

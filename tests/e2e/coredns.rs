@@ -8,7 +8,7 @@ use tests::client::{Question, ask_udp};
 use tests::control_plane::{ControlPlane, Setup, not_run, path_of};
 use tests::data_plane::wait_for;
 use tests::http;
-use tests::objects::create_any;
+use tests::objects::{create_any, is_taken};
 use tests::process::Process;
 use tests::scenario::Cluster;
 use tests::scratch::Scratch;
@@ -33,7 +33,8 @@ pub(super) async fn shop() -> Option<(ControlPlane, Vec<Value>)> {
     let setup = Setup { controllers: false, api_server_flags: vec![flag], ..Setup::default() };
     let plane = ControlPlane::start(setup).await?;
     let client = plane.client().await;
-    let objects = Cluster::all().expect("scenarios").swap_remove(0).objects;
+    let mut objects = Cluster::all().expect("scenarios").swap_remove(0).objects;
+    objects.retain(is_taken);
     for kind in ["Namespace", "Service", "EndpointSlice", "Pod"] {
         for object in objects.iter().filter(|object| object["kind"] == kind) {
             create_any(&client, object).await.expect("an object of the shop");

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use kube::Client;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tests::control_plane::is_before;
 use tests::kubelet::{FakeNode, Play, Recorder, Settings};
 use tests::netns::inside;
 use tests::operator::{NAMESPACE, Scene, Sizes, apply, wait_until_accepted};
@@ -175,7 +176,8 @@ async fn one_pod_per_node(scene: &Scene, nodes: i32) {
     assert!(on.len() == nodes as usize && on.values().all(|count| *count == 1), "{on:?}");
     let services = Api::<Service>::namespaced(scene.client.clone(), NAMESPACE);
     let service = services.get(SERVICE).await.expect("a Service").spec.expect("a spec");
-    assert_eq!(service.traffic_distribution.as_deref(), Some("PreferSameNode"));
+    let wanted = if is_before(34) { "PreferClose" } else { "PreferSameNode" };
+    assert_eq!(service.traffic_distribution.as_deref(), Some(wanted));
     assert_eq!(service.internal_traffic_policy.as_deref(), Some("Cluster"));
 }
 

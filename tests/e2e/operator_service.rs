@@ -151,8 +151,8 @@ async fn o16_a_service_deleted_between_read_and_write_gets_no_other_address() {
     prepare(&client, "pods").await;
     let proxy = FaultProxy::start(&plane).await;
     let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
-    let spec = |distribution: &str| json!({"service": {"name": SERVICE, "namespace": NAMESPACE, "trafficDistribution": distribution}});
-    apply(&client, NAME, spec("PreferSameZone")).await;
+    let mut spec = json!({"service": {"name": SERVICE, "namespace": NAMESPACE}});
+    apply(&client, NAME, spec.clone()).await;
     let all = Api::<Service>::namespaced(client.clone(), NAMESPACE);
     let get = async || all.get_opt(SERVICE).await.expect("the API server answers");
     let before = wait_for("the Service", get).await;
@@ -164,7 +164,8 @@ async fn o16_a_service_deleted_between_read_and_write_gets_no_other_address() {
         Requests::to(&format!("/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")).writes();
     let (count, answered) = (proxy.count(&writes), proxy.answered(&writes).len());
     proxy.fault(writes.clone(), Fault::Hang);
-    apply(&client, NAME, spec("PreferSameNode")).await;
+    spec["service"]["trafficDistribution"] = json!("PreferSameNode");
+    apply(&client, NAME, spec).await;
     wait_for("a write on its way", async || (proxy.count(&writes) > count).then_some(())).await;
     all.delete(SERVICE, &DeleteParams::default()).await.expect("it can be deleted");
     proxy.heal();

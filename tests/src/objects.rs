@@ -13,6 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::control_plane::is_before;
+
 /// Generous: a busy machine may run several control planes at once.
 const APPEARS_WITHIN: Duration = Duration::from_secs(180);
 /// Between the first two questions, and at most.
@@ -32,6 +34,14 @@ where
     let namespace = object.meta().namespace.clone().expect("the manifest names its namespace");
     let api: Api<K> = Api::namespaced(client.clone(), &namespace);
     api.create(&PostParams::default(), &object).await.expect("the API server takes the manifest")
+}
+
+/// Whether the Kubernetes that the tests run with takes an object: before 1.36 the name of a Service may not begin with a
+/// digit (RFC 1035 labels).
+pub fn is_taken(manifest: &Value) -> bool {
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let is_digit = name.starts_with(|first: char| first.is_ascii_digit());
+    !(manifest["kind"] == "Service" && is_digit && is_before(36))
 }
 
 /// Creates what a manifest of any kind that DNS reads says, a Pod with its status. One that is there already is left

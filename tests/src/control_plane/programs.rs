@@ -27,6 +27,13 @@ impl Programs {
     }
 }
 
+/// Whether these are programs of a Kubernetes before 1.MINOR, as KUBERNETES asked for (`tests/tools/build`).
+pub fn is_before(minor: u32) -> bool {
+    let version = std::env::var("KUBERNETES").ok();
+    let chosen = version.and_then(|version| version.strip_prefix("1.")?.parse::<u32>().ok());
+    chosen.is_some_and(|chosen| chosen < minor)
+}
+
 /// The path that the build script gives a program, built or not.
 pub fn path_of(program: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build");

@@ -274,6 +274,17 @@ impl ServerView {
     pub const ABSENT: &str = "absent";
     /// Every state that a server can be in.
     pub const STATES: [&str; 4] = ["healthy", "failing", "down", "looping"];
+
+    /// What people read: each server of a group has another name.
+    pub fn full_name(&self) -> String {
+        full_name(&self.server, &self.transport, &self.server_name)
+    }
+}
+
+/// Address, transport, and the name if there is one.
+pub(crate) fn full_name(server: &str, transport: &str, server_name: &str) -> String {
+    let space = if server_name.is_empty() { "" } else { " " };
+    format!("{server} {transport}{space}{server_name}")
 }
 
 impl GroupView {
@@ -286,17 +297,12 @@ impl GroupView {
             let latency = server
                 .latency_microseconds
                 .map_or("-".to_owned(), |us| format!("{}.{:03} ms", us / 1000, us % 1000));
-            let name = match &*server.server_name {
-                "" => String::new(),
-                name => format!(" {name}"),
-            };
             let edns = if server.edns { "" } else { ", without EDNS" };
             let _ = writeln!(
                 text,
-                "  {} {}{name}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
+                "  {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
                  silent {}",
-                server.server,
-                server.transport,
+                server.full_name(),
                 server.state,
                 server.in_flight,
                 server.window,

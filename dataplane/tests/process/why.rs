@@ -96,6 +96,27 @@ fn the_page_shows_what_runs_and_escapes_what_others_wrote() {
 }
 
 #[test]
+fn the_page_tells_upstreams_at_one_address_apart() {
+    let folder = Folder::new();
+    let server = |name| {
+        format!("{{address: 127.0.0.1, port: 1, transport: TLS, tls: {{serverName: {name}}}}}")
+    };
+    let servers = ["one.example", "two.example"].map(server).join(", ");
+    folder.write(
+        "a.yaml",
+        &format!(
+            "{{apiVersion: clusterdns.dev/v1alpha1, kind: ClusterDNS, metadata: {{name: a}}, \
+             spec: {{upstreams: {{servers: [{servers}]}}}}}}\n"
+        ),
+    );
+    let process = Process::start(&folder.0, &[]);
+    let (_, page) = process.get("/");
+    for name in ["one.example", "two.example"] {
+        assert!(page.contains(&format!("<td>127.0.0.1:1 TLS {name}</td>")), "{page}");
+    }
+}
+
+#[test]
 fn what_was_typed_into_the_box_stays_there_when_it_is_wrong() {
     let (_folder, process) = start();
     let boxes = |query: &str| {

@@ -170,8 +170,10 @@ pub struct Group {
 #[serde(rename_all = "camelCase", default)]
 pub struct Server {
     pub server: String,
-    /// `udp`, `tls` and so on.
+    /// `UDP`, `TLS` and so on.
     pub transport: String,
+    /// The name that it must prove to have; an address may be there with several.
+    pub server_name: String,
     /// `healthy`, `failing`, `down` or `looping`.
     pub state: String,
     /// Smoothed; none before the first reply.

@@ -74,8 +74,10 @@ pub struct UpstreamRow {
     /// `upstreams`, or the stub domain.
     pub group: String,
     pub server: String,
-    /// `udp`, `tls` and so on.
+    /// `UDP`, `TLS` and so on.
     pub transport: String,
+    /// The name that it must prove to have; empty over UDP and TCP.
+    pub server_name: String,
     /// Pods by what they say of it, such as `healthy`.
     pub states: BTreeMap<String, usize>,
     /// The longest of all pods.
@@ -200,11 +202,12 @@ impl Screen {
         }
         for group in upstreams.groups {
             for server in group.servers {
-                // One address may be asked over two transports, which fail apart.
+                // One address may be asked over two transports, or by two names, which fail apart.
                 let is_it = |it: &&mut UpstreamRow| {
                     it.group == group.name
                         && it.server == server.server
                         && it.transport == server.transport
+                        && it.server_name == server.server_name
                 };
                 let row = match self.upstreams.iter_mut().find(is_it) {
                     Some(row) => row,
@@ -213,6 +216,7 @@ impl Screen {
                             group: group.name.clone(),
                             server: server.server.clone(),
                             transport: server.transport.clone(),
+                            server_name: server.server_name.clone(),
                             ..UpstreamRow::default()
                         });
                         self.upstreams.last_mut().expect("one was pushed")

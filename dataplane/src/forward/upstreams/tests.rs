@@ -152,6 +152,37 @@ fn e55_an_address_with_two_transports_is_two_servers_and_one_written_twice_is_on
 }
 
 #[test]
+fn e55_an_address_with_two_names_is_two_servers_on_every_page() {
+    let servers = ["one.example", "two.example"].map(|name| {
+        let mut server = server("10.0.0.2:853", config::Transport::Tls);
+        server.tls.as_mut().unwrap().server_name = name.into();
+        server
+    });
+    let config =
+        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    for server in &upstreams.group(0).unwrap().servers {
+        server.loop_probed(Some(true), now());
+        for _ in 0..3 {
+            server.send(true).unwrap().settle(Heard::Nothing);
+        }
+        server.probed(true, Heard::Nothing, now());
+    }
+    let names = |rows: serde_json::Value| -> Vec<String> {
+        let rows = rows.as_array().unwrap().iter();
+        rows.map(|row| row["serverName"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let view = upstreams.view(now());
+    let both = ["one.example", "two.example"];
+    assert_eq!(names(serde_json::to_value(&view.groups[0].servers).unwrap()), both, "/upstreams");
+    assert_eq!(names(serde_json::to_value(upstreams.down(now(), 9)).unwrap()), both, "/config");
+    assert_eq!(names(serde_json::to_value(upstreams.looping(now(), 9)).unwrap()), both, "/config");
+    for name in both {
+        assert!(view.text().contains(&format!("  10.0.0.2:853 TLS {name}  looping")), "{view:?}");
+    }
+}
+
+#[test]
 fn n16_a_group_that_names_no_usable_server_says_why() {
     let mut stub = server("10.20.0.53:853", config::Transport::Tls);
     let bundle = config::CaBundle::Pem("no certificate".into());

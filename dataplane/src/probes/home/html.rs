@@ -182,7 +182,7 @@ fn upstreams(page: &mut String, shown: &Shown) {
         group.servers.iter().map(|server| {
             vec![
                 group.name.clone(),
-                format!("{} {}", server.server, server.transport),
+                server.full_name(),
                 match server.seconds {
                     Some(seconds) => format!("{} for {seconds} s", server.state),
                     None => server.state.to_owned(),

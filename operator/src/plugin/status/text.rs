@@ -138,6 +138,7 @@ impl Screen {
                 group,
                 server,
                 transport,
+                server_name,
                 states,
                 latency_microseconds,
                 sent,
@@ -157,7 +158,7 @@ impl Screen {
             vec![
                 group.clone(),
                 server.clone(),
-                shown(transport),
+                shown(format!("{transport} {server_name}").trim()),
                 state,
                 latency,
                 sent.to_string(),

@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use dataplane_core::{
-    Action, Counters, Hop, Identified, Place, Query, Reason, Resource, Rule, Source, Transport,
-    WorkerCounters, respond, trace,
+    Action, Counters, Hop, Identified, Name, Place, Query, Reason, Resource, Rule, Source,
+    Surroundings, Transport, WorkerCounters, respond, trace,
 };
 use serde::Serialize;
 
-use crate::forward::Forwarder;
+use crate::forward::{Forwarder, Kept, KeptPart};
 use crate::origin::Origin;
 use crate::rrtype;
 use crate::state::{Published, State};
@@ -24,7 +24,6 @@ pub(crate) use dig::answers;
 pub use dig::{Printed, print};
 pub use question::{Form, Question, typed};
 pub use upstream::Upstream;
-use upstream::forwarded;
 
 /// Any port but 0, from which queries are dropped.
 const CLIENT_PORT: u16 = 53_000;
@@ -68,8 +67,6 @@ pub struct Explanation {
     pub rule: Option<RuleView>,
     /// The names that the question leads through.
     pub steps: Vec<Step>,
-    /// What is known of the upstreams, for a name that is not ours.
-    pub upstream: Option<Upstream>,
     /// The smallest TTL of the reply in seconds, and its source.
     pub ttl: Option<Ttl>,
     /// The status of the reply, such as `NXDOMAIN`.
@@ -87,7 +84,7 @@ pub struct RuleView {
 }
 
 /// One name of the chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Absolute name, in presentation form.
@@ -104,6 +101,8 @@ pub struct Step {
     pub snapshot_age_seconds: Option<u64>,
     /// Resources without data.
     pub missing: Vec<&'static str>,
+    /// What is known of the upstreams, for a name that is not ours.
+    pub upstream: Option<Upstream>,
 }
 
 /// An object that an answer rests on.
@@ -163,17 +162,24 @@ pub fn decide(scene: &Scene<'_>, question: &Question) -> Decided {
     let mut buffer = vec![0; BUFFER];
     let records = &scene.published.records;
     let (action, reason) = respond(records, &query, &counters, &mut buffer);
-    let hops = match is_routed(reason) {
-        true => trace(records, &question.name, question.qtype),
-        false => Vec::new(),
-    };
-    let (octets, origin, upstream) = match action {
-        Action::Reply(octets) => (Some(octets), Origin::Own.label(), None),
-        Action::Drop => (None, Origin::Own.label(), None),
+    let (reply, parts) = match action {
+        Action::Reply(octets) => (Some((octets, Origin::Own.label())), Vec::new()),
+        Action::Drop => (None, Vec::new()),
         Action::Forward(forward) => {
-            let (octets, origin, upstream) = forwarded(scene, &forward, &mut buffer);
-            (octets, origin, Some(upstream))
+            let (now_s, limit) = (scene.now_s, forward.head.form.limit);
+            let around = Surroundings { records, now_s, seed: 0, limit };
+            let upstreams = &scene.published.upstreams;
+            let Kept { parts, reply } =
+                scene.forwarder.explain(upstreams, &forward, &around, &mut buffer);
+            (reply.map(|(octets, origin)| (octets, origin.label())), parts)
         }
+    };
+    let unanswered = if parts.is_empty() { Origin::Own.label() } else { "unasked" };
+    let (octets, origin) =
+        reply.map_or((None, unanswered), |(octets, origin)| (Some(octets), origin));
+    let (hops, steps) = match is_routed(reason) {
+        true => chain(scene, question, &parts),
+        false => Default::default(),
     };
     let printed = octets.and_then(|octets| print(&buffer[..octets]));
     let from = ttl_from(&hops, origin, printed.as_ref());
@@ -186,8 +192,7 @@ pub fn decide(scene: &Scene<'_>, question: &Question) -> Decided {
         reason: reason.label(),
         origin,
         rule: reason.rule().map(RuleView::from),
-        steps: hops.iter().map(|hop| step(scene, hop)).collect(),
-        upstream,
+        steps,
         ttl: printed.as_ref().and_then(|printed| Some(Ttl { seconds: printed.ttl_s?, from })),
         status: printed.as_ref().map(|printed| printed.status.clone()),
         answer: printed.as_ref().map(|printed| printed.answer.clone()).unwrap_or_default(),
@@ -240,6 +245,25 @@ fn is_routed(reason: Reason) -> bool {
     }
 }
 
+/// The names that a routed question leads through, with these parts of the cache. The chain of an upstream ends at a name that
+/// is routed like any other (FW42).
+fn chain(scene: &Scene<'_>, question: &Question, parts: &[KeptPart]) -> (Vec<Hop>, Vec<Step>) {
+    let traced = |name: &Name| trace(&scene.published.records, name, question.qtype);
+    let mut hops = traced(&question.name);
+    let mut steps: Vec<Step> = hops.iter().map(|hop| step(scene, hop)).collect();
+    for part in parts {
+        if let Some(last) = steps.last_mut() {
+            last.upstream = Some(Upstream::of(scene, part));
+        }
+        if let Some(target) = part.leads_to() {
+            let more = traced(&target);
+            steps.extend(more.iter().map(|hop| step(scene, hop)));
+            hops.extend(more);
+        }
+    }
+    (hops, steps)
+}
+
 fn step(scene: &Scene<'_>, hop: &Hop) -> Step {
     let group = |number| scene.published.upstreams.group_view(number, scene.now);
     let place = match hop.place {
@@ -264,6 +288,7 @@ fn step(scene: &Scene<'_>, hop: &Hop) -> Step {
         object_count: hop.source_count,
         snapshot_age_seconds: hop.snapshot_at_s.map(|at_s| scene.now_s.saturating_sub(at_s)),
         missing: hop.missing.iter().map(|resource| resource.plural()).collect(),
+        upstream: None,
     }
 }
 

@@ -23,9 +23,6 @@ use tests::scenario::{self, Cluster, objects};
 
 /// Unix seconds of every question.
 const NOW_S: u64 = 1_760_000_000;
-/// What the default upstreams said, with a TTL of 300 s.
-const UPSTREAM: &str = "www.example.org. 300 A 192.0.2.77";
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -36,9 +33,24 @@ struct Case {
     snapshot: Option<u64>,
     #[serde(default)]
     missing: bool,
-    cached: Option<u64>,
+    #[serde(default)]
+    kept: Vec<Kept>,
+}
+
+/// What an upstream said, with a TTL of 300 s.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    name: String,
+    /// The name is an alias of this one, else it has an address.
+    target: Option<String>,
+    #[serde(default)]
+    group: usize,
+    /// Place of the server in its group.
     #[serde(default)]
     server: usize,
+    /// How many pass after it.
+    seconds: u64,
 }
 
 fn folder() -> PathBuf {
@@ -98,24 +110,29 @@ fn index(config: &Config, all: &[Value], source: DataSource) -> Index {
     index
 }
 
-/// Puts a reply of the server at this place into the cache, as if it had come this many seconds ago.
-fn keep(forwarder: &Forwarder, upstreams: &Upstreams, server: usize, ago_s: u64) {
-    let name = Name::from_text("www.example.org").unwrap();
-    let key = LookupKey::new(name, 1, false, false);
+/// Puts the reply into the cache, as a lookup does.
+fn keep(forwarder: &Forwarder, upstreams: &Upstreams, kept: &Kept) {
+    let Kept { name, target, group, server, seconds } = kept;
+    let key = LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
     let mut reply = key.upstream_query(7).wire;
     (reply[2], reply[3]) = (0x81, 0x80);
     // One answer, no OPT: the message ends behind the question.
     let question = 12 + key.name().wire().len() + 4;
     reply.truncate(question);
     reply[4..12].copy_from_slice(&[0, 1, 0, 1, 0, 0, 0, 0]);
-    reply.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\xc0\0\x02\x4d");
-    let Verdict::Good(relayed) = key.judge(7, &reply, &TtlCaps::default()) else {
-        panic!("{UPSTREAM} is not a good reply");
+    let (rtype, data) = match target {
+        Some(target) => (5, Name::from_text(target).unwrap().wire().to_vec()),
+        None => (1, vec![192, 0, 2, 77]),
     };
-    let route = upstreams.route(0).unwrap();
-    let kept = (&relayed, Member::at(server));
+    reply.extend([0xc0, 12, 0, rtype, 0, 1, 0, 0, 1, 44, 0, data.len() as u8]);
+    reply.extend(data);
+    let Verdict::Good(relayed) = key.judge(7, &reply, &TtlCaps::default()) else {
+        panic!("the reply for {name} is not good");
+    };
+    let route = upstreams.route(*group).unwrap();
+    let kept = (&relayed, Member::at(*server));
     forwarder.cache().keep(route, kept, forwarder.clock().now_ms(), upstreams.cache());
-    forwarder.clock().advance(Duration::from_secs(ago_s));
+    forwarder.clock().advance(Duration::from_secs(*seconds));
 }
 
 fn explained(case: &Case) -> (Explanation, Form) {
@@ -133,8 +150,8 @@ fn explained(case: &Case) -> (Explanation, Form) {
     let index = index(&config, &all, source);
     let upstreams = Arc::new(Upstreams::of(&config, Path::new("/nonexistent")));
     let forwarder = Forwarder::new();
-    if let Some(ago_s) = case.cached {
-        keep(&forwarder, &upstreams, case.server, ago_s);
+    for kept in &case.kept {
+        keep(&forwarder, &upstreams, kept);
     }
     let published = Published { records: index.records(), upstreams: upstreams.clone() };
     let state = State {

@@ -30,7 +30,10 @@ fn recorded(file: &str) -> String {
 
 /// What is printed for a name, from pages that a data plane gave for the quickstart.
 fn explained(name: &str, libc: Libc, types: &[&str]) -> String {
-    let pages: BTreeMap<String, Value> = serde_json::from_str(&recorded("explain.json")).unwrap();
+    explained_by(&serde_json::from_str(&recorded("explain.json")).unwrap(), name, libc, types)
+}
+
+fn explained_by(pages: &BTreeMap<String, Value>, name: &str, libc: Libc, types: &[&str]) -> String {
     let conf = ResolvConf::read(POD);
     let search = Search::new(name, &conf, libc).unwrap();
     let mut ask = async |name: &str, qtype: &str| {
@@ -58,6 +61,16 @@ fn explain_shows_every_question_its_answer_why_and_what_it_costs() {
     let upstream = explained("www.example.org", Libc::Glibc, &both);
     is_golden("plugin/explain-upstream.txt", &upstream);
     assert!(upstream.contains("after 10 questions and 5 names"), "{upstream}");
+}
+
+#[test]
+fn explain_shows_cache_age_and_server_of_each_part_of_a_chain() {
+    // What a data plane writes: the golden file of its own test.
+    let page = recorded("../golden/explain/chain-cached-json.txt");
+    let page = serde_json::from_str(&page).unwrap();
+    let pages = BTreeMap::from([("www.example.org. A".to_owned(), page)]);
+    let text = explained_by(&pages, "www.example.org.", Libc::Glibc, &["A"]);
+    is_golden("plugin/explain-chain.txt", &text);
 }
 
 #[derive(Deserialize)]

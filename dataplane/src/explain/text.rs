@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::upstream::Giver;
 use super::{Explanation, Object, RuleView, Step, Upstream};
+use crate::forward::full_name;
 
 /// Width of the first column.
 const INDENT: &str = "   ";
@@ -20,7 +21,6 @@ impl Explanation {
             origin,
             rule,
             steps,
-            upstream,
             ttl,
             status: _,
             answer: _,
@@ -34,9 +34,6 @@ impl Explanation {
         for (place, step) in steps.iter().enumerate() {
             let _ = write!(text, "\n{}. ", place + 1);
             step.write(&mut text);
-        }
-        if let Some(upstream) = upstream {
-            upstream.write(&mut text);
         }
         let _ = writeln!(text, "\noutcome  {reason}, from: {origin}");
         if let Some(rule) = rule {
@@ -72,6 +69,7 @@ impl Step {
             object_count,
             snapshot_age_seconds,
             missing,
+            upstream,
         } = self;
         let _ = writeln!(text, "{name}\n{INDENT}place  {place}");
         for rule in rules {
@@ -96,6 +94,9 @@ impl Step {
         if !missing.is_empty() {
             let _ =
                 writeln!(text, "{INDENT}data   no complete list yet of: {}", missing.join(", "));
+        }
+        if let Some(upstream) = upstream {
+            upstream.write(text);
         }
     }
 }
@@ -137,14 +138,14 @@ impl Upstream {
             let _ = writeln!(text, "{INDENT}age    {age_s} s of {lifetime_s} s");
         }
         if let Some(Giver { server, transport, server_name }) = server {
-            let name = if server_name.is_empty() { "" } else { " " };
-            let _ = writeln!(
-                text,
-                "{INDENT}server {server} {transport}{name}{server_name} gave this reply"
-            );
+            let server = full_name(server, transport, server_name);
+            let _ = writeln!(text, "{INDENT}server {server} gave this reply");
         }
         if let Some(target) = leads_to {
-            let _ = writeln!(text, "{INDENT}note   it leads to {target}");
+            let _ = writeln!(
+                text,
+                "{INDENT}note   it leads to {target}, which is looked up by itself (FW42)"
+            );
         }
         match group {
             Some(group) => {

@@ -8,10 +8,10 @@ use dataplane_core::{
 };
 use tokio::time::timeout_at;
 
-use super::cache::{CacheLimits, Found, Member, Peeked};
+use super::cache::{CacheLimits, Found};
 use super::chain::{Chain, NoHop};
 use super::lookup::{Answered, Unresolved};
-use super::walk::{CACHED_ERROR, Held, Hops, Walked, remembered};
+use super::walk::{CACHED_ERROR, Held, Hops, Walked, all_kept, remembered, walk};
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
 
@@ -32,20 +32,9 @@ pub enum Cached {
     Ask(Option<Held>),
 }
 
-/// What is known of the entry behind a [`Cached`], for people who ask.
-#[derive(Clone, Copy, Debug)]
-pub struct KeptEntry {
-    /// Seconds since the reply came.
-    pub age_s: u64,
-    /// For how many it is fresh; 0 of a failure.
-    pub lifetime_s: u32,
-    /// Which server of the group gave it; none of a failure.
-    pub server: Option<Member>,
-}
-
 impl Cached {
     /// Handles what the cache has for a query; a reply that can be sent now is written into `buffer`.
-    fn of(found: Found, forward: &Forward<'_>, seed: u64, buffer: &mut [u8]) -> Cached {
+    pub(super) fn of(found: Found, forward: &Forward<'_>, seed: u64, buffer: &mut [u8]) -> Cached {
         match found {
             Found::Nothing => Cached::Ask(None),
             Found::Failed { was_silent } => {
@@ -148,7 +137,9 @@ impl Forwarder {
         let found = self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache());
         match Cached::of(found, forward, around.seed, buffer) {
             Cached::Ask(Some(held)) if !held.refresh => {
-                match self.walk(upstreams, forward, held, around, Hops::OfUse) {
+                let part =
+                    |group: usize, key: &LookupKey| self.part(upstreams, group, key, Hops::OfUse);
+                match walk(upstreams, forward, held, around, part) {
                     Walked::Ended(chain) => {
                         let (octets, origin) = chain.write(&forward.head, around.seed, buffer);
                         Cached::Reply { octets, origin, refresh: false }
@@ -169,33 +160,8 @@ impl Forwarder {
         around: &Surroundings<'_>,
         buffer: &mut [u8],
     ) -> Option<(usize, Origin)> {
-        if !held.relayed.is_partial() {
-            let Held { relayed, freshness, .. } = held;
-            let octets = relayed.write(&forward.head, freshness, around.seed, buffer);
-            return Some((octets, Origin::Stale));
-        }
-        match self.walk(upstreams, forward, held, around, Hops::All) {
-            Walked::Ended(chain) => Some(chain.write(&forward.head, around.seed, buffer)),
-            Walked::Open(_) => None,
-        }
-    }
-
-    /// What [`Forwarder::from_cache`] would do now, and what is known of the entry. For `/explain`: nothing is asked,
-    /// counted or noted.
-    pub fn explain(
-        &self,
-        upstreams: &Upstreams,
-        forward: &Forward<'_>,
-        buffer: &mut [u8],
-    ) -> (Cached, Option<KeptEntry>) {
-        let at = (self.clock.now_ms(), upstreams.recoveries(forward.group));
-        let route = upstreams.route(forward.group);
-        let peeked =
-            route.and_then(|route| self.cache.peek(route, &forward.key, at, upstreams.cache()));
-        let Some(Peeked { found, age, server }) = peeked else { return (Cached::Ask(None), None) };
-        let (age_s, lifetime_s) = age.seconds(at.0);
-        let entry = KeptEntry { age_s, lifetime_s, server };
-        (Cached::of(found, forward, 0, buffer), Some(entry))
+        let part = |group: usize, key: &LookupKey| self.part(upstreams, group, key, Hops::All);
+        all_kept(upstreams, forward, held, around, buffer, part)
     }
 
     /// The reply to one name of a chain, from the cache or its group.

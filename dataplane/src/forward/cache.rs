@@ -80,7 +80,7 @@ pub struct Peeked {
 }
 
 /// The result of a look-up in the cache.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Found {
     /// No entry: an upstream must be asked.
     Nothing,

@@ -77,49 +77,74 @@ impl Ended {
     }
 }
 
-impl Forwarder {
-    /// Follows the chain that `held` leaves open, as far as the cache goes.
-    pub(super) fn walk(
-        &self,
-        upstreams: &Upstreams,
-        forward: &Forward<'_>,
-        held: Held,
-        around: &Surroundings<'_>,
-        hops: Hops,
-    ) -> Walked {
-        let Held { mut relayed, mut freshness, mut chain, .. } = held;
-        let mut asked = forward.group;
-        loop {
-            if upstreams.removes_private_addresses(asked) {
-                chain.protect();
+/// Follows the chain that `held` leaves open, as far as the cache goes; `part` says what it has for a group and a key.
+pub(super) fn walk(
+    upstreams: &Upstreams,
+    forward: &Forward<'_>,
+    held: Held,
+    around: &Surroundings<'_>,
+    mut part: impl FnMut(usize, &LookupKey) -> Found,
+) -> Walked {
+    let Held { mut relayed, mut freshness, mut chain, .. } = held;
+    let mut asked = forward.group;
+    loop {
+        if upstreams.removes_private_addresses(asked) {
+            chain.protect();
+        }
+        let before = chain.clone();
+        let (group, key) = match chain.answered(relayed.clone(), freshness, around) {
+            Step::Ask { group, key } => (group, key),
+            Step::Done => return Walked::Ended(Ended::Whole(chain)),
+            Step::Failed { ede, text } => {
+                return Walked::Ended(Ended::Failed(ede, text, Origin::Failed));
             }
-            let before = chain.clone();
-            let (group, key) = match chain.answered(relayed.clone(), freshness, around) {
-                Step::Ask { group, key } => (group, key),
-                Step::Done => return Walked::Ended(Ended::Whole(chain)),
-                Step::Failed { ede, text } => {
-                    return Walked::Ended(Ended::Failed(ede, text, Origin::Failed));
-                }
-            };
-            match self.part(upstreams, group, &key, hops) {
-                Found::Reply { relayed: next, freshness: age, .. } => {
-                    (relayed, freshness, asked) = (next, age, group);
-                }
-                Found::Failed { was_silent } => {
-                    let text = remembered(was_silent);
-                    return Walked::Ended(Ended::Failed(CACHED_ERROR, text, Origin::Cache));
-                }
-                Found::Nothing => {
-                    let held = Held { relayed, freshness, refresh: false, chain: before };
-                    return Walked::Open(held);
-                }
+        };
+        match part(group, &key) {
+            Found::Reply { relayed: next, freshness: age, .. } => {
+                (relayed, freshness, asked) = (next, age, group);
+            }
+            Found::Failed { was_silent } => {
+                let text = remembered(was_silent);
+                return Walked::Ended(Ended::Failed(CACHED_ERROR, text, Origin::Cache));
+            }
+            Found::Nothing => {
+                let held = Held { relayed, freshness, refresh: false, chain: before };
+                return Walked::Open(held);
             }
         }
     }
+}
 
+/// The reply where no upstream may be asked, if the cache has all of it: its octets and where it comes from.
+pub(super) fn all_kept(
+    upstreams: &Upstreams,
+    forward: &Forward<'_>,
+    held: Held,
+    around: &Surroundings<'_>,
+    buffer: &mut [u8],
+    part: impl FnMut(usize, &LookupKey) -> Found,
+) -> Option<(usize, Origin)> {
+    if !held.relayed.is_partial() {
+        let Held { relayed, freshness, .. } = held;
+        let octets = relayed.write(&forward.head, freshness, around.seed, buffer);
+        return Some((octets, Origin::Stale));
+    }
+    match walk(upstreams, forward, held, around, part) {
+        Walked::Ended(chain) => Some(chain.write(&forward.head, around.seed, buffer)),
+        Walked::Open(_) => None,
+    }
+}
+
+impl Forwarder {
     /// What the cache has for a part of a chain. If an upstream must be asked, the result is nothing, and it is not
     /// counted, because the lookup asks the cache again.
-    fn part(&self, upstreams: &Upstreams, group: usize, key: &LookupKey, hops: Hops) -> Found {
+    pub(super) fn part(
+        &self,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        hops: Hops,
+    ) -> Found {
         let Some(route) = upstreams.route(group) else { return Found::Nothing };
         let (now_ms, recoveries) = (self.clock.now_ms(), upstreams.recoveries(group));
         let limits = upstreams.cache();

@@ -19,8 +19,6 @@ pub struct Answer {
     pub rule: Option<Rule>,
     /// The names that the question leads through.
     pub steps: Vec<Step>,
-    /// What is known of upstreams, for a name that is not ours.
-    pub upstream: Option<Upstream>,
     /// Such as `NXDOMAIN`.
     pub status: Option<String>,
     /// The answer section, one record a line.
@@ -46,6 +44,8 @@ pub struct Step {
     pub notes: Vec<String>,
     /// The objects that it rests on.
     pub objects: Vec<Object>,
+    /// What is known of upstreams, for a name that is not ours.
+    pub upstream: Option<Upstream>,
 }
 
 /// An object behind an answer.
@@ -62,11 +62,26 @@ pub struct Object {
     pub uid: Option<String>,
 }
 
-/// What is known of the upstreams of a question.
+/// What is known of the upstreams of a name.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Upstream {
     pub cache: String,
+    /// Seconds since the kept reply came, and for how many it is fresh.
+    pub age_seconds: Option<u64>,
+    pub lifetime_seconds: Option<u64>,
+    /// Which server gave it.
+    pub server: Option<Giver>,
+}
+
+/// The server that gave a kept reply.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Giver {
+    pub server: String,
+    pub transport: String,
+    /// Empty over UDP and TCP.
+    pub server_name: String,
 }
 
 impl Answer {

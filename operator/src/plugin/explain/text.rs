@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::pages::{Answer, Object};
+use super::super::pages::{Answer, Giver, Object, Upstream};
 use super::super::search::Outcome;
 use super::{Asked, Explained};
 
@@ -82,8 +82,7 @@ impl Asked {
 
 impl Answer {
     fn write_why(&self, text: &mut String) {
-        let Answer { revision: _, reason, origin, rule, steps, upstream, status: _, answer: _ } =
-            self;
+        let Answer { revision: _, reason, origin, rule, steps, status: _, answer: _ } = self;
         let _ = writeln!(text, "   why     {reason}, from: {origin}");
         for step in steps {
             let _ = writeln!(text, "   name    {} ({})", step.name, step.place);
@@ -96,12 +95,30 @@ impl Answer {
             for object in &step.objects {
                 let _ = writeln!(text, "   object  {}", object.text());
             }
+            if let Some(upstream) = &step.upstream {
+                upstream.write(text);
+            }
         }
         if let Some(rule) = rule {
             let _ = writeln!(text, "   rule    {}: {}", rule.id, rule.words);
         }
-        if let Some(upstream) = upstream {
-            let _ = writeln!(text, "   cache   {}", upstream.cache);
+    }
+}
+
+impl Upstream {
+    fn write(&self, text: &mut String) {
+        let Upstream { cache, age_seconds, lifetime_seconds, server } = self;
+        let _ = writeln!(text, "   cache   {cache}");
+        // A failure that is remembered has no lifetime.
+        if let (Some(age_s), Some(lifetime_s @ 1..)) = (age_seconds, lifetime_seconds) {
+            let _ = writeln!(text, "   age     {age_s} s of {lifetime_s} s");
+        }
+        if let Some(Giver { server, transport, server_name }) = server {
+            let name = if server_name.is_empty() { "" } else { " " };
+            let _ = writeln!(
+                text,
+                "   server  {server} {transport}{name}{server_name} gave this reply"
+            );
         }
     }
 }

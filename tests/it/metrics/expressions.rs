@@ -137,6 +137,33 @@ fn each_metric_of_go_has_on_the_page_what_to_use_in_its_place() {
 }
 
 #[test]
+fn each_name_of_coredns_before_1_7_has_todays_name_on_the_page() {
+    let page = include_str!("../../../docs/metrics.md");
+    let table = page.split("## Names of CoreDNS before 1.7").nth(1);
+    let table = table.and_then(|rest| rest.split("\n## ").next()).expect("the section");
+    let shown = super::asked().metrics(Form::Text);
+    let is_shown = |name: &str| shown.contains(&format!("# TYPE {name} "));
+    let names = |cell: &str| -> Vec<String> {
+        let quoted = cell.split('`').skip(1).step_by(2).filter(|text| text.contains('_'));
+        quoted.map(|text| text.split('{').next().unwrap_or_default().to_owned()).collect()
+    };
+    let mut renamed = 0;
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').collect();
+        let (old, new) = (names(cells[1]), names(cells[2]));
+        assert!(!old.is_empty() && (!new.is_empty() || cells[2].starts_with(" none: ")), "{row}");
+        for name in &old {
+            assert!(!is_shown(name), "{name} is shown");
+        }
+        for name in &new {
+            assert!(is_shown(name), "{name} is not shown");
+        }
+        renamed += new.len();
+    }
+    assert!(renamed > 15, "{renamed}");
+}
+
+#[test]
 fn promtool_finds_nothing_to_complain_about_in_the_pages() {
     let plane = super::asked();
     let pages = [("data plane", plane.metrics(Form::Text)), ("operator", operator_page())];

@@ -19,12 +19,15 @@ use tests::operator::{Operator, apply};
 use tests::process::Process;
 use tests::scratch::Scratch;
 use tests::upstream::{Script, ScriptedUpstream};
+use tests::usage::Usage;
 
 /// Generous: Prometheus starts slowly on a busy machine, and needs two scrapes for a rate.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(200);
 /// Rounds of the questions below that each data plane is asked: what is counted is known before.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 400;
+/// How many ask each data plane at a time; they share the rounds.
+const CLIENTS: usize = 4;
 /// What one round asks, each over UDP: its name and type.
 const QUESTIONS: [&str; 5] = [
     "web.shop.svc.cluster.local. A",
@@ -39,6 +42,8 @@ www.example.org. A
 bad.example.net. *
     rcode SERVFAIL
 ";
+/// The pod of the operator.
+const OPERATOR: &str = "clusterdns-operator-0";
 /// What people use against CoreDNS: a source and an expression each line.
 const EXPRESSIONS: &str = include_str!("../it/metrics/coredns.txt");
 
@@ -56,13 +61,15 @@ fn manifests(upstream: SocketAddr) -> String {
 struct Job<'a> {
     name: &'a str,
     targets: Vec<SocketAddr>,
+    /// The pod that all of them are said to be.
+    pod: &'a str,
     /// More settings of it; empty for none.
     more: &'a str,
 }
 
 impl Job<'_> {
     fn new(name: &str, targets: Vec<SocketAddr>) -> Job<'_> {
-        Job { name, targets, more: "" }
+        Job { name, targets, pod: "clusterdns-a", more: "" }
     }
 }
 
@@ -83,10 +90,10 @@ impl Prometheus {
         }
         let folder = Scratch::new("prometheus").expect("a scratch directory");
         let mut text = String::from("global: {scrape_interval: 1s}\nscrape_configs:\n");
-        for Job { name, targets, more } in jobs {
+        for Job { name, targets, pod, more } in jobs {
             let targets: Vec<String> = targets.iter().map(|it| format!("'{it}'")).collect();
             // The labels that a PodMonitor gives.
-            let labels = "pod: clusterdns-a, namespace: kube-system";
+            let labels = format!("pod: {pod}, namespace: kube-system");
             let _ = writeln!(
                 text,
                 "- {{job_name: {name}, static_configs: [{{targets: [{}], labels: {{{labels}}}}}], {more}}}",
@@ -168,22 +175,28 @@ fn encoded(text: &str) -> String {
     })
 }
 
-/// Asks each data plane each question of each round, one after another; how often each response code came.
+/// Asks each data plane each question of each round, several clients at a time; how often each response code came.
 fn ask(planes: &[DataPlane]) -> BTreeMap<&'static str, f64> {
-    let mut heard = BTreeMap::new();
-    let mut count = |plane: &DataPlane, question: &str, over: Transport| {
+    let ask = |plane: &DataPlane, question: &str, over: Transport| {
         let reply = plane.ask(question, over);
         let code =
             ["NOERROR", "NXDOMAIN", "SERVFAIL"].into_iter().find(|it| reply.status.contains(it));
-        *heard.entry(code.unwrap_or("other")).or_insert(0.0) += 1.0;
+        code.unwrap_or("other")
     };
-    for plane in planes {
-        for _ in 0..ROUNDS {
-            for question in QUESTIONS {
-                count(plane, question, Transport::Udp);
-            }
-        }
-        count(plane, QUESTIONS[0], Transport::Tcp);
+    let rounds = |plane: &DataPlane| {
+        let questions = (0..ROUNDS / CLIENTS).flat_map(|_| QUESTIONS);
+        questions.map(|question| ask(plane, question, Transport::Udp)).collect::<Vec<_>>()
+    };
+    let mut codes = std::thread::scope(|scope| {
+        let clients = planes.iter().flat_map(|plane| [plane; CLIENTS]);
+        let clients: Vec<_> = clients.map(|plane| scope.spawn(move || rounds(plane))).collect();
+        let heard = clients.into_iter().map(|client| client.join().expect("a client"));
+        heard.flatten().collect::<Vec<_>>()
+    });
+    codes.extend(planes.iter().map(|plane| ask(plane, QUESTIONS[0], Transport::Tcp)));
+    let mut heard = BTreeMap::new();
+    for code in codes {
+        *heard.entry(code).or_insert(0.0) += 1.0;
     }
     heard
 }
@@ -210,8 +223,12 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     let jobs = [
         Job::new("kube-dns", of_planes()),
         Job::new(ours::JOB, of_planes()),
-        Job::new("clusterdns-operator", vec![operator_at]),
-        Job { more: native::NATIVE, ..Job::new("operator-native", vec![operator_at]) },
+        Job { pod: OPERATOR, ..Job::new("clusterdns-operator", vec![operator_at]) },
+        Job {
+            pod: OPERATOR,
+            more: native::NATIVE,
+            ..Job::new("operator-native", vec![operator_at])
+        },
     ];
     // The operator has something to do: conditions and writes.
     apply(&client, "default", json!({})).await;
@@ -259,6 +276,8 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     }
     assert!(count > 60, "{count} expressions");
     ours::find_their_series(&prometheus);
+    let process = operator.process().pid().expect("the operator runs");
+    ours::show_what_the_operator_uses(&prometheus, operator_at, Usage::of(process));
     // Of the same scrape, so the native and the classic histogram have the same count.
     let of = "clusterdns_operator_reconcile_duration_seconds";
     prometheus.expect(

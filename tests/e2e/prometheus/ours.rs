@@ -2,9 +2,11 @@
 //! programs, and Prometheus takes each expression.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use tests::promql::{Expression, Selector};
+use tests::usage::Usage;
 
 use super::{Prometheus, until};
 
@@ -70,4 +72,58 @@ pub(super) fn find_their_series(prometheus: &Prometheus) {
         let counted = format!("count({selector})");
         until(&format!("a series of {selector}"), || prometheus.query(&counted));
     }
+}
+
+/// The panels about processor and memory in the dashboard of the operator: with the pods that the dashboard finds, they show the
+/// process at this address, which two jobs scrape, and no other one; with the numbers that the system has of it.
+pub(super) fn show_what_the_operator_uses(
+    prometheus: &Prometheus,
+    at: SocketAddr,
+    operator: Usage,
+) {
+    let document: Value = serde_json::from_str(DASHBOARDS[0]).expect("JSON");
+    let variables = document["templating"]["list"].as_array().expect("a list");
+    let of_pod = variables.iter().find(|it| it["name"] == "pod").expect("a variable");
+    // label_values(METRIC, LABEL): Grafana takes all values that the label has.
+    let query = of_pod["query"]["query"].as_str().expect("a query");
+    let inner = query.strip_prefix("label_values(").and_then(|it| it.strip_suffix(')'));
+    let (metric, label) = inner.and_then(|it| it.split_once(", ")).expect("both");
+    let found = until(query, || prometheus.query(&format!("count by ({label}) ({metric})")));
+    let pods: Vec<&str> = found.iter().filter_map(|(labels, _)| labels[label].as_str()).collect();
+    let pods = pods.join("|");
+    let panels = document["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let shown: Vec<&str> = targets.filter_map(|target| target["expr"].as_str()).collect();
+    let panel = |metric: &str| {
+        let found = shown.iter().find(|it| it.contains(metric)).expect("a panel");
+        found.replace("$pod", &pods).replace("$__rate_interval", "1m")
+    };
+
+    let (cpu, memory) = ("process_cpu_seconds_total", "process_resident_memory_bytes");
+    let (used_before, processor) = (operator.cpu().as_secs_f64(), panel(cpu));
+    // Of one query, so both sides are of the same scrapes.
+    for (panel, of_it) in [
+        (processor.clone(), format!("rate({cpu}{{instance=\"{at}\"}}[1m])")),
+        (panel(memory), format!("{memory}{{instance=\"{at}\"}}")),
+    ] {
+        prometheus.expect(&format!("count({panel})"), 2.0);
+        prometheus.expect(&format!("count({panel} == on (job) {of_it})"), 2.0);
+    }
+
+    let parsed = Expression::parse(&processor).expect("an expression");
+    let counted = parsed.selectors()[0].to_string();
+    let used = until("a scrape after now", || {
+        let rows = prometheus.query(&counted)?;
+        rows.iter().all(|(_, seconds)| *seconds >= used_before).then_some(rows)
+    });
+    let most = operator.cpu().as_secs_f64();
+    assert!(used.iter().all(|(_, seconds)| *seconds <= most), "{used:?}, {most} s");
+    let resident = until(memory, || prometheus.query(&panel(memory)));
+    // Linux counts memory in batches of some pages for each thread.
+    let most = operator.peak_mib() + 8.0;
+    let mib = |octets: f64| octets / f64::from(1 << 20);
+    assert!(
+        resident.iter().all(|(_, octets)| (1.0..=most).contains(&mib(*octets))),
+        "{resident:?}, at most {most} MiB"
+    );
 }

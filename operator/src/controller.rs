@@ -6,18 +6,19 @@ pub mod backoff;
 pub mod crd;
 pub mod orphaned_services;
 
+use std::convert::Infallible;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
-use futures::StreamExt;
-use kube::api::Api;
-use kube::runtime::Controller;
+use futures::{FutureExt, StreamExt};
+use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::watcher;
+use kube::runtime::reflector::{self, ObjectRef};
 use kube::{Client, ResourceExt};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::apply::memory::Memory;
 use crate::context::Context;
@@ -28,8 +29,8 @@ use crate::observe::certificates::Certificates;
 use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
+use crate::observe::offers;
 use crate::observe::sample::Samples;
-use crate::observe::{offers, relist};
 use crate::probe::compare::RoundPermits;
 use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
@@ -40,13 +41,11 @@ use crate::runtime::write::{WriteError, Writes};
 use crate::settings::Settings;
 use crate::{names, reconcile};
 use backoff::{Backoff, Failure};
-use crd::{Definition, Soon};
+use crd::Definition;
 use triggers::Triggers;
 
 /// ClusterDNS that are reconciled at a time: more than may ask canaries at once, which takes long.
 const CONCURRENCY: u16 = 8;
-/// ClusterDNS in a page of their list, which is held whole.
-const PAGE: u32 = 20;
 /// Also when nothing has changed: pods are asked what they run, and that comes by no watch.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Between two attempts to learn what the API server offers, at the start.
@@ -65,21 +64,18 @@ pub async fn run(
     resets: Resets,
     stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
 ) {
-    let controller = Controller::new(
-        Api::<ClusterDNS>::all(client.clone()),
-        watcher::Config::default().timeout(180).page_size(PAGE),
-    )
-    .trigger_backoff(Soon::default());
+    let (resources, writer) = reflector::store();
     let triggers = Arc::new(Triggers::default());
     let (namespaces, lists) = (&settings.workload_namespaces, Arc::<Lists>::default());
     let caches = Caches::start(
         client.clone(),
         namespaces,
-        controller.store(),
+        resources.clone(),
         triggers.clone(),
         metrics.clone(),
         lists.clone(),
     );
+    caches.keep_resources(writer, definition.clone());
     let ctx = Arc::new(Context {
         client,
         lists,
@@ -104,34 +100,24 @@ pub async fn run(
         () = stop.clone() => return,
     };
     tracing::info!("reconciling");
-    let version_lost = Notify::new();
-    let reconciling = controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .reconcile_on(triggers.clone().stream())
-        .graceful_shutdown_on(stop)
-        .run(reconcile, after_failure, ctx.clone())
-        .for_each(|outcome| async {
-            // It was deleted meanwhile, or a watch begins again: nothing to do.
-            match outcome {
-                Ok(_) => definition.is_there(),
-                Err(error) => {
-                    tracing::debug!("{error}");
-                    if let kube::runtime::controller::Error::QueueError(error) = &error {
-                        definition.failed(error);
-                        if relist::is_version_lost(error) {
-                            version_lost.notify_one();
-                        }
-                    }
-                }
-            }
-        });
+    let concerned = triggers.clone().stream().map(Ok::<ObjectRef<ClusterDNS>, Infallible>);
+    let reconciling = applier(
+        |dns, ctx| on_a_task(dns, ctx).boxed(),
+        after_failure,
+        ctx.clone(),
+        resources,
+        // Its end is the end of all that is not in progress.
+        concerned.take_until(stop),
+        Config::default().concurrency(CONCURRENCY),
+    )
+    .for_each(|outcome| async {
+        // It was deleted meanwhile: nothing to do.
+        if let Err(error) = outcome {
+            tracing::debug!("{error}");
+        }
+    });
     tokio::select! {
         () = reconciling => {}
-        // The controller's own watch cannot be restarted from outside, so the process ends, and the next one lists.
-        () = version_lost.notified() => tracing::error!(
-            "the API server does not know the version from which this process watches ClusterDNS, as after a restore of etcd: \
-             the process ends, and reads everything when it starts again"
-        ),
         () = orphaned_services::follow(&ctx, &triggers) => {}
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
@@ -190,13 +176,9 @@ async fn follow_offers(ctx: &Context, triggers: &Triggers, mut again_in: Duratio
     }
 }
 
-/// Only so that the controller's types are satisfied: failures are reported and waited for by [`reconcile`] itself.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Never(String);
-
-fn after_failure(_: Arc<ClusterDNS>, _: &Never, _: Arc<Context>) -> Action {
-    Action::requeue(AGAIN)
+/// Failures are reported and waited for by [`reconcile`] itself.
+fn after_failure(_: Arc<ClusterDNS>, never: &Infallible, _: Arc<Context>) -> Action {
+    match *never {}
 }
 
 /// Whether its Service was there and is gone: clients have no DNS until it is back.
@@ -209,14 +191,34 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
         && !ctx.caches.is_incomplete(Kind::Service, &namespace)
 }
 
-async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Never> {
+/// Reconciles on a task of its own, so that both threads are used; it ends with what waits for it. A defect of ours that one
+/// ClusterDNS meets costs it its reconcile, and the others nothing.
+async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Infallible> {
+    let (name, generation, began) = (dns.name_any(), dns.metadata.generation, Instant::now());
+    let mut task = JoinSet::new();
+    task.spawn(reconcile(dns, ctx.clone()));
+    let defect = match task.join_next().await {
+        Some(Ok(again)) => return Ok(again),
+        Some(Err(defect)) => defect.to_string(),
+        None => "it did not run".to_owned(),
+    };
+    tracing::error!(
+        "a defect of the operator ended the reconcile of the ClusterDNS {name}, which is tried again: {defect}"
+    );
+    let failure = Failure { asked: None, at_most: None };
+    let again = ctx.backoff.failed(&name, generation, Instant::now(), failure);
+    ctx.metrics.reconciled("failed", began.elapsed());
+    Ok(Action::requeue(again))
+}
+
+async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     let (name, generation, began) = (dns.name_any(), dns.metadata.generation, Instant::now());
     if let Err(wait) = ctx.backoff.begin(&name, generation, is_without_service(&dns, &ctx), began) {
-        return Ok(Action::requeue(wait));
+        return Action::requeue(wait);
     }
     // It is being deleted, and its objects with it: a write would create some of them again.
     if dns.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::await_change());
+        return Action::await_change();
     }
     let dns = ctx.last_written.newest(&dns);
     let (outcome, again) = match reconcile::reconcile(&dns, &ctx).await {
@@ -238,5 +240,5 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Ne
         }
     };
     ctx.metrics.reconciled(outcome, began.elapsed());
-    Ok(Action::requeue(again))
+    Action::requeue(again)
 }

@@ -9,6 +9,7 @@ use operator::args::{Args, Command, LogFormat, Run};
 use operator::controller::crd::Definition;
 use operator::lost_pods::{self, Lookout, PolicyStanding};
 use operator::report::events::Events;
+use operator::runtime::decode::lenient;
 use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
 use operator::runtime::restored::{Resets, confirming};
@@ -61,7 +62,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let stop = shutdown::asked_to_stop()?;
     let metrics = Arc::new(Metrics::default());
     let resets = Resets::new(metrics.clone());
-    let client = confirming(client::client(&args.cluster).await?, resets.clone());
+    let client = lenient(confirming(client::client(&args.cluster).await?, resets.clone()));
     let definition = Arc::new(Definition::default());
     http::start(args.http, metrics.clone(), definition.clone())?;
 

@@ -15,7 +15,6 @@ pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
 pub mod lists;
-mod decode;
 mod events;
 mod list_and_watch;
 mod pages;

@@ -2,6 +2,7 @@
 
 pub mod shutdown;
 pub mod client;
+pub mod decode;
 pub mod resources;
 pub mod time_limit;
 pub mod write;

@@ -3,6 +3,7 @@
 
 use hyper::{Method, Request};
 use kube::Client;
+use operator::runtime::decode::lenient;
 use serde_json::{Value, json};
 use tests::control_plane::{ControlPlane, Setup};
 use tests::objects::{create_any, wait_for};
@@ -10,6 +11,7 @@ use tests::operator::{Operator, apply, prepare, wait_until_accepted};
 
 const NAMESPACE: &str = "dns";
 const MAPS: &str = "/api/v1/namespaces/dns/configmaps";
+const RESOURCES: &str = "/apis/clusterdns.dev/v1alpha1/clusterdnses";
 
 /// Written by the tenant: the last hour of the year 9999, west of Greenwich.
 const WRITTEN: &str = "9999-12-31T23:59:59-01:00";
@@ -30,10 +32,21 @@ fn deep(levels: usize) -> Value {
 
 /// Writes an object as a tenant would; the reply as text.
 async fn send(client: &Client, method: Method, path: &str, object: &Value) -> String {
+    try_to_send(client, method, path, object).await.expect("the API server takes it")
+}
+
+async fn try_to_send(
+    client: &Client,
+    method: Method,
+    path: &str,
+    object: &Value,
+) -> kube::Result<String> {
+    let form =
+        if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path);
-    let request = request.header("content-type", "application/json");
+    let request = request.header("content-type", form);
     let request = request.body(object.to_string().into_bytes()).expect("a request");
-    client.request_text(request).await.expect("the API server takes it")
+    client.request_text(request).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,5 +83,70 @@ async fn k23_times_and_fields_that_no_client_reads_do_not_stop_the_operator() {
     let request = Request::delete(&own).body(Vec::new()).expect("a request");
     client.request_text(request).await.expect("it is deleted");
     wait_for("its ConfigMap is there again", async || uid().await.filter(|it| *it != before)).await;
+    drop(operator);
+}
+
+/// An object as it is, read by a client that takes what this is about.
+async fn read(client: &Client, path: &str) -> Option<Value> {
+    let request = Request::get(path).body(Vec::new()).expect("a request");
+    client.request(request).await.ok()
+}
+
+/// Puts fields in fields into the managed fields of an object that exists.
+async fn spoil(client: &Client, path: &str) {
+    let shown = wait_for("its managed fields", async || {
+        let request = Request::get(path).body(Vec::new()).expect("a request");
+        let mut object: Value = client.request(request).await.ok()?;
+        let fields = (0..150).fold(json!({}), |below, _| json!({"f:annotations": below}));
+        object["metadata"]["managedFields"] = json!([{"manager": "m", "operation": "Update",
+            "apiVersion": object["apiVersion"], "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": fields}}]);
+        // The operator may have written meanwhile.
+        try_to_send(client, Method::PUT, path, &object).await.ok()
+    })
+    .await;
+    assert!(shown.matches("f:annotations").count() >= 150, "{shown}");
+}
+
+/// Puts a time into the status of a ClusterDNS that its schema takes and no type holds.
+async fn make_unreadable(client: &Client, name: &str) {
+    let path = format!("{RESOURCES}/{name}");
+    let object = read(client, &path).await.expect("it exists");
+    let mut conditions = object["status"]["conditions"].clone();
+    conditions[0]["lastTransitionTime"] = json!(WRITTEN);
+    let status = json!({"status": {"conditions": conditions}});
+    let shown = send(client, Method::PATCH, &format!("{path}/status"), &status).await;
+    assert!(shown.contains(WRITTEN), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k23_a_writer_of_one_clusterdns_keeps_the_operator_from_no_other() {
+    let Some(plane) = ControlPlane::start(Setup { controllers: false, ..Setup::default() }).await
+    else {
+        return;
+    };
+    // What writes sees what the API server shows, what reads takes it.
+    let tenant = plane.client().await;
+    let client = lenient(tenant.clone());
+    prepare(&client, NAMESPACE).await;
+    let spec = |name: &str| json!({"service": {"name": name, "namespace": NAMESPACE}});
+    for name in ["good", "spoiled", "unreadable"] {
+        apply(&client, name, spec(name)).await;
+    }
+    spoil(&tenant, &format!("{RESOURCES}/spoiled")).await;
+    make_unreadable(&client, "unreadable").await;
+    let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+    for name in ["good", "spoiled"] {
+        wait_until_accepted(&client, name).await;
+    }
+    let counted = "clusterdns_operator_objects_not_kept_total{resource=\"clusterdnses\"}";
+    let listed = operator.metric(counted);
+    assert!(listed > 0.0, "it is counted: {}", operator.log());
+
+    // The same while it watches.
+    spoil(&tenant, &format!("{RESOURCES}/good")).await;
+    make_unreadable(&client, "spoiled").await;
+    wait_for("it is counted", async || (operator.metric(counted) > listed).then_some(())).await;
+    apply(&client, "later", spec("later")).await;
+    wait_until_accepted(&client, "later").await;
     drop(operator);
 }

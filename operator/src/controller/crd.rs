@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kube::runtime::utils::Backoff;
 use kube::runtime::watcher;
 
 use crate::runtime::time_limit::within_time;
@@ -14,12 +13,12 @@ use crate::runtime::time_limit::within_time;
 pub const ADVICE: &str = "the CustomResourceDefinition clusterdnses.clusterdns.dev does not exist, so no ClusterDNS is \
                           reconciled: apply clusterdns.yaml of this version with kubectl apply --server-side";
 
-/// Between the first two attempts to list ClusterDNS again.
-const FIRST: Duration = Duration::from_millis(500);
 /// A definition that is back is noticed within this time.
 pub const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 /// Longest wait between two attempts.
 const LONGEST: Duration = Duration::from_secs(3);
+/// Between two attempts to list ClusterDNS, on average: a quarter more or less, so never more than [`LONGEST`].
+pub const LOOKED_FOR_EVERY: Duration = Duration::from_millis(2_400);
 /// Time for one answer while the definition is missing: the rest of [`NOTICED_WITHIN`], so that an attempt without an answer
 /// does not delay the next one.
 const PATIENCE: Duration = NOTICED_WITHIN.saturating_sub(LONGEST);
@@ -52,7 +51,7 @@ impl Definition {
 }
 
 /// The API server does not know the resource.
-fn is_not_found(error: &watcher::Error) -> bool {
+pub fn is_not_found(error: &watcher::Error) -> bool {
     let code = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
@@ -64,28 +63,6 @@ fn is_not_found(error: &watcher::Error) -> bool {
         | watcher::Error::NoResourceVersion => return false,
     };
     code == 404
-}
-
-/// How long to wait between two attempts to list ClusterDNS: doubled up to [`LONGEST`].
-#[derive(Debug, Default)]
-pub struct Soon {
-    last: Option<Duration>,
-}
-
-impl Iterator for Soon {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let next = self.last.map_or(FIRST, |last| last * 2).min(LONGEST);
-        self.last = Some(next);
-        self.last
-    }
-}
-
-impl Backoff for Soon {
-    fn reset(&mut self) {
-        self.last = None;
-    }
 }
 
 /// Asks, while it is missing, whether it is back: a list without a ClusterDNS gives no event that would say so.
@@ -106,15 +83,14 @@ pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
 mod tests {
     use std::sync::Mutex;
 
-    use futures::{StreamExt, pin_mut};
     use hyper::{Request, Response};
-    use kube::Api;
     use kube::client::Body;
-    use kube::runtime::WatchStreamExt;
+    use kube::runtime::reflector;
     use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::observe::caches::Caches;
 
     fn failure(code: u16) -> watcher::Error {
         let status =
@@ -145,14 +121,21 @@ mod tests {
         List,
     }
 
-    /// An API server that replies in this order, and with lists after that; and when it was asked.
+    /// An API server that replies in this order, and with lists after that; and when it was asked. It has no other kinds.
     fn api_server(replies: &[Reply]) -> (kube::Client, Arc<Mutex<Vec<Instant>>>) {
         let asked = Arc::<Mutex<Vec<Instant>>>::default();
         let (times, replies) = (Arc::clone(&asked), replies.to_vec());
-        let server = tower::service_fn(move |_: Request<Body>| {
+        let server = tower::service_fn(move |request: Request<Body>| {
             let mut times = times.lock().unwrap();
-            let reply = replies.get(times.len()).copied().unwrap_or(Reply::List);
-            times.push(Instant::now());
+            let is_asked_for = request.uri().path().ends_with("/clusterdnses");
+            let reply = match replies.get(times.len()) {
+                _ if !is_asked_for => Reply::Silence,
+                Some(reply) => *reply,
+                None => Reply::List,
+            };
+            if is_asked_for {
+                times.push(Instant::now());
+            }
             async move {
                 let (code, body) = match reply {
                     Reply::NotFound => (
@@ -210,22 +193,16 @@ mod tests {
     async fn o14_the_watch_of_a_missing_definition_begins_again_at_least_every_5_s() {
         let replies = [Reply::NotFound; 20];
         let (client, asked) = api_server(&replies);
-        let resources = Api::<crds::ClusterDNS>::all(client);
-        let events = watcher(resources, watcher::Config::default()).backoff(Soon::default());
-        pin_mut!(events);
+        let (resources, writer) = reflector::store();
+        let definition = Arc::new(Definition::default());
+        let (triggers, metrics, lists) = (Arc::default(), Arc::default(), Arc::default());
+        let caches = Caches::start(client, &[], resources.clone(), triggers, metrics, lists);
         let began = Instant::now();
-        while !matches!(events.next().await, Some(Ok(watcher::Event::InitDone))) {}
+        caches.keep_resources(writer, definition.clone());
+        resources.wait_until_ready().await.unwrap();
+        assert!(!definition.is_missing());
         assert!(asked.lock().unwrap().len() > replies.len());
         let longest = longest_wait(began, &asked);
         assert!(longest <= NOTICED_WITHIN, "{longest:?}");
-    }
-
-    #[test]
-    fn attempts_are_never_more_than_3_s_apart() {
-        let mut waits = Soon::default();
-        let first: Vec<u128> = waits.by_ref().take(5).map(|wait| wait.as_millis()).collect();
-        assert_eq!(first, [500, 1000, 2000, 3000, 3000]);
-        waits.reset();
-        assert_eq!(waits.next(), Some(FIRST));
     }
 }

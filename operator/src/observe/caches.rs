@@ -24,9 +24,11 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::budget::{Budget, Share};
 use super::cluster_size::SlimNode;
-use super::list_and_watch::{Followed, Means, follow};
+use super::list_and_watch::{Followed, Heard, Means, follow};
 use super::lists::Lists;
+use super::pages::LONGEST_WAIT;
 use super::stubs;
+use crate::controller::crd::{self, Definition};
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
@@ -44,7 +46,7 @@ pub struct Caches {
     means: Means,
     triggers: Arc<Triggers>,
     namespaces: Vec<String>,
-    /// Every ClusterDNS; fed by the controller.
+    /// Every ClusterDNS; fed by [`Caches::keep_resources`].
     pub resources: Store<ClusterDNS>,
     children: RwLock<HashMap<(Kind, String), Kept>>,
     slices: HashMap<String, Store<EndpointSlice>>,
@@ -70,7 +72,7 @@ impl std::fmt::Debug for Caches {
 }
 
 impl Caches {
-    /// Starts every watch but those of kinds that may not exist.
+    /// Starts every watch but those of ClusterDNS and of kinds that may not exist.
     pub fn start(
         client: Client,
         namespaces: &[String],
@@ -101,6 +103,7 @@ impl Caches {
             slim: keep_labels,
             stub: None,
             is_needed: |_, _| true,
+            longest_wait: LONGEST_WAIT,
         };
         caches.keep(nodes, of_nodes, |_, _| Vec::new());
         for namespace in namespaces {
@@ -184,7 +187,7 @@ impl Caches {
             _ => Some(stubs::stub_with_spec),
         };
         let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
-        let followed = Followed { api, label, slim, stub, is_needed };
+        let followed = Followed { api, label, slim, stub, is_needed, longest_wait: LONGEST_WAIT };
         let watch =
             self.keep(writer, followed, move |all, object| triggers::of_child(kind, all, object));
         let key = (kind, namespace.to_owned());
@@ -205,15 +208,52 @@ impl Caches {
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
         let (all, triggers) = (self.resources.clone(), self.triggers.clone());
-        let changed = move |object: &K| {
+        let heard = move |heard: Heard<'_, K>| {
+            let Heard::Changed(object) = heard else { return };
             let all = all.state();
             triggers.enqueue(&all, whose(&all, object));
         };
+        self.spawn(writer, followed, heard)
+    }
+
+    /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are passed over:
+    /// who writes one of them keeps no other from being reconciled.
+    pub fn keep_resources(&self, writer: Writer<ClusterDNS>, definition: Arc<Definition>) {
+        let followed = Followed {
+            api: Api::<ClusterDNS>::all(self.means.client.clone()),
+            label: None,
+            slim: drop_managed_fields,
+            stub: None,
+            is_needed: |_, _| true,
+            longest_wait: crd::LOOKED_FOR_EVERY,
+        };
+        let (all, triggers) = (self.resources.clone(), self.triggers.clone());
+        self.spawn(writer, followed, move |heard: Heard<'_, ClusterDNS>| match heard {
+            Heard::Changed(dns) => triggers.enqueue(&all.state(), [dns.name_any()]),
+            Heard::Listed => {
+                definition.is_there();
+                let all = all.state();
+                triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
+            }
+            Heard::Failed(error) => definition.failed(error),
+        });
+    }
+
+    fn spawn<K>(
+        &self,
+        writer: Writer<K>,
+        followed: Followed<K>,
+        heard: impl Fn(Heard<'_, K>) + Send + Sync + 'static,
+    ) -> AbortHandle
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Clone + Eq + Hash + Send + Sync,
+    {
         // `/api/v1/namespaces/dns/configmaps` ends in its kind.
         let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
         let share = Share::new(self.budget.clone(), store, kind);
-        let following = follow(followed, writer, share, self.means.clone(), changed);
+        let following = follow(followed, writer, share, self.means.clone(), heard);
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were ended.
         while watches.try_join_next().is_some() {}
@@ -344,8 +384,14 @@ impl Caches {
 
 /// Our own, found by a label.
 fn labelled_with<K: Resource>(api: Api<K>, label: &'static str) -> Followed<K> {
-    let label = Some(label);
-    Followed { api, label, slim: drop_managed_fields, stub: None, is_needed: |_, _| true }
+    Followed {
+        api,
+        label: Some(label),
+        slim: drop_managed_fields,
+        stub: None,
+        is_needed: |_, _| true,
+        longest_wait: LONGEST_WAIT,
+    }
 }
 
 fn labelled<K>(store: Option<&Store<K>>, instance: &str) -> Vec<K>

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::decode::{self, Undecodable};
+use crate::runtime::decode::{self, ReadByObject, Undecodable};
 
 /// Errors below an error that are looked at.
 const MAX_CAUSES: usize = 16;
@@ -58,6 +58,7 @@ pub(super) async fn watch(
     let mut request = Request::new(path).watch(params, version).map_err(Error::BuildRequest)?;
     // Kubernetes 1.37 compresses each event by itself, which no layer of this client reads.
     request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    request.extensions_mut().insert(ReadByObject);
     let body = client.request_stream(request).await?;
     Ok(Events { body: Box::pin(body), lines: Lines::default() })
 }

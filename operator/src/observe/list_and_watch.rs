@@ -1,6 +1,6 @@
 //! Follows the objects of one kind in one place: lists them, watches them, and begins again when that fails. kube's
 //! watcher holds a page as a whole, never doubts its version, never changes the size of its pages and never passes
-//! over an object, so it is not used.
+//! over an object, so it is not used, and neither is its Controller, which has one.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -19,12 +19,13 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::budget::{BudgetVerdict, Share};
-use super::decode::Undecodable;
 use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, silent};
 use super::pages::{Pages, Waits};
 use super::relist::{Next, Persistence};
 use super::stubs::octets;
+use crate::controller::crd::is_not_found;
+use crate::runtime::decode::Undecodable;
 use crate::runtime::metrics::Metrics;
 
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
@@ -45,6 +46,18 @@ pub(super) struct Followed<K> {
     pub(super) stub: Option<fn(&mut K)>,
     /// True for an object without which decisions are wrong: it is always kept whole.
     pub(super) is_needed: fn(&[Arc<ClusterDNS>], &K) -> bool,
+    /// Longest wait, on average, before a watch that failed begins again.
+    pub(super) longest_wait: Duration,
+}
+
+/// What a watch says besides what it keeps.
+pub(super) enum Heard<'a, K> {
+    /// An object has changed. The store has it, unless the list that it is in is not complete yet.
+    Changed(&'a K),
+    /// A list is complete, and the store has it.
+    Listed,
+    /// The list or the watch failed; it begins again.
+    Failed(&'a Error),
 }
 
 /// What all watches share.
@@ -59,20 +72,20 @@ pub(super) struct Means {
     pub(super) all: Store<ClusterDNS>,
 }
 
-/// Feeds the store forever; `changed` hears of each object after the store has it.
+/// Feeds the store forever.
 pub(super) async fn follow<K>(
     followed: Followed<K>,
     writer: Writer<K>,
     share: Share,
     means: Means,
-    changed: impl Fn(&K),
+    heard: impl Fn(Heard<'_, K>),
 ) where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Eq + Hash + Send + Sync,
 {
     let (mut persistence, mut pages) = (Persistence::default(), Pages::default());
-    let mut waits = Waits::default();
-    let mut keeper = Keeper { followed, writer, share, means, changed };
+    let mut waits = Waits::up_to(followed.longest_wait);
+    let mut keeper = Keeper { followed, writer, share, means, heard };
     let mut version: Option<String> = None;
     loop {
         let error = match version.take() {
@@ -95,8 +108,13 @@ pub(super) async fn follow<K>(
             }
         };
         keeper.means.metrics.watch_failed();
+        (keeper.heard)(Heard::Failed(&error));
         let what = keeper.followed.api.resource_url();
-        tracing::warn!("the watch of {what} failed and begins again: {error}");
+        match is_not_found(&error) {
+            // Who needs the kind says once that it is missing.
+            true => tracing::debug!("the watch of {what} failed and begins again: {error}"),
+            false => tracing::warn!("the watch of {what} failed and begins again: {error}"),
+        }
         match persistence.after(&error) {
             Next::GoOn => {}
             Next::ListAgain => version = None,
@@ -114,7 +132,7 @@ pub(super) async fn follow<K>(
 }
 
 /// Puts what is read into the store, as far as there is room.
-struct Keeper<K, C>
+struct Keeper<K, H>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Clone + Eq + Hash,
@@ -123,14 +141,14 @@ where
     writer: Writer<K>,
     share: Share,
     means: Means,
-    changed: C,
+    heard: H,
 }
 
-impl<K, C> Keeper<K, C>
+impl<K, H> Keeper<K, H>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Eq + Hash + Send + Sync,
-    C: Fn(&K),
+    H: Fn(Heard<'_, K>),
 {
     /// Reads one consistent list, page by page. Returns its version.
     async fn list(&mut self, pages: &mut Pages) -> Result<String, Error> {
@@ -145,8 +163,9 @@ where
             let page = lists.page(&client, &path, &params, keep).await;
             let page = page.map_err(Error::InitialListFailed)?;
             pages.took(page.objects, page.octets);
-            if page.skipped > 0 {
+            for _ in 0..page.skipped {
                 self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
+                self.means.metrics.not_kept(&self.share.kind);
             }
             if page.token.is_some() {
                 params.continue_token = page.token;
@@ -156,6 +175,7 @@ where
                 return Err(Error::NoResourceVersion);
             }
             self.keep(Event::InitDone);
+            (self.heard)(Heard::Listed);
             return Ok(page.version);
         }
     }
@@ -239,7 +259,7 @@ where
         let Some(event) = event else { return };
         self.writer.apply_watcher_event(&event);
         if let Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) = &event {
-            (self.changed)(object);
+            (self.heard)(Heard::Changed(object));
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::decode;
+use crate::runtime::decode::{self, ReadByObject};
 
 /// Pages that are read at a time. An API server that is slow to answer keeps no other list waiting: only the body counts.
 const AT_A_TIME: usize = 1;
@@ -93,9 +93,10 @@ impl Lists {
     async fn read<K: DeserializeOwned>(
         &self,
         client: &Client,
-        request: hyper::Request<Vec<u8>>,
+        mut request: hyper::Request<Vec<u8>>,
         mut to: impl FnMut(K),
     ) -> kube::Result<Page> {
+        request.extensions_mut().insert(ReadByObject);
         let body = timeout(ANSWER, client.request_stream(request)).await;
         let body = body.map_err(|_| silent(ANSWER))??;
         let mut body = std::pin::pin!(body);

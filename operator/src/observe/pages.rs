@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 /// After the first failure; doubled with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Longest wait between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait between two attempts, on average.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// After a watch that lasted this long the first wait is used again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 
@@ -55,13 +55,19 @@ impl Pages {
 }
 
 /// When a watch that failed begins again.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
+    longest: Duration,
     failures: u32,
     began: Option<Instant>,
 }
 
 impl Waits {
+    /// At most this long, on average.
+    pub(super) fn up_to(longest: Duration) -> Waits {
+        Waits { longest, failures: 0, began: None }
+    }
+
     /// A list is complete, or a watch was accepted.
     pub(super) fn began(&mut self, now: Instant) {
         self.forget_old_failures(now);
@@ -79,7 +85,7 @@ impl Waits {
     /// It failed. `chance` is between 0 and 1: those that failed together do not come back together.
     pub(super) fn next(&mut self, now: Instant, chance: f64) -> Duration {
         self.forget_old_failures(now);
-        let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LONGEST_WAIT);
+        let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(self.longest);
         self.failures = self.failures.saturating_add(1);
         wait.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
     }
@@ -121,7 +127,7 @@ mod tests {
 
     #[test]
     fn k22_a_watch_that_fails_again_and_again_waits_longer_each_time() {
-        let (mut waits, begin) = (Waits::default(), Instant::now());
+        let (mut waits, begin) = (Waits::up_to(LONGEST_WAIT), Instant::now());
         let seconds: Vec<u64> = (0..8).map(|_| waits.next(begin, 0.5).as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30, 30]);
         // A complete list is no success when the watch of it fails at once.

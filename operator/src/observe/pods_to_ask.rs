@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 
 use super::budget::{Budget, Share};
 use super::list_and_watch::{Followed, Means, follow};
+use super::pages::LONGEST_WAIT;
 use crate::names;
 use crate::probe::pod_reports::{HTTP_PORT_NAME, http_port};
 use crate::runtime::metrics::Metrics;
@@ -90,7 +91,8 @@ impl PodsToAsk {
 
 /// What has no room is not kept at all: a stub of a pod would have nothing to ask it by.
 fn followed<K>(api: Api<K>, label: Option<&'static str>, slim: fn(&mut K)) -> Followed<K> {
-    Followed { api, label, slim, stub: None, is_needed: |_, _| false }
+    let longest_wait = LONGEST_WAIT;
+    Followed { api, label, slim, stub: None, is_needed: |_, _| false, longest_wait }
 }
 
 /// Its name, its instance, whether it is being deleted or ready, where it runs, and where its HTTP port is.

@@ -76,11 +76,6 @@ impl Persistence {
     }
 }
 
-/// Whether kube's watcher, which follows ClusterDNS, keeps a version that the API server refuses.
-pub fn is_version_lost(error: &Error) -> bool {
-    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if refuses_version(status))
-}
-
 fn refuses_version(status: &Status) -> bool {
     match status.code {
         400 | 410 | 422 => true,
@@ -109,11 +104,9 @@ mod tests {
     fn k22_a_version_that_the_api_server_refuses_is_given_up() {
         for code in [400, 410, 422, 504] {
             assert_eq!(Persistence::default().after(&start(code)), Next::ListAgain, "{code}");
-            assert!(is_version_lost(&start(code)), "{code}");
         }
         for code in [401, 403, 429, 500] {
             assert_eq!(Persistence::default().after(&start(code)), Next::GoOn, "{code}");
-            assert!(!is_version_lost(&start(code)), "{code}");
         }
         let mut persistence = Persistence::default();
         let next: Vec<Next> = (0..5).map(|_| persistence.after(&start(500))).collect();

@@ -12,6 +12,7 @@ use kube::{Client, Config, ResourceExt};
 use serde_json::Value;
 
 use crate::args::Cluster;
+use crate::runtime::decode::lenient;
 
 /// Nodes that are asked: kubelets of one cluster are alike.
 const NODES: u32 = 3;
@@ -84,7 +85,7 @@ pub(crate) async fn client(which: &Cluster) -> Result<Client, String> {
         None => Config::from_kubeconfig(&options).await,
     };
     let config = config.map_err(|error| format!("no usable kubeconfig: {error}"))?;
-    Client::try_from(config).map_err(|error| error.to_string())
+    Client::try_from(config).map(lenient).map_err(|error| error.to_string())
 }
 
 async fn from_kubelets(client: &Client) -> Result<BTreeSet<String>, kube::Error> {

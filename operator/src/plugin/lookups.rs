@@ -16,6 +16,7 @@ use super::data_plane::{DataPlane, Target};
 use crate::names;
 use crate::observe::pods;
 use crate::probe::pod_reports::http_port;
+use crate::runtime::decode::lenient;
 
 /// One request where `--request-timeout` is 0, which is no limit: a day.
 const UNBOUNDED: Duration = Duration::from_secs(86_400);
@@ -66,7 +67,7 @@ impl Cluster {
         }
         let namespace = namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|error| unusable(&error))?;
-        Ok(Cluster { client, namespace, patience: patience(which) })
+        Ok(Cluster { client: lenient(client), namespace, patience: patience(which) })
     }
 
     /// The ClusterDNS of this name, or the only one.

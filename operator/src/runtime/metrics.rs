@@ -125,7 +125,7 @@ impl Own {
         page.gauges("cache_bytes", help, rows)?;
         let rows = self.0.not_kept.read().into_iter();
         let rows = rows.map(|(resource, count)| ([("resource", resource)], count));
-        let help = "Objects not kept whole because the cache was full, by resource";
+        let help = "Objects not kept whole, because the cache was full or they cannot be read, by resource";
         page.counters("objects_not_kept", help, rows)
     }
 }

@@ -1,7 +1,6 @@
 //! Asks at which version the API server is before each watch begins (K22). An API server whose etcd was restored from a
 //! backup accepts a watch at a version that it does not have yet, and stays silent until it has passed it. Here such a watch
-//! is answered as if its version had expired, so who watches lists again. It is done for all watches in one place,
-//! because kube's watcher does not show its version.
+//! is answered as if its version had expired, so who watches lists again. It is done for all watches in one place.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

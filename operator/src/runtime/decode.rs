@@ -1,27 +1,70 @@
 //! Objects as the API server sends them, decoded one by one: one that cannot be read costs itself, not its list. Anyone who
 //! may edit an object may write into its managed fields what the API server takes and no typed client reads: a time in the
 //! year 10000, or fields in fields 200 deep. Only such entries are changed or left out, because decisions read the others.
+//!
+//! Lists and watches are read here object by object. All other replies are what kube's client decodes by itself; its
+//! [`lenient`] form gets them with such entries changed.
 
 use std::collections::BTreeMap;
 
+use http_body_util::BodyExt;
+use hyper::header::CONTENT_LENGTH;
+use hyper::{Request, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::client::Body;
+use kube::{Client, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
+/// On a request whose reply is read object by object, by [`object`]: the client gives it as it arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadByObject;
+
+/// The same client, whose replies have no managed fields that kube cannot decode: of the object that was read or written, or
+/// of the objects of a list that kube decodes as a whole.
+pub fn lenient(client: Client) -> Client {
+    let (namespace, valid_until) = (client.default_namespace().to_owned(), *client.valid_until());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let as_it_arrives = request.extensions().get::<ReadByObject>().is_some()
+                || request.uri().query().unwrap_or_default().contains("watch=");
+            let reply = client.send(request).await?;
+            // Another status: there is no object, or no HTTP any more.
+            match !as_it_arrives && reply.status().is_success() {
+                true => repaired(reply).await,
+                false => Ok(reply),
+            }
+        }
+    });
+    Client::new(service, namespace).with_valid_until(valid_until)
+}
+
+/// kube reads such a reply to its end too, before it decodes it.
+async fn repaired(reply: Response<Body>) -> Result<Response<Body>, Error> {
+    let (mut parts, body) = reply.into_parts();
+    let mut text = body.collect().await?.to_bytes().to_vec();
+    if let Some(repaired) = readable_reply(&text) {
+        parts.headers.remove(CONTENT_LENGTH);
+        text = repaired;
+    }
+    Ok(Response::from_parts(parts, Body::from(text)))
+}
+
 /// An object that cannot be decoded, and what names it.
 #[derive(Debug)]
-pub(super) struct Undecodable {
-    pub(super) metadata: Named,
-    pub(super) error: serde_json::Error,
+pub(crate) struct Undecodable {
+    pub(crate) metadata: Named,
+    pub(crate) error: serde_json::Error,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Named {
-    pub(super) name: String,
-    pub(super) namespace: Option<String>,
-    pub(super) resource_version: Option<String>,
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) resource_version: Option<String>,
     labels: Option<BTreeMap<String, String>>,
 }
 
@@ -42,7 +85,7 @@ impl std::fmt::Display for Undecodable {
 impl Undecodable {
     /// An object of the same name that has nothing else: to say that the state before is outdated. None for a kind that
     /// has no such object.
-    pub(super) fn nameless<K: DeserializeOwned>(&self) -> Option<K> {
+    pub(crate) fn nameless<K: DeserializeOwned>(&self) -> Option<K> {
         let object = serde_json::json!({"metadata": self.metadata, "spec": {}});
         serde_json::from_value(object).ok()
     }
@@ -52,7 +95,7 @@ impl Undecodable {
 ///
 /// # Errors
 /// Another field has a value that its type cannot have.
-pub(super) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Undecodable> {
+pub(crate) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Undecodable> {
     let as_it_is = serde_json::from_slice(text);
     let read = as_it_is
         .or_else(|_| with_readable_managers(text).and_then(|text| serde_json::from_slice(&text)));
@@ -66,9 +109,45 @@ pub(super) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Undecodable>
 ///
 /// # Errors
 /// It is no object.
-pub(super) fn version(text: &str) -> serde_json::Result<String> {
+pub(crate) fn version(text: &str) -> serde_json::Result<String> {
     let OfObject { metadata } = serde_json::from_str(text)?;
     Ok(metadata.resource_version.unwrap_or_default())
+}
+
+/// The managed fields of a reply, as typed clients decode them.
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "decoded only to see whether it can be")]
+struct Managed {
+    #[serde(default)]
+    metadata: Option<Managers>,
+    #[serde(default)]
+    items: Option<Vec<Managed>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[allow(dead_code, reason = "decoded only to see whether it can be")]
+struct Managers {
+    #[serde(default)]
+    managed_fields: Option<Vec<ManagedFieldsEntry>>,
+}
+
+/// An object, or a list of objects, with the managed fields that can be read; none: it has no others, or is no object.
+fn readable_reply(text: &[u8]) -> Option<Vec<u8>> {
+    if serde_json::from_slice::<Managed>(text).is_ok() {
+        return None;
+    }
+    let mut list: BTreeMap<String, &RawValue> = serde_json::from_slice(text).ok()?;
+    let Some(items) = list.get("items") else { return with_readable_managers(text).ok() };
+    let items: Vec<&RawValue> = serde_json::from_str(items.get()).ok()?;
+    let readable = |item: &&RawValue| {
+        let text = with_readable_managers(item.get().as_bytes()).ok()?;
+        RawValue::from_string(String::from_utf8(text).ok()?).ok()
+    };
+    let items: Option<Vec<Box<RawValue>>> = items.iter().map(readable).collect();
+    let items = to_raw_value(&items?).ok()?;
+    list.insert("items".to_owned(), &items);
+    serde_json::to_vec(&list).ok()
 }
 
 /// The same JSON with the managed fields that can be read; all else is as it is.
@@ -148,6 +227,53 @@ mod tests {
         let managers: Vec<_> = pod.managed_fields().iter().map(of).collect();
         assert_eq!(managers, [(Some("m".into()), false), (Some("kubectl".into()), true)]);
         assert!(pod.managed_fields()[1].fields_v1.is_some());
+    }
+
+    /// An API server that gives this text for every request.
+    fn server(text: &str) -> Client {
+        let text = text.to_owned();
+        let server = tower::service_fn(move |_: Request<Body>| {
+            let body = Body::from(text.clone().into_bytes());
+            async move { Ok::<_, std::convert::Infallible>(Response::new(body)) }
+        });
+        Client::new(server, "default")
+    }
+
+    #[tokio::test]
+    async fn k23_every_reply_of_one_object_is_read_whatever_its_managed_fields_say() {
+        let deep = format!(r#"{{"fieldsV1":{}{{}}{}}}"#, r#"{"f:a":"#.repeat(150), "}".repeat(150));
+        for hostile in [YEAR_10000, &deep] {
+            let object = format!(
+                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"a","managedFields":[{hostile}]}},"spec":{{"containers":[]}}}}"#
+            );
+            let strict = kube::Api::<Pod>::namespaced(server(&object), "default");
+            assert!(strict.get("a").await.is_err(), "what this is for");
+            let pods = kube::Api::<Pod>::namespaced(lenient(server(&object)), "default");
+            assert_eq!(pods.get_opt("a").await.unwrap().unwrap().name_any(), "a");
+            assert_eq!(pods.get_metadata("a").await.unwrap().name_any(), "a");
+            let params = kube::api::PatchParams::default();
+            let patch = kube::api::Patch::Merge(serde_json::json!({}));
+            assert_eq!(pods.patch_status("a", &params, &patch).await.unwrap().name_any(), "a");
+            let list = format!(
+                r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{object},{object}]}}"#
+            );
+            let pods = kube::Api::<Pod>::namespaced(lenient(server(&list)), "default");
+            let listed = pods.list(&kube::api::ListParams::default()).await.unwrap();
+            assert_eq!(
+                (listed.items.len(), listed.metadata.resource_version.as_deref()),
+                (2, Some("7"))
+            );
+            assert_eq!(listed.items[1].spec.as_ref().map(|it| it.containers.len()), Some(0));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_can_be_read_is_given_as_it_came() {
+        for text in [r#"{"metadata":{"name":"a"},"b":1.50}"#, "no JSON", "", "[1]"] {
+            let request = Request::get("/x").body(Vec::new()).unwrap();
+            let got = lenient(server(text)).request_text(request).await.unwrap();
+            assert_eq!(got, text);
+        }
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use clock::Clock;
 pub(crate) use connections::Together;
 use flight::Begun;
 pub use kept::{Kept, KeptEntry, KeptPart};
-use limits::InFlight;
+use limits::{InFlight, Taken};
 pub use limits::{Limit, Slot};
 use lookup::Unresolved;
 use own::OwnAddresses;
@@ -281,7 +281,8 @@ impl Forwarder {
         let _ = self.join(upstreams, group, key, slot, Purpose::Prefetch);
     }
 
-    /// Joins the lookup for this key, or begins it with the place of this client.
+    /// Joins the lookup for this key, or begins it with the place of this client. What is only asked for again needs a place
+    /// of its own where that place has a lookup already: else one query for a chain would begin one for each part.
     fn join(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -290,6 +291,13 @@ impl Forwarder {
         slot: &Arc<Slot>,
         purpose: Purpose,
     ) -> Result<Waiter, Unresolved> {
+        let slot = match (slot.for_lookup(upstreams, group), purpose) {
+            (Some(slot), _) => slot,
+            (None, Purpose::Miss) => Arc::clone(slot),
+            (None, Purpose::Stale | Purpose::Prefetch) => {
+                return Err(Unresolved::Limited(Limit::Client));
+            }
+        };
         let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
         match self.table.join(group.route(), key, upstreams.max_in_flight) {
             Joined::Running(waiter) => {
@@ -300,7 +308,7 @@ impl Forwarder {
                 if purpose != Purpose::Miss {
                     self.cache.note_refresh(group.route(), key, self.clock.now_ms());
                 }
-                self.begin(group, running, Arc::clone(slot), upstreams, purpose);
+                self.begin(group, running, slot, upstreams, purpose);
                 Ok(waiter)
             }
             Joined::Full(()) => {
@@ -345,7 +353,7 @@ impl Forwarder {
             forwarder: Arc::clone(self),
             group: Arc::clone(group),
             running,
-            slot,
+            slot: Taken::of(slot),
             limits: *upstreams.cache(),
             recoveries: group.recoveries(),
             purpose,

@@ -9,13 +9,14 @@ use dataplane_core::LookupKey;
 use super::attempt::{AttemptResult, Datagrams, Messages};
 use super::cache::CacheLimits;
 use super::connections::{self, Progress};
+use super::limits::Taken;
 use super::lookup::{Answered, Asked, Lookup, Open, Outcome, Unresolved};
 use super::plan::{Send, Transport};
 use super::server::{Sent, Server};
 use super::sockets::{self, Arrived, Departed, Exchange};
 use super::table::Running;
 use super::upstreams::Group;
-use super::{Forwarder, Purpose, Slot, now};
+use super::{Forwarder, Purpose, now};
 
 /// A lookup that has begun, with what its end needs.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(super) struct Begun {
     pub(super) group: Arc<Group>,
     pub(super) running: Box<Running>,
     /// The place of the client that began it.
-    pub(super) slot: Arc<Slot>,
+    pub(super) slot: Taken,
     pub(super) limits: CacheLimits,
     /// The state of the group when the lookup began.
     pub(super) recoveries: u64,

@@ -69,6 +69,42 @@ pub struct Slot {
     /// The route of the group when the place was taken.
     group: Arc<AtomicUsize>,
     client: IpAddr,
+    /// Lookups in progress that began with it.
+    lookups: AtomicUsize,
+}
+
+/// The place that a lookup has until it ends.
+#[derive(Debug)]
+pub(super) struct Taken(Arc<Slot>);
+
+impl Taken {
+    pub(super) fn of(slot: Arc<Slot>) -> Taken {
+        slot.lookups.fetch_add(1, Ordering::Relaxed);
+        Taken(slot)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.lookups.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Slot {
+    /// A place for one more lookup of its client: this one where no lookup has it, else another, if there is one. One query
+    /// may ask again for each part of a chain, and none of these lookups waits for the one before.
+    pub(super) fn for_lookup(
+        self: &Arc<Slot>,
+        upstreams: &Upstreams,
+        group: usize,
+    ) -> Option<Arc<Slot>> {
+        if self.lookups.load(Ordering::Relaxed) == 0 {
+            return Some(Arc::clone(self));
+        }
+        // Its client is not turned away where there is none.
+        let more = take(&self.forwarder, upstreams, group, self.client, Purpose::Prefetch);
+        more.map(Arc::new)
+    }
 }
 
 impl InFlight {
@@ -155,7 +191,7 @@ pub(super) fn take(
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
         return refuse(Limit::Client);
     }
-    Some(Slot { forwarder: forwarder.clone(), group: count, client })
+    Some(Slot { forwarder: forwarder.clone(), group: count, client, lookups: AtomicUsize::new(0) })
 }
 
 impl Drop for Slot {

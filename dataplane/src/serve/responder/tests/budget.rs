@@ -109,3 +109,54 @@ async fn ca40_the_hops_of_a_chain_share_the_time_that_a_client_waits_for_expired
     // Both are asked for again, also the one whose time was over when it began (CA41).
     assert_eq!(responder.forwarder.lookups(), 2);
 }
+
+/// A server of corp.example: `a0` is an alias of `a1`, and so on up to `a5`, which is one of [`NAME`]. Then it is silent.
+async fn chain_server(answers: usize) -> Server {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        for _ in 0..answers {
+            let (octets, peer) = socket.recv_from(&mut buffer).await.unwrap();
+            // Without the OPT, which has 11 octets.
+            let mut reply = buffer[..octets - 11].to_vec();
+            (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+            reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 2, 88]);
+            match reply[14] {
+                b'5' => {
+                    reply.extend([0, 17]);
+                    reply.extend(*b"\x03www\x07example\x03org\0");
+                }
+                // The rest of the name is behind its first label.
+                number => reply.extend([0, 5, 2, b'a', number + 1, 0xc0, 15]),
+            }
+            let _ = socket.send_to(&reply, peer).await;
+        }
+        std::future::pending::<()>().await;
+    });
+    let (ip, port) = (address.ip(), address.port());
+    Server { ip, port, transport: config::Transport::Udp, tls: None }
+}
+
+#[tokio::test]
+async fn fw52_a_chain_that_is_asked_for_again_has_a_place_for_each_lookup() {
+    const ALIAS: &str = "a0.corp.example";
+    const PLACES: u32 = 3;
+    let upstream = Upstream::start().await;
+    let group = |servers| Group { servers, options: GroupOptions::default() };
+    let stub = group(vec![chain_server(6).await]);
+    let mut config = Config {
+        upstreams: config::Upstreams::Servers(group(vec![upstream.server.clone()])),
+        stub_domains: vec![config::StubDomain { domain: "corp.example".into(), group: stub }],
+        ..Config::default()
+    };
+    config.limits.in_flight_per_client = PLACES;
+    let responder = responder(&config);
+    assert_eq!(outcome(&responder, ALIAS, A, true).await, (0, 7, None));
+    upstream.is_silent.store(true, Ordering::Relaxed);
+    responder.later(700_000);
+    tokio::time::pause();
+    assert_eq!(outcome(&responder, ALIAS, A, true).await, (0, 7, Some(3)), "a stale reply");
+    let (lookups, places) = (responder.forwarder.lookups(), responder.forwarder.in_flight());
+    assert_eq!((lookups, places), (PLACES as usize, PLACES as usize), "lookups and places");
+}

@@ -1,10 +1,12 @@
 //! What watches keep of the cluster, so that a reconcile reads nothing from the API server. One watch per kind and namespace
 //! feeds a store and enqueues the ClusterDNS concerned; the store has the change before their reconcile begins.
 
+mod keep;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,13 +24,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::budget::{Budget, Share};
+use super::budget::Budget;
 use super::cluster_size::SlimNode;
-use super::list_and_watch::{Followed, Heard, Means, follow};
+use super::list_and_watch::{Followed, Heard, Means};
 use super::lists::Lists;
 use super::pages::LONGEST_WAIT;
 use super::stubs;
-use crate::controller::crd::{self, Definition};
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
@@ -214,50 +215,6 @@ impl Caches {
             triggers.enqueue(&all, whose(&all, object));
         };
         self.spawn(writer, followed, heard)
-    }
-
-    /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are passed over:
-    /// who writes one of them keeps no other from being reconciled.
-    pub fn keep_resources(&self, writer: Writer<ClusterDNS>, definition: Arc<Definition>) {
-        let followed = Followed {
-            api: Api::<ClusterDNS>::all(self.means.client.clone()),
-            label: None,
-            slim: drop_managed_fields,
-            stub: None,
-            is_needed: |_, _| true,
-            longest_wait: crd::LOOKED_FOR_EVERY,
-        };
-        let (all, triggers) = (self.resources.clone(), self.triggers.clone());
-        self.spawn(writer, followed, move |heard: Heard<'_, ClusterDNS>| match heard {
-            Heard::Changed(dns) => triggers.enqueue(&all.state(), [dns.name_any()]),
-            Heard::Listed => {
-                definition.is_there();
-                let all = all.state();
-                triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
-            }
-            Heard::Failed(error) => definition.failed(error),
-        });
-    }
-
-    fn spawn<K>(
-        &self,
-        writer: Writer<K>,
-        followed: Followed<K>,
-        heard: impl Fn(Heard<'_, K>) + Send + Sync + 'static,
-    ) -> AbortHandle
-    where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Clone + Eq + Hash + Send + Sync,
-    {
-        // `/api/v1/namespaces/dns/configmaps` ends in its kind.
-        let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
-        let store = self.stores.fetch_add(1, Ordering::Relaxed);
-        let share = Share::new(self.budget.clone(), store, kind);
-        let following = follow(followed, writer, share, self.means.clone(), heard);
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that were ended.
-        while watches.try_join_next().is_some() {}
-        watches.spawn(following)
     }
 
     /// Every ClusterDNS is reconciled again when the size of the cluster has changed.

@@ -1,0 +1,66 @@
+//! How a store of the caches is fed: by a task of its own, with a share of the budget of all.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use crds::ClusterDNS;
+use kube::api::Api;
+use kube::runtime::reflector::store::Writer;
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::AbortHandle;
+
+use super::super::budget::Share;
+use super::super::list_and_watch::{Followed, Heard, follow};
+use super::{Caches, drop_managed_fields};
+use crate::controller::crd::{self, Definition};
+
+impl Caches {
+    /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are passed over:
+    /// who writes one of them keeps no other from being reconciled.
+    pub fn keep_resources(&self, writer: Writer<ClusterDNS>, definition: Arc<Definition>) {
+        let followed = Followed {
+            api: Api::<ClusterDNS>::all(self.means.client.clone()),
+            label: None,
+            slim: drop_managed_fields,
+            stub: None,
+            is_needed: |_, _| true,
+            longest_wait: crd::LOOKED_FOR_EVERY,
+        };
+        let (all, triggers) = (self.resources.clone(), self.triggers.clone());
+        self.spawn(writer, followed, move |heard: Heard<'_, ClusterDNS>| match heard {
+            Heard::Changed(dns) => triggers.enqueue(&all.state(), [dns.name_any()]),
+            Heard::Listed => {
+                definition.is_there();
+                let all = all.state();
+                triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
+            }
+            Heard::Failed(error) => definition.failed(error),
+        });
+    }
+
+    /// Feeds a store in a task that ends with the caches.
+    pub(super) fn spawn<K>(
+        &self,
+        writer: Writer<K>,
+        followed: Followed<K>,
+        heard: impl Fn(Heard<'_, K>) + Send + Sync + 'static,
+    ) -> AbortHandle
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Clone + Eq + Hash + Send + Sync,
+    {
+        // `/api/v1/namespaces/dns/configmaps` ends in its kind.
+        let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
+        let store = self.stores.fetch_add(1, Ordering::Relaxed);
+        let share = Share::new(self.budget.clone(), store, kind);
+        let following = follow(followed, writer, share, self.means.clone(), heard);
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that were ended.
+        while watches.try_join_next().is_some() {}
+        watches.spawn(following)
+    }
+}

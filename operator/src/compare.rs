@@ -5,6 +5,7 @@
 mod ask;
 mod captured;
 mod servers;
+mod kept;
 mod command;
 mod known;
 mod names;

@@ -132,7 +132,7 @@ pub struct Imported {
 
 /// Why nothing can be made of the sources.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{}: {}", .place.file, .place.line, report::plain(.message))]
+#[error("{}:{}: {}", report::plain(&.place.file), .place.line, report::plain(.message))]
 pub struct Refused {
     pub place: Place,
     /// Why, and what to write.

@@ -28,5 +28,6 @@ pub mod compare;
 pub mod plugin;
 pub mod names;
 pub mod shortened;
+mod plain;
 #[cfg(test)]
 mod fixtures;

@@ -20,7 +20,7 @@ mod hosts;
 mod output;
 mod table;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -43,22 +43,28 @@ pub fn run() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let asks = words.first().is_some_and(|word| word == complete::WORD);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let printed = match runtime {
+    let (printed, failed) = match runtime {
         Ok(runtime) if asks => {
-            Ok((runtime.block_on(complete::completed(&words[1..])), ExitCode::SUCCESS))
+            let text = runtime.block_on(complete::completed(&words[1..]));
+            (Ok((text, ExitCode::SUCCESS)), ExitCode::FAILURE)
         }
-        Ok(runtime) => runtime.block_on(printed(&Args::parse())),
-        Err(error) => Err((format!("cannot start: {error}"), ExitCode::FAILURE)),
+        Ok(runtime) => {
+            let args = Args::parse();
+            (runtime.block_on(printed(&args)), failed(&args.command))
+        }
+        Err(error) => {
+            (Err((format!("cannot start: {error}"), ExitCode::FAILURE)), ExitCode::FAILURE)
+        }
     };
-    match printed {
-        // A closed pipe, as `| head` makes one, is no failure.
-        Ok((text, status)) => match io::stdout().lock().write_all(text.as_bytes()) {
-            Ok(()) => status,
-            Err(_) => ExitCode::SUCCESS,
-        },
-        Err((why, status)) => {
-            let _ = writeln!(io::stderr(), "error: {why}");
-            status
+    output::written(printed, failed, &mut io::stdout().lock(), &mut io::stderr().lock())
+}
+
+/// The status of a command that fails. 1 says that something would change, as of `kubectl diff`.
+fn failed(command: &Command) -> ExitCode {
+    match command {
+        Command::Diff(_) => diff::FAILED.into(),
+        Command::Explain(_) | Command::Status(_) | Command::Top(_) | Command::Completion(_) => {
+            ExitCode::FAILURE
         }
     }
 }
@@ -66,18 +72,14 @@ pub fn run() -> ExitCode {
 /// Output and status, or what is wrong and the status of that.
 async fn printed(args: &Args) -> Result<(String, ExitCode), (String, ExitCode)> {
     let Args { which, command } = args;
-    let failed = |status: ExitCode| move |why: String| (why, status);
     let printed: Printed = match command {
         Command::Explain(asked) => explain::run(which, asked).await,
         Command::Status(asked) => status::run(which, asked).await,
         Command::Top(asked) => top::run(which, asked).await,
-        // 1 says that something would change, as of `kubectl diff`.
-        Command::Diff(asked) => {
-            return diff::run(which, asked).await.map_err(failed(diff::FAILED.into()));
-        }
+        Command::Diff(asked) => diff::run(which, asked).await,
         Command::Completion(asked) => {
             Ok((complete::script(asked.shell).to_owned(), ExitCode::SUCCESS))
         }
     };
-    printed.map_err(failed(ExitCode::FAILURE))
+    printed.map_err(|why| (why, failed(command)))
 }

@@ -8,6 +8,8 @@ use serde_saphyr::granit_parser::{Event, Marker, Parser};
 
 /// Fields of one document whose places are kept; a ClusterDNS at its limits has a quarter of them.
 const MAX_PLACES: usize = 100_000;
+/// Octets of the path of one of them. A key is a part of the path of everything below it, and may be as long as the file.
+const MAX_PATH: usize = 1_024;
 
 /// A line and a column, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +138,8 @@ impl Document {
                 // A key that is no text: no field of ours has one.
                 let (key, at) = open.key.as_ref().map_or(("?", at), |(key, at)| (key, *at));
                 let dot = if open.path.is_empty() { "" } else { "." };
+                // Longer than any path that is kept: what is below it need not be longer still.
+                let key = if key.len() > MAX_PATH { "?" } else { key };
                 (format!("{}{dot}{key}", open.path), at)
             }
         }
@@ -152,7 +156,7 @@ impl Document {
     }
 
     fn keep(&mut self, path: String, at: Place) {
-        if self.places.len() < MAX_PLACES {
+        if self.places.len() < MAX_PLACES && path.len() <= MAX_PATH {
             self.places.insert(path, at);
         }
     }
@@ -200,6 +204,17 @@ mod tests {
         for (document, field, expected) in rows {
             assert_eq!(found[document].of(field).unwrap().to_string(), expected, "{field}");
         }
+    }
+
+    #[test]
+    fn a_long_key_is_not_kept_with_all_that_is_below_it() {
+        let long = "k".repeat(100_000);
+        let items = "x,".repeat(1_000);
+        let text = format!("kind: ClusterDNS\nspec:\n  ttlSeconds: 5\n? {long}\n: [{items}]\n");
+        let found = places(&text);
+        let octets: usize = found[0].0.keys().map(String::len).sum();
+        assert!(octets < 2 * 10 * 1_000, "{octets}");
+        assert_eq!(found[0].of("spec.ttlSeconds").unwrap().to_string(), "3:15");
     }
 
     #[test]

@@ -37,14 +37,16 @@ impl Replies {
 /// How late a question may be without loss of its turn: timers are coarse, and must not lower the rate.
 const GRAIN: Duration = Duration::from_millis(10);
 
-/// Asks both servers each question, at most `rate` questions a second. A server that is silent for a while is not asked
-/// faster afterwards.
+/// Asks both servers each question, at most `rate` questions a second, and gives `heard` its number and what both replied, in
+/// any order: a reply may have 64 KiB, and nothing is kept of it here. A server that is silent for a while is not asked faster
+/// afterwards.
 pub(super) async fn ask(
     questions: &[Asked],
     with: SocketAddr,
     against: SocketAddr,
     rate: u32,
-) -> Vec<Replies> {
+    mut heard: impl FnMut(usize, &Replies),
+) {
     let pause = Duration::from_secs(1) / rate.max(1);
     let turns = &RefCell::new(Turns { next: Instant::now(), pause });
     let paced = stream::unfold(questions.iter(), async |mut left| {
@@ -57,10 +59,11 @@ pub(super) async fn ask(
         let (with, against) = futures::join!(with, against);
         (number, Replies { asked: asked.clone(), with, against })
     });
-    // In any order: a question without a reply must not delay the others.
-    let mut replies: Vec<(usize, Replies)> = asking.buffer_unordered(SIDE_BY_SIDE).collect().await;
-    replies.sort_by_key(|(number, _)| *number);
-    replies.into_iter().map(|(_, replies)| replies).collect()
+    // A question without a reply must not delay the others.
+    let mut asking = std::pin::pin!(asking.buffer_unordered(SIDE_BY_SIDE));
+    while let Some((number, replies)) = asking.next().await {
+        heard(number, &replies);
+    }
 }
 
 /// When questions are sent: never more of them than the rate allows, however late the last one was.
@@ -111,7 +114,7 @@ mod tests {
         let questions: Vec<Asked> =
             (0..3).map(|at| Asked { name: name(at), kind: RecordType::A }).collect();
         let begin = Instant::now();
-        ask(&questions, silent.1, silent.1, 1).await;
+        ask(&questions, silent.1, silent.1, 1, |_, _| {}).await;
         // From 0, 1 and 2 s on, each is silent for 5 s. The six datagrams after that take six seconds, and 5 s of silence.
         let took = begin.elapsed();
         assert!(took > Duration::from_secs(14), "{took:?}");

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use super::ask::ask;
 use super::captured::{self, Captured};
 use super::names::{self, Objects, Questions};
-use super::report::Report;
+use super::report::{Report, Tally};
 use super::servers::{self, Server};
 use crate::args::{self, CompareFormat};
 use crate::offline::Severity;
+use crate::plain::plain;
 
 /// Octets of a file with questions that are read: a capture may be much larger than what can be asked.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -41,7 +42,7 @@ pub async fn compared(
     let report = match report(args).await {
         Ok(report) => report,
         Err(why) => {
-            writeln!(err, "{why}")?;
+            writeln!(err, "{}", plain(&why))?;
             return Ok(Severity::Unreadable);
         }
     };
@@ -80,9 +81,9 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
             notes.push(format!("{name}: only its first {most} MiB were read"));
         }
         if let Some(why) = captured.broken.filter(|_| !is_cut) {
-            let count = captured.questions.len();
+            let count = captured.count;
             notes.push(format!("{name}: {why}; {count} questions were read before that"));
-        } else if captured.questions.is_empty() {
+        } else if captured.count == 0 {
             notes.push(format!("{name}: no question of a client is in it"));
         }
         if captured.passed_over > 0 {
@@ -91,7 +92,7 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
                 "{name}: {count} packets or lines are no question of a client that can be read"
             ));
         }
-        captured.questions.into_iter().for_each(|asked| questions.push(asked));
+        questions.append(captured.questions);
     }
     let is_cut = !objects.cut.is_empty() || questions.left_out > 0;
     if questions.left_out > 0 {
@@ -102,17 +103,19 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
     }
     let domain = names::absolute(&args.domain)
         .ok_or_else(|| format!("--domain {:?} is no name", args.domain))?;
-    let replies = ask(questions.list(), with, against, args.rate).await;
-    if replies.iter().all(|it| it.with.is_err() && it.against.is_err()) && !replies.is_empty() {
+    let mut tally = Tally::new(domain);
+    ask(questions.list(), with, against, args.rate, |number, replies| tally.add(number, replies))
+        .await;
+    if tally.is_unheard() && !questions.list().is_empty() {
         return Err(format!("neither {with} nor {against} replied: are they reachable from here?"));
     }
-    if !args.no_names && !replies.iter().any(|it| it.is_found_below(&domain)) {
+    if !args.no_names && !tally.is_domain_found() {
         return Err(format!(
             "neither server has a name below {}: write the domain of the cluster with --domain",
             args.domain
         ));
     }
-    Ok(Report { is_cut, ..Report::of(&replies, &domain, notes) })
+    Ok(Report { is_cut, ..tally.report(notes) })
 }
 
 /// The questions of a file, and whether it is longer than what was read.

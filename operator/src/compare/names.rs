@@ -1,7 +1,7 @@
 //! What is asked: the names that a cluster has by the Kubernetes DNS specification, and a few that do not exist.
 //! Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ const NO_SERVICE: &str = "clusterdns-compare-no-such-service";
 /// A label below a wildcard or a DNAME, that no other record has.
 const BELOW: &str = "clusterdns-compare";
 /// The label of a slice that names its Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// One question of class IN.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ impl fmt::Display for Asked {
 }
 
 /// Questions, each once, in the order in which they came, up to a bound.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Questions {
     list: Vec<Asked>,
     known: BTreeSet<Asked>,
@@ -46,16 +46,8 @@ pub(super) struct Questions {
 impl Questions {
     /// Adds one, unless it is there; texts that are no names are no questions.
     pub(super) fn add(&mut self, name: &str, kind: RecordType) {
-        if let Some(name) = absolute(name) {
-            self.push(Asked { name, kind });
-        }
-    }
-
-    /// The same for a label below a name. It may begin with a hyphen, as no name of a host does.
-    fn add_below(&mut self, label: &str, base: &str, kind: RecordType) {
-        let name = absolute(base).and_then(|base| base.prepend_label(label.as_bytes()).ok());
-        if let Some(name) = name {
-            self.push(Asked { name: name.to_lowercase(), kind });
+        if let Some(asked) = asked(name, kind) {
+            self.push(asked);
         }
     }
 
@@ -72,9 +64,26 @@ impl Questions {
         self.list.push(asked);
     }
 
+    /// Adds those of another list, and what it left out.
+    pub(super) fn append(&mut self, more: Questions) {
+        more.list.into_iter().for_each(|asked| self.push(asked));
+        self.left_out += more.left_out;
+    }
+
     pub(super) fn list(&self) -> &[Asked] {
         &self.list
     }
+}
+
+/// A question for a name, if the text is one.
+fn asked(name: &str, kind: RecordType) -> Option<Asked> {
+    absolute(name).map(|name| Asked { name, kind })
+}
+
+/// The same for a label below a name. It may begin with a hyphen, as no name of a host does.
+fn asked_below(label: &str, base: &str, kind: RecordType) -> Option<Asked> {
+    let name = absolute(base)?.prepend_label(label.as_bytes()).ok()?;
+    Some(Asked { name: name.to_lowercase(), kind })
 }
 
 /// The name of a text, with or without its final dot, in lower case.
@@ -94,21 +103,64 @@ pub(super) struct Objects {
     pub(super) cut: Vec<String>,
 }
 
-/// Adds all names of the cluster with this domain.
+/// Adds all names of the cluster with this domain. Namespaces take turns: who may edit one can give it more names than can be
+/// asked, and takes no place of the others.
 pub(super) fn of_cluster(objects: &Objects, domain: &str, to: &mut Questions) {
     zone(domain, to);
-    for service in &objects.services {
-        of_service(service, domain, to);
-    }
-    for slice in &objects.slices {
-        of_slice(slice, &objects.services, domain, to);
-    }
+    let namespaces = by_namespace(objects);
+    by_turns(namespaces.values().map(|it| it.names(domain)), to);
     for resource in objects.resources.iter().filter(|it| it.spec.domain == domain) {
         of_resource(resource, to);
     }
     // Last: there may be as many as pods, and the names of Services count more.
+    by_turns(namespaces.values().map(|it| it.pods(domain)), to);
+}
+
+/// The objects of one namespace.
+#[derive(Default)]
+struct InNamespace<'a> {
+    services: Vec<&'a Service>,
+    headless: HashMap<&'a str, &'a Service>,
+    slices: Vec<&'a EndpointSlice>,
+}
+
+fn by_namespace(objects: &Objects) -> BTreeMap<Option<&str>, InNamespace<'_>> {
+    let mut all: BTreeMap<Option<&str>, InNamespace<'_>> = BTreeMap::new();
+    for service in &objects.services {
+        let own = all.entry(service.metadata.namespace.as_deref()).or_default();
+        own.services.push(service);
+        if let Some(name) = service.metadata.name.as_deref().filter(|_| is_headless(service)) {
+            own.headless.entry(name).or_insert(service);
+        }
+    }
     for slice in &objects.slices {
-        of_pods(slice, domain, to);
+        all.entry(slice.metadata.namespace.as_deref()).or_default().slices.push(slice);
+    }
+    all
+}
+
+impl<'a> InNamespace<'a> {
+    /// The names of its Services, and of the endpoints of those that are headless.
+    fn names(&'a self, domain: &'a str) -> impl Iterator<Item = Asked> + 'a {
+        let services = self.services.iter().flat_map(move |service| of_service(service, domain));
+        let slices = self.slices.iter().flat_map(move |slice| {
+            let name = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE_NAME));
+            let service = name.and_then(|name| self.headless.get(name.as_str()));
+            service.map(|service| of_slice(slice, service, domain)).unwrap_or_default()
+        });
+        services.chain(slices)
+    }
+
+    fn pods(&'a self, domain: &'a str) -> impl Iterator<Item = Asked> + 'a {
+        self.slices.iter().flat_map(move |slice| of_pods(slice, domain))
+    }
+}
+
+/// One of each, until all are there.
+fn by_turns<I: Iterator<Item = Asked>>(all: impl Iterator<Item = I>, to: &mut Questions) {
+    let mut left: Vec<I> = all.collect();
+    while !left.is_empty() {
+        left.retain_mut(|questions| questions.next().map(|asked| to.push(asked)).is_some());
     }
 }
 
@@ -123,33 +175,27 @@ fn zone(domain: &str, to: &mut Questions) {
     }
 }
 
-fn of_service(service: &Service, domain: &str, to: &mut Questions) {
-    let Some(base) = base(service, domain) else { return };
-    for kind in [RecordType::A, RecordType::AAAA, RecordType::SRV] {
-        to.add(&base, kind);
-    }
-    let Some(spec) = &service.spec else { return };
+fn of_service(service: &Service, domain: &str) -> Vec<Asked> {
+    let Some(base) = base(service, domain) else { return Vec::new() };
+    let types = [RecordType::A, RecordType::AAAA, RecordType::SRV];
+    let mut all: Vec<Asked> = types.into_iter().filter_map(|kind| asked(&base, kind)).collect();
+    let Some(spec) = &service.spec else { return all };
     for port in spec.ports.iter().flatten() {
         let protocol = port.protocol.as_deref().unwrap_or("TCP").to_ascii_lowercase();
         if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
-            to.add(&format!("_{name}._{protocol}.{base}"), RecordType::SRV);
+            all.extend(asked(&format!("_{name}._{protocol}.{base}"), RecordType::SRV));
         }
     }
     for ip in spec.cluster_ips.iter().flatten().filter_map(|ip| ip.parse().ok()) {
-        to.add(&reverse(ip), RecordType::PTR);
+        all.extend(asked(&reverse(ip), RecordType::PTR));
     }
+    all
 }
 
 /// Endpoints of headless Services have names of their own.
-fn of_slice(slice: &EndpointSlice, services: &[Service], domain: &str, to: &mut Questions) {
-    let labels = slice.metadata.labels.as_ref();
-    let Some(name) = labels.and_then(|labels| labels.get(SERVICE_NAME)) else { return };
-    let is_its = |service: &&Service| {
-        service.metadata.name.as_ref() == Some(name)
-            && service.metadata.namespace == slice.metadata.namespace
-    };
-    let Some(service) = services.iter().find(is_its).filter(|it| is_headless(it)) else { return };
-    let Some(base) = base(service, domain) else { return };
+fn of_slice(slice: &EndpointSlice, service: &Service, domain: &str) -> Vec<Asked> {
+    let Some(base) = base(service, domain) else { return Vec::new() };
+    let mut all = Vec::new();
     for endpoint in &slice.endpoints {
         for text in &endpoint.addresses {
             let Ok(ip) = text.parse::<IpAddr>() else { continue };
@@ -157,10 +203,11 @@ fn of_slice(slice: &EndpointSlice, services: &[Service], domain: &str, to: &mut 
                 Some(hostname) => vec![hostname.clone()],
                 None => labels_of(text, ip),
             };
-            labels.iter().for_each(|label| to.add_below(label, &base, kind_of(ip)));
-            to.add(&reverse(ip), RecordType::PTR);
+            all.extend(labels.iter().filter_map(|label| asked_below(label, &base, kind_of(ip))));
+            all.extend(asked(&reverse(ip), RecordType::PTR));
         }
     }
+    all
 }
 
 /// An address as a label: as we write it (RR23), and as CoreDNS does, which takes the text of the object (DF14).
@@ -214,16 +261,18 @@ fn of_resource(resource: &ClusterDNS, to: &mut Questions) {
 }
 
 /// The pods behind Services have names made of their addresses.
-fn of_pods(slice: &EndpointSlice, domain: &str, to: &mut Questions) {
+fn of_pods(slice: &EndpointSlice, domain: &str) -> Vec<Asked> {
+    let mut all = Vec::new();
     for endpoint in &slice.endpoints {
         let pod = endpoint.target_ref.as_ref().filter(|it| it.kind.as_deref() == Some("Pod"));
         let namespace =
             pod.and_then(|it| it.namespace.as_ref().or(slice.metadata.namespace.as_ref()));
         let Some(namespace) = namespace else { continue };
         for ip in endpoint.addresses.iter().filter_map(|text| text.parse().ok()) {
-            to.add(&format!("{}.{namespace}.pod.{domain}", label_of(ip)), kind_of(ip));
+            all.extend(asked(&format!("{}.{namespace}.pod.{domain}", label_of(ip)), kind_of(ip)));
         }
     }
+    all
 }
 
 fn base(service: &Service, domain: &str) -> Option<String> {
@@ -242,104 +291,4 @@ fn reverse(ip: IpAddr) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{from_value, json};
-
-    use super::*;
-
-    #[test]
-    fn each_object_of_a_cluster_gives_the_names_that_the_specification_gives_it() {
-        let service = |name: &str, ip: &str| {
-            from_value(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {
-                "clusterIP": ip, "clusterIPs": [ip], "ports": [{"name": "http", "port": 80}]}}))
-            .unwrap()
-        };
-        let slice = from_value(json!({
-            "metadata": {"name": "x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "db"}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["10.244.0.1"], "hostname": "db-0"}, {"addresses": ["10.244.0.2"], "targetRef": {"kind": "Pod", "name": "p"}}],
-        }))
-        .unwrap();
-        let objects = Objects {
-            services: vec![service("cart", "10.96.0.1"), service("db", "None")],
-            slices: vec![slice],
-            ..Objects::default()
-        };
-        let mut questions = Questions::default();
-        of_cluster(&objects, "c.example", &mut questions);
-        of_cluster(&objects, "c.example", &mut questions);
-        let all: Vec<String> = questions.list().iter().map(ToString::to_string).collect();
-        assert_eq!(
-            all[8..],
-            [
-                "cart.shop.svc.c.example. A",
-                "cart.shop.svc.c.example. AAAA",
-                "cart.shop.svc.c.example. SRV",
-                "_http._tcp.cart.shop.svc.c.example. SRV",
-                "1.0.96.10.in-addr.arpa. PTR",
-                "db.shop.svc.c.example. A",
-                "db.shop.svc.c.example. AAAA",
-                "db.shop.svc.c.example. SRV",
-                "_http._tcp.db.shop.svc.c.example. SRV",
-                "db-0.db.shop.svc.c.example. A",
-                "1.0.244.10.in-addr.arpa. PTR",
-                "10-244-0-2.db.shop.svc.c.example. A",
-                "2.0.244.10.in-addr.arpa. PTR",
-                "10-244-0-2.shop.pod.c.example. A",
-            ]
-        );
-    }
-
-    #[test]
-    fn ipv6_endpoints_and_what_a_cluster_dns_adds_have_names_too() {
-        let service = json!({"metadata": {"name": "six", "namespace": "data"}, "spec": {"clusterIP": "None"}});
-        let target = json!({"kind": "Pod", "name": "p"});
-        let slice = json!({
-            "metadata": {"name": "x", "namespace": "data", "labels": {"kubernetes.io/service-name": "six"}},
-            "addressType": "IPv6",
-            "endpoints": [{"addresses": ["fd00:244::66"], "targetRef": target}, {"addresses": ["fd00:244::"]},
-                {"addresses": ["::0a:1"], "targetRef": target}],
-        });
-        let resource = json!({"metadata": {"name": "a"}, "spec": {"domain": "c.example",
-            "hosts": [{"name": "*.h.example", "addresses": ["10.0.0.1"]}, {"name": "i.example", "addresses": ["fd00::1"]}],
-            "records": [{"name": "t.example", "type": "TXT", "strings": ["x"]}, {"name": "d.example", "type": "DNAME", "target": "e.example"}]}});
-        let objects = Objects {
-            services: vec![from_value(service).unwrap()],
-            slices: vec![from_value(slice).unwrap()],
-            resources: vec![from_value(resource).unwrap()],
-            ..Objects::default()
-        };
-        let mut questions = Questions::default();
-        of_cluster(&objects, "c.example", &mut questions);
-        let all: Vec<String> = questions.list().iter().map(ToString::to_string).collect();
-        for expected in [
-            "fd00-244--66.six.data.svc.c.example. AAAA",
-            "fd00-244--66.data.pod.c.example. AAAA",
-            // As we write them, and as CoreDNS does.
-            "fd00-244--0.six.data.svc.c.example. AAAA",
-            "fd00-244--.six.data.svc.c.example. AAAA",
-            "0--a-1.six.data.svc.c.example. AAAA",
-            "\\--0a-1.six.data.svc.c.example. AAAA",
-            "0--a-1.data.pod.c.example. AAAA",
-            "clusterdns-compare.h.example. A",
-            "i.example. AAAA",
-            "t.example. TXT",
-            "clusterdns-compare.d.example. A",
-        ] {
-            assert!(all.iter().any(|it| it == expected), "{expected}: {all:#?}");
-        }
-        // Three endpoints, and the host that is no wildcard.
-        let pointers = all.iter().filter(|it| it.ends_with("ip6.arpa. PTR")).count();
-        assert_eq!(pointers, 4, "{all:#?}");
-    }
-
-    #[test]
-    fn questions_are_bounded_and_those_beyond_are_counted() {
-        let mut questions = Questions::default();
-        for number in 0..MAX_QUESTIONS + 3 {
-            questions.add(&format!("n{number}.example"), RecordType::A);
-        }
-        questions.add("a..b", RecordType::A);
-        assert_eq!((questions.list().len(), questions.left_out), (MAX_QUESTIONS, 3));
-    }
-}
+mod tests;

@@ -54,31 +54,83 @@ pub(super) struct Report {
     pub(super) notes: Vec<String>,
 }
 
-impl Report {
-    pub(super) fn of(replies: &[Replies], domain: &Name, notes: Vec<String>) -> Report {
-        let mut report = Report { asked: replies.len(), notes, ..Report::default() };
-        let mut classes: BTreeMap<(bool, String), Class> = BTreeMap::new();
-        for reply in replies {
-            match difference(reply, domain) {
-                Ok(()) => report.alike += 1,
-                Err(Differs::Unanswered) => report.unanswered += 1,
-                Err(Differs::In(class, contract)) => {
-                    let key = (contract.is_some(), class.clone());
-                    let known = classes.entry(key).or_default();
-                    (known.class, known.contract) = (class, contract);
-                    known.count += 1;
-                    if known.examples.len() < MAX_EXAMPLES {
-                        known.examples.push(example(reply));
-                    }
-                }
+/// What was found so far. Of each reply it keeps no more than its class, and some lines of the first ones.
+pub(super) struct Tally {
+    domain: Name,
+    report: Report,
+    classes: BTreeMap<(bool, String), Counted>,
+    /// Some name below the domain has records.
+    is_domain_found: bool,
+    is_heard: bool,
+}
+
+/// The questions of one class, the first of them with their numbers.
+#[derive(Default)]
+struct Counted {
+    contract: Option<&'static str>,
+    count: usize,
+    examples: BTreeMap<usize, Example>,
+}
+
+impl Tally {
+    /// Of no questions so far; the domain is that of the cluster.
+    pub(super) fn new(domain: Name) -> Tally {
+        let (report, classes) = (Report::default(), BTreeMap::new());
+        Tally { domain, report, classes, is_domain_found: false, is_heard: false }
+    }
+
+    /// Adds what both replied to the question of this number; replies come in any order.
+    pub(super) fn add(&mut self, number: usize, replies: &Replies) {
+        self.report.asked += 1;
+        self.is_heard |= replies.with.is_ok() || replies.against.is_ok();
+        self.is_domain_found |= replies.is_found_below(&self.domain);
+        let (class, contract) = match difference(replies, &self.domain) {
+            Ok(()) => return self.report.alike += 1,
+            Err(Differs::Unanswered) => return self.report.unanswered += 1,
+            Err(Differs::In(class, contract)) => (class, contract),
+        };
+        let counted = self.classes.entry((contract.is_some(), class)).or_default();
+        counted.contract = contract;
+        counted.count += 1;
+        let is_early = counted.examples.last_key_value().is_none_or(|(last, _)| number < *last);
+        if counted.examples.len() < MAX_EXAMPLES || is_early {
+            counted.examples.insert(number, example(replies));
+            if counted.examples.len() > MAX_EXAMPLES {
+                counted.examples.pop_last();
             }
         }
-        for ((is_known, _), class) in classes {
+    }
+
+    /// No server replied to anything.
+    pub(super) fn is_unheard(&self) -> bool {
+        !self.is_heard
+    }
+
+    /// Whether some name below the domain has records.
+    pub(super) fn is_domain_found(&self) -> bool {
+        self.is_domain_found
+    }
+
+    pub(super) fn report(self, notes: Vec<String>) -> Report {
+        let mut report = Report { notes, ..self.report };
+        for ((is_known, class), Counted { contract, count, examples }) in self.classes {
+            let examples = examples.into_values().collect();
+            let class = Class { class, contract, count, examples };
             if is_known { report.known.push(class) } else { report.unknown.push(class) }
         }
         report.known.sort_by_key(|class| std::cmp::Reverse(class.count));
         report.unknown.sort_by_key(|class| std::cmp::Reverse(class.count));
         report
+    }
+}
+
+impl Report {
+    #[cfg(test)]
+    fn of(replies: &[Replies], domain: &Name, notes: Vec<String>) -> Report {
+        let mut tally = Tally::new(domain.clone());
+        // Backwards: replies come in any order.
+        replies.iter().enumerate().rev().for_each(|(number, it)| tally.add(number, it));
+        tally.report(notes)
     }
 
     /// What a pipeline makes of it: alike only where something was asked and each question was answered.
@@ -108,7 +160,7 @@ impl Report {
             let _ = writeln!(text, "{} of them had no reply from either server", self.unanswered);
         }
         for note in &self.notes {
-            let _ = writeln!(text, "note: {note}");
+            let _ = writeln!(text, "note: {}", plain(note));
         }
         classes(&mut text, "Unknown", &self.unknown);
         classes(&mut text, "On purpose (docs/dns.md)", &self.known);
@@ -126,7 +178,7 @@ fn classes(text: &mut String, title: &str, classes: &[Class]) {
         let words = contract.map(|words| format!(": {words}")).unwrap_or_default();
         let _ = writeln!(text, "  {name} ({count}){words}");
         for Example { question, with, against } in examples {
-            let _ = writeln!(text, "    {question}");
+            let _ = writeln!(text, "    {}", plain(question));
             let _ = writeln!(text, "      with:    {}", plain(with));
             let _ = writeln!(text, "      against: {}", plain(against));
         }

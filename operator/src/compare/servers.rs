@@ -12,9 +12,10 @@ use kube::{Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::kept::Kept;
 use super::names::{MAX_QUESTIONS, Objects};
 use crate::args::Cluster;
-use crate::offline::{Paged, client, is_template, named_files, paged, text_of};
+use crate::offline::{client, is_template, named_files, paged, text_of};
 
 /// Where a Service is looked for whose namespace is not written.
 const NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
@@ -61,43 +62,55 @@ fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, S
 
 /// All Services and slices of the cluster, as far as they can be asked for.
 pub(super) async fn of_cluster(client: &Client) -> Result<Objects, String> {
-    let mut cut = Vec::new();
-    let most = MAX_QUESTIONS;
+    let (mut objects, mut kept) = (Objects::default(), Kept::default());
     let needed = |what: &'static str| move |error: kube::Error| format!("{what}: {error}");
-    let services = Api::<Service>::all(client.clone());
-    let services = all(&services, "Services", most, &mut cut).await.map_err(needed("Services"))?;
-    let slices = Api::<EndpointSlice>::all(client.clone());
-    let slices = all(&slices, "EndpointSlices", most, &mut cut).await;
-    let slices = slices.map_err(needed("EndpointSlices"))?;
-    let resources = Api::<ClusterDNS>::all(client.clone());
-    let resources = match all(&resources, "ClusterDNS", most, &mut cut).await {
-        Ok(resources) => resources,
+    let api = Api::<Service>::all(client.clone());
+    let services = &mut objects.services;
+    let take = |service: Service| services.extend(kept.service(service));
+    let read = all(client, &api, "Services", MAX_QUESTIONS, &mut objects.cut, take).await;
+    read.map_err(needed("Services"))?;
+    let api = Api::<EndpointSlice>::all(client.clone());
+    let slices = &mut objects.slices;
+    let take = |slice: EndpointSlice| slices.extend(kept.slice(slice));
+    let read = all(client, &api, "EndpointSlices", MAX_QUESTIONS, &mut objects.cut, take).await;
+    read.map_err(needed("EndpointSlices"))?;
+    objects.cut.extend(kept.said());
+    let api = Api::<ClusterDNS>::all(client.clone());
+    let resources = &mut objects.resources;
+    let take = |resource: ClusterDNS| resources.push(resource);
+    match all(client, &api, "ClusterDNS", MAX_QUESTIONS, &mut objects.cut, take).await {
+        Ok(()) => {}
         // The CustomResourceDefinition is not installed: there is nothing to read.
-        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
         // The names of Services are still asked.
         Err(error) => {
-            cut.push(format!("hosts and records of the ClusterDNS were not read: {error}"));
-            Vec::new()
+            let why = format!("hosts and records of the ClusterDNS were not read: {error}");
+            objects.cut.push(why);
         }
-    };
-    Ok(Objects { services, slices, resources, cut })
+    }
+    Ok(objects)
 }
 
-/// All objects of a kind, page by page, up to `most`; where there are more, `cut` has a sentence.
+/// Gives `take` all objects of a kind, up to `most`; where there are more, or some cannot be read, `cut` has a sentence.
 async fn all<T>(
+    client: &Client,
     api: &Api<T>,
     what: &str,
     most: usize,
     cut: &mut Vec<String>,
-) -> kube::Result<Vec<T>>
+    mut take: impl FnMut(T),
+) -> kube::Result<()>
 where
-    T: Clone + DeserializeOwned + std::fmt::Debug,
+    T: kube::Resource + DeserializeOwned,
 {
-    let Paged { objects, is_cut } = paged(api, most).await?;
-    if is_cut {
-        cut.push(format!("only the first {} {what} were read", objects.len()));
-    }
-    Ok(objects)
+    let mut read = 0;
+    let counted = |object| {
+        read += 1;
+        take(object);
+    };
+    let paged = paged(client, api.resource_url(), most, counted).await?;
+    cut.extend(paged.unread(what, read));
+    Ok(())
 }
 
 /// A client of the cluster of these flags.
@@ -154,10 +167,12 @@ mod tests {
 
     /// Lists of `pages` pages, each with as many Services as it is asked for.
     async fn listed(pages: usize, most: usize) -> (usize, Vec<String>) {
-        let api: Api<Service> = Api::all(server_of_pages(pages));
-        let mut cut = Vec::new();
-        let found = all(&api, "Services", most, &mut cut).await.unwrap();
-        (found.len(), cut)
+        let client = server_of_pages(pages);
+        let api: Api<Service> = Api::all(client.clone());
+        let (mut cut, mut found) = (Vec::new(), 0);
+        let take = |_| found += 1;
+        all(&client, &api, "Services", most, &mut cut, take).await.unwrap();
+        (found, cut)
     }
 
     #[tokio::test]
@@ -168,6 +183,68 @@ mod tests {
             (found, cut),
             (1_000, vec!["only the first 1000 Services were read".to_owned()])
         );
+    }
+
+    /// What is read of an API server with these Services and slices.
+    async fn read_of(services: String, slices: String) -> Result<Objects, String> {
+        let server = tower::service_fn(move |request: hyper::Request<Body>| {
+            let path = request.uri().path().to_owned();
+            let items = if path.ends_with("/services") {
+                services.clone()
+            } else if path.ends_with("/endpointslices") {
+                slices.clone()
+            } else {
+                "[]".to_owned()
+            };
+            let list =
+                format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":{items}}}"#);
+            async move {
+                Ok::<_, std::convert::Infallible>(hyper::Response::new(Body::from(
+                    list.into_bytes(),
+                )))
+            }
+        });
+        of_cluster(&Client::new(server, "default")).await
+    }
+
+    #[tokio::test]
+    async fn k23_who_may_edit_a_namespace_does_not_keep_compare_from_the_others() {
+        let deep = format!("{}{{}}{}", r#"{"f:a":"#.repeat(200), "}".repeat(200));
+        let managers =
+            [r#"{"time":"10000-01-01T00:59:59Z"}"#.to_owned(), format!(r#"{{"fieldsV1":{deep}}}"#)];
+        for manager in managers {
+            let services = format!(
+                r#"[{{"metadata":{{"name":"a","namespace":"evil","managedFields":[{manager}]}},"spec":{{}}}},
+                {{"metadata":{{"name":"b","namespace":"shop"}},"spec":{{}}}}, {{"metadata":{{"name":"c"}},"spec":7}}]"#
+            );
+            let found = read_of(services, "[]".to_owned()).await.unwrap();
+            let names: Vec<String> = found.services.iter().map(ResourceExt::name_any).collect();
+            assert_eq!(names, ["a", "b"]);
+            assert_eq!(found.cut, ["1 of the Services cannot be read and are left out"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn k23_of_large_objects_compare_keeps_what_names_are_made_of() {
+        let filling = "x".repeat(1_400_000);
+        let services = format!(
+            r#"[{{"metadata":{{"name":"a","namespace":"evil","annotations":{{"a":"{filling}"}}}},
+            "spec":{{"clusterIP":"None","ports":[{{"name":"http","port":80,"appProtocol":"{filling}"}}]}}}}]"#
+        );
+        let target = format!(r#"{{"kind":"Pod","name":"{filling}","namespace":"{filling}"}}"#);
+        let slices = format!(
+            r#"[{{"metadata":{{"name":"a","namespace":"evil","labels":{{"kubernetes.io/service-name":"a","b":"{filling}"}}}},
+            "addressType":"IPv4","endpoints":[{{"addresses":["10.0.0.1"],"targetRef":{target}}}]}}]"#
+        );
+        let found = read_of(services, slices).await.unwrap();
+        let text = serde_json::to_string(&(&found.services, &found.slices)).unwrap();
+        assert!(text.len() < 1_000, "{} octets", text.len());
+        let mut questions = super::super::names::Questions::default();
+        super::super::names::of_cluster(&found, "c.example", &mut questions);
+        let all: Vec<String> = questions.list().iter().map(ToString::to_string).collect();
+        for name in ["_http._tcp.a.evil.svc.c.example. SRV", "10-0-0-1.a.evil.svc.c.example. A"] {
+            assert!(all.iter().any(|it| it == name), "{name}: {all:#?}");
+        }
     }
 
     /// What is read of an API server that has one Service, and answers a list of ClusterDNS with this status.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::args;
 use crate::offline::{Severity, text_of};
+use crate::plain::plain;
 
 /// `import`, on standard output and standard error.
 pub fn run(args: &args::Import) -> ExitCode {
@@ -34,7 +35,7 @@ pub fn imported(
     let Gathered { sources, service } = match gathered(args) {
         Ok(gathered) => gathered,
         Err(why) => {
-            writeln!(err, "{why}")?;
+            writeln!(err, "{}", plain(&why))?;
             return Ok(Severity::Unreadable);
         }
     };
@@ -163,7 +164,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         service = Some(found.service);
     }
     // Before dnsmasq, as the servers of a ConfigMap are.
-    keys.extend(sources(&all, &variables));
+    keys.extend(sources(&all, &variables)?);
     let mut found = keys;
     for (path, text) in plain {
         let (variables, look) = (variables.clone(), look(&path, &all));

@@ -2,6 +2,8 @@
 
 mod lexer;
 mod parse;
+mod variables;
+mod octets;
 mod refusals;
 mod keys;
 mod listeners;
@@ -31,6 +33,9 @@ use super::report::{Outcome, Place};
 use super::values::{is_reverse, zones};
 use super::{Look, Refused, Text};
 
+/// Zones of all server blocks together, and of one line: each is held against each name. A range of addresses means up to 256.
+const MAX_ZONES: usize = 2_000;
+
 /// The directives whose words are checked as CoreDNS checks them, by name.
 pub(super) fn checked() -> impl Iterator<Item = &'static str> {
     refusals::ROWS.iter().map(|row| row.name)
@@ -50,6 +55,7 @@ pub(super) fn parse(
         let place = Place { file: text.file.clone(), line: text.line };
         return Err(Refused::at(&place, "no server block: this is no Corefile"));
     }
+    bounded(&parsed)?;
     let mut seen = BTreeSet::new();
     for block in &parsed.blocks {
         if let Some(key) = block.keys.iter().find(|key| !keys::is_key(key)) {
@@ -76,6 +82,31 @@ pub(super) fn parse(
     }
     listeners::split(&mut parsed);
     Ok(parsed)
+}
+
+/// Refuses more zones than can be held against names.
+fn bounded(parsed: &Parsed) -> Result<(), Refused> {
+    let keys =
+        parsed.blocks.iter().flat_map(|block| block.keys.iter().map(move |key| (block, key)));
+    let mut zones_of_keys =
+        keys.flat_map(|(block, key)| Key::of(key).zones.into_iter().map(move |_| block));
+    if let Some(block) = zones_of_keys.nth(MAX_ZONES) {
+        let message = format!(
+            "more than {MAX_ZONES} zones in all server blocks: import a part of them at a time"
+        );
+        return Err(Refused::at(&block.place, message));
+    }
+    let mut rest: Vec<&Directive> = parsed.blocks.iter().flat_map(|it| &it.directives).collect();
+    while let Some(line) = rest.pop() {
+        if line.args.iter().flat_map(|word| zones(word)).nth(MAX_ZONES).is_some() {
+            let message =
+                format!("more than {MAX_ZONES} zones or words on one line: write several lines");
+            return Err(line.refused(message));
+        }
+        // Lines of a hosts file have names, not zones.
+        rest.extend(line.body.iter().filter(|_| line.name != "hosts"));
+    }
+    Ok(())
 }
 
 /// The cluster domain that it serves.
@@ -167,6 +198,9 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
         let mut ordered: Vec<&Directive> = block.directives.iter().collect();
         ordered.sort_by_key(|directive| !["forward", "proxy"].contains(&directive.name.as_str()));
         for directive in ordered {
+            if scope.draft.is_spent() {
+                return Ok(());
+            }
             convert_directive(directive, block, &mut scope)?;
         }
     }

@@ -5,6 +5,7 @@ mod servers;
 mod settings;
 mod ttl;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crds::config::RecordType;
@@ -19,11 +20,14 @@ use ttl::LocalTtl;
 use super::draft::Draft;
 use super::hosts_file::{self, Terms};
 use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use super::values::{is_at_or_below, list, name};
+use super::values::{list, name};
 use super::{Argument, Files, Look, Text};
 
 /// Octets of a string of a TXT record (RFC 1035 §3.3).
 const MAX_STRING: usize = 255;
+
+/// Pairs of a name and an address in one option: each is one more of its name.
+const MAX_PAIRS: usize = 10_000;
 
 /// Converts all options into the draft, and reports each.
 pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) {
@@ -32,6 +36,9 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
     let forwarded = servers::forwarded(&all);
     let ttl = ttl::of(&all);
     for flag in all {
+        if draft.is_spent() {
+            return;
+        }
         let is_server = ["server", "local", "rev-server"].contains(&flag.name.as_str());
         if is_server && flag.value.contains('@') {
             say(&flag, Outcome::Changed, NO_SOURCE, draft);
@@ -167,7 +174,7 @@ const NO_SOURCE: &str = "questions leave from the address that the system choose
 /// A name and everything below it. `forwarded` are the domains that have servers of their own.
 fn address(
     flag: &Flag,
-    forwarded: &[String],
+    forwarded: &HashMap<String, String>,
     ttl: LocalTtl,
     draft: &mut Draft,
 ) -> (Outcome, String) {
@@ -181,14 +188,16 @@ fn address(
         let message = "names cannot be denied: forward their suffix to a server that denies them (spec.stubDomains)";
         return (NotPossible, message.to_owned());
     };
+    if let Some(refused) = too_many(domains.len(), ips.len()) {
+        return refused;
+    }
     let mut parts = Parts::default();
     for domain in &domains {
         if domain.is_empty() {
             parts.add("//", Err(servers::ONE_LABEL.to_owned()));
             continue;
         }
-        let below = |it: &&String| *it != domain && is_at_or_below(it, domain);
-        let inner = forwarded.iter().find(below);
+        let inner = forwarded.get(domain);
         if let Some(inner) = inner {
             let why = format!(
                 "it would take the names of {inner}, which has servers of its own, as a record comes before a stub domain (A17): \
@@ -204,6 +213,15 @@ fn address(
         }
     }
     parts.decided("spec.hosts without reverse names")
+}
+
+fn too_many(names: usize, addresses: usize) -> Option<(Outcome, String)> {
+    (names.saturating_mul(addresses) > MAX_PAIRS).then(|| {
+        let message = format!(
+            "it gives {names} names {addresses} addresses each, and {MAX_PAIRS} pairs are read of one option: write several"
+        );
+        (NotPossible, message)
+    })
 }
 
 /// A hosts file, or all files of a folder.
@@ -259,6 +277,9 @@ fn host_record(flag: &Flag, local: LocalTtl, draft: &mut Draft) -> (Outcome, Str
     let names: Vec<String> = before.iter().filter(is_name).map(|word| name(word)).collect();
     if ips.is_empty() || names.is_empty() {
         return (NotPossible, "it needs a name and an address".to_owned());
+    }
+    if let Some(refused) = too_many(names.len(), ips.len()) {
+        return refused;
     }
     let mut parts = Parts::default();
     for host in &names {

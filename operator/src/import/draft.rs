@@ -1,6 +1,8 @@
 //! The ClusterDNS while it is made: what is added is checked by the rules of `check`, first by itself and at the end as a
 //! whole, so that one name that a ClusterDNS cannot have costs that name and nothing else.
 
+mod first_address;
+
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -9,7 +11,9 @@ use crds::config::RecordType;
 use crds::v1alpha1::{Host, Record, Server, Service, ServiceTarget, StubDomain, Upstreams};
 use crds::{ClusterDNS, ClusterDNSSpec, defaults};
 
-use super::report::{Place, Report};
+use first_address::of_first_address;
+
+use super::report::{self, Place, Report};
 use super::values::is_at_or_below;
 use super::{Imported, Refused, Target};
 
@@ -17,6 +21,12 @@ use super::{Imported, Refused, Target};
 const ENTRY_OCTETS: usize = 160;
 /// Octets of a configuration that hosts and records may take: the rest is for everything else.
 const MAX_ENTRIES_OCTETS: usize = bounds::CONFIG_BYTES * 3 / 4;
+
+/// Names that are tried: some hundred times as many as fit. One option, or one template, may name each of its names with each
+/// of its addresses.
+const MAX_TRIES: usize = 1_000_000;
+/// Why nothing is added any more; the import is refused in the end.
+const SPENT: &str = "more was read than can be imported";
 
 /// The spec so far.
 pub(super) struct Draft {
@@ -29,6 +39,8 @@ pub(super) struct Draft {
     hosts: HashMap<String, usize>,
     records: HashMap<String, Vec<RecordType>>,
     octets: usize,
+    /// Names that were tried.
+    tries: usize,
 }
 
 impl Draft {
@@ -45,6 +57,7 @@ impl Draft {
             hosts: HashMap::new(),
             records: HashMap::new(),
             octets: 0,
+            tries: 0,
         }
     }
 
@@ -58,6 +71,16 @@ impl Draft {
             domain: None,
         };
         Draft::new(Some(self.spec.domain.clone()), &target)
+    }
+
+    /// Counts names that are tried.
+    pub(super) fn spend(&mut self, tries: usize) {
+        self.tries = self.tries.saturating_add(tries);
+    }
+
+    /// Is more read than can be imported? What comes then changes nothing: the import is refused.
+    pub(super) fn is_spent(&self) -> bool {
+        self.tries > MAX_TRIES || self.report.is_full()
     }
 
     /// Is this name the cluster domain or below it?
@@ -76,6 +99,7 @@ impl Draft {
         ttl_seconds: Option<u32>,
         reverse: bool,
     ) -> Result<Option<String>, String> {
+        self.try_one()?;
         if self.records.get(name).is_some_and(|types| types.contains(&RecordType::Cname)) {
             return Err(format!("{name} is an alias already, and an alias has no addresses"));
         }
@@ -121,6 +145,7 @@ impl Draft {
     /// # Errors
     /// Why a ClusterDNS cannot have it.
     pub(super) fn record(&mut self, mut record: Record) -> Result<Option<String>, String> {
+        self.try_one()?;
         record.override_cluster_zone = self.is_ours(&record.name);
         let name = record.name.clone();
         let same = self.spec.records.iter().flatten().any(|it| *it == record);
@@ -285,6 +310,15 @@ impl Draft {
     /// # Errors
     /// What `check` says of it.
     pub(super) fn finished(self) -> Result<Imported, Refused> {
+        if self.is_spent() {
+            let place = Place { file: "the report".to_owned(), line: 1 };
+            let why = format!(
+                "it would have more than {} MiB, or say what became of more than {MAX_TRIES} names: name fewer files, and \
+                 leave long hosts files to a DNS server of their own behind a stub domain",
+                report::MAX_OCTETS >> 20
+            );
+            return Err(Refused::at(&place, why));
+        }
         match checked(&self.name, self.spec) {
             Ok(dns) => Ok(Imported { dns, report: self.report }),
             Err(why) => {
@@ -292,6 +326,11 @@ impl Draft {
                 Err(Refused::at(&place, why))
             }
         }
+    }
+
+    fn try_one(&mut self) -> Result<(), String> {
+        self.spend(1);
+        if self.is_spent() { Err(SPENT.to_owned()) } else { Ok(()) }
     }
 
     /// Names below a DNAME are led elsewhere (RR85): an error for one of them.
@@ -342,24 +381,6 @@ impl Draft {
     }
 }
 
-/// What one more address does not have as it was written: a host has one TTL, and reverse names for all or none.
-fn of_first_address(host: &Host, ttl_seconds: u32, reverse: bool) -> Option<String> {
-    let mut differs = Vec::new();
-    if host.ttl_seconds != ttl_seconds {
-        let first = host.ttl_seconds;
-        differs
-            .push(format!("the TTL is {first} s, that of its first address, not {ttl_seconds} s"));
-    }
-    match (host.reverse, reverse) {
-        (true, false) => differs.push("it has a reverse name, as its first address has".to_owned()),
-        (false, true) => {
-            differs.push("it has no reverse name, as its first address has none".to_owned())
-        }
-        (true, true) | (false, false) => {}
-    }
-    (!differs.is_empty()).then(|| differs.join("; "))
-}
-
 fn checked(name: &str, spec: ClusterDNSSpec) -> Result<ClusterDNS, String> {
     let dns = ClusterDNS::new(name, spec);
     match crds::check_resource(&dns) {
@@ -370,3 +391,6 @@ fn checked(name: &str, spec: ClusterDNSSpec) -> Result<ClusterDNS, String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Read};
+use std::io::{Error, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use super::{Files, Text};
@@ -39,7 +39,7 @@ pub(super) fn on_disk(folder: &Path, pattern: &str) -> Files {
     let is_pattern = is_pattern(inside);
     cut(&mut paths, |path| path.display().to_string(), &mut files.unread);
     for path in paths {
-        match read(&path) {
+        match read(folder, &path) {
             Ok(Some(text)) => files.found.push(text),
             Ok(None) => {}
             // A star means the folders beside the files too.
@@ -94,20 +94,28 @@ fn cut<T>(matches: &mut Vec<T>, name: impl Fn(&T) -> String, unread: &mut Vec<St
     }));
 }
 
-/// A file, where there is one.
+/// A file, where there is one. Links lead within the folder, as those of mounted ConfigMaps do: who wrote it must not choose
+/// which other files of this machine are read and quoted.
 ///
 /// # Errors
 /// Why it is not read.
-fn read(path: &Path) -> Result<Option<Text>, String> {
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
+fn read(folder: &Path, path: &Path) -> Result<Option<Text>, String> {
+    let unreadable = |error: Error| format!("it cannot be read: {error}");
+    let real = match fs::canonicalize(path) {
+        Ok(real) => real,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("it cannot be read: {error}")),
+        Err(error) => return Err(unreadable(error)),
     };
-    let is_file = file.metadata().is_ok_and(|it| it.is_file());
-    if !is_file {
+    if !real.starts_with(fs::canonicalize(folder).map_err(unreadable)?) {
+        return Err(
+            "it is a link out of the folder, so nothing of it is read: copy the file".to_owned()
+        );
+    }
+    // Before it is opened, which waits for a writer where it is a pipe.
+    if !fs::metadata(&real).is_ok_and(|it| it.is_file()) {
         return Err("it is no file, so nothing of it is read: name the files in it".to_owned());
     }
+    let file = fs::File::open(&real).map_err(unreadable)?;
     let mut octets = Vec::new();
     let whole = file.take(MAX_BYTES + 1).read_to_end(&mut octets);
     whole.map_err(|error| format!("it cannot be read: {error}"))?;
@@ -188,6 +196,26 @@ mod tests {
         ] {
             assert_eq!(last_part(path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_link_out_of_the_folder_is_not_read() {
+        let scratch = std::env::temp_dir().join(format!("clusterdns-links-{}", std::process::id()));
+        let (inside, outside) = (scratch.join("inside"), scratch.join("outside"));
+        fs::create_dir_all(inside.join("..data")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("secret"), "password").unwrap();
+        fs::write(inside.join("..data/file"), "ours").unwrap();
+        std::os::unix::fs::symlink("../outside/secret", inside.join("link")).unwrap();
+        std::os::unix::fs::symlink("..data/file", inside.join("file")).unwrap();
+        std::os::unix::fs::symlink("../outside", inside.join("folder")).unwrap();
+        for pattern in ["link", "folder/secret", "folder/*"] {
+            let Files { found, unread } = on_disk(&inside, pattern);
+            assert_eq!(found, [], "{pattern}");
+            assert!(unread[0].contains("a link out of the folder"), "{pattern}: {unread:?}");
+        }
+        assert_eq!(on_disk(&inside, "file").found[0].text, "ours", "as a mounted ConfigMap has it");
+        fs::remove_dir_all(scratch).unwrap();
     }
 
     #[test]

@@ -31,6 +31,8 @@ const NODE_LOCAL: &str = "node-local-dns";
 pub(super) const UPSTREAM: &str = "kube-dns-upstream";
 /// The usual name of the Service that pods ask.
 const KUBE_DNS: &str = "kube-dns";
+/// Its usual namespace, in which administrators of the cluster write.
+const USUAL_NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
 /// Services that a message names.
 const MAX_NAMED: usize = 8;
 
@@ -64,14 +66,14 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
     let mut found = Vec::new();
     let mut cut = Vec::new();
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
-    for deployment in all(&deployments, "Deployments", &mut cut).await? {
+    for deployment in all(&client, &deployments, "Deployments", &mut cut).await? {
         let template = deployment.spec.as_ref().map(|spec| &spec.template);
         if template.is_some_and(|template| is_behind(template, &selector)) {
             found.push(object("Deployment", &namespace, &deployment.name_any(), &deployment));
         }
     }
     let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
-    for daemon_set in all(&daemon_sets, "DaemonSets", &mut cut).await? {
+    for daemon_set in all(&client, &daemon_sets, "DaemonSets", &mut cut).await? {
         let template = daemon_set.spec.as_ref().map(|spec| &spec.template);
         let label = BTreeMap::from([("k8s-app".to_owned(), NODE_LOCAL.to_owned())]);
         let is_node_local = daemon_set.name_any() == NODE_LOCAL
@@ -89,32 +91,72 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
 }
 
 /// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.
-async fn all<T>(api: &Api<T>, what: &str, cut: &mut Vec<String>) -> Result<Vec<T>, String>
+async fn all<T>(
+    client: &Client,
+    api: &Api<T>,
+    what: &str,
+    cut: &mut Vec<String>,
+) -> Result<Vec<T>, String>
 where
-    T: Clone + DeserializeOwned + std::fmt::Debug,
+    T: kube::Resource + DeserializeOwned,
 {
-    let listed = offline::paged(api, MAX_WORKLOADS).await;
-    let Paged { objects, is_cut } = listed.map_err(|error| unreadable(what, &error))?;
+    let mut objects = Vec::new();
+    let take = |object| objects.push(object);
+    let listed = offline::paged(client, api.resource_url(), MAX_WORKLOADS, take).await;
+    let Paged { is_cut, skipped } = listed.map_err(|error| unreadable(what, &error))?;
     if is_cut {
         cut.push(format!("the first {} {what} were looked at, and there are more", objects.len()));
+    }
+    if skipped > 0 {
+        cut.push(format!("{skipped} of the {what} cannot be read and are not looked at"));
     }
     Ok(objects)
 }
 
-/// The Service that pods ask.
+/// The Service that pods ask. Anyone who may edit a namespace can give Services there the label, as many as a page of a
+/// list holds: those of the usual namespace are looked at, and else the one that people name with its namespace.
 async fn service(client: &Client, wanted: Option<&str>) -> Result<Service, String> {
-    let labelled: Api<Service> = Api::all(client.clone());
-    let listed = labelled.list(&ListParams::default().labels(LABEL).limit(PAGE)).await;
-    let services = listed.map_err(|error| unreadable("Services", &error))?.items;
+    let usual: Api<Service> = Api::namespaced(client.clone(), USUAL_NAMESPACE);
+    let listed = usual.list(&ListParams::default().labels(LABEL).limit(PAGE)).await;
+    let mut services = listed.map_err(|error| unreadable("Services", &error))?.items;
+    let elsewhere = wanted.and_then(|name| name.split_once('/'));
+    if let Some((namespace, name)) = elsewhere.filter(|(at, _)| *at != USUAL_NAMESPACE) {
+        let named: Api<Service> = Api::namespaced(client.clone(), namespace);
+        let named = named.get_opt(name).await.map_err(|error| unreadable("Services", &error))?;
+        services.extend(named.filter(is_labelled));
+    }
     if let Some(service) = asked_by_pods(services, wanted)? {
         return Ok(service);
     }
     let (namespace, name) = OPENSHIFT;
     let openshift: Api<Service> = Api::namespaced(client.clone(), namespace);
     let service = openshift.get_opt(name).await.map_err(|error| unreadable("Services", &error))?;
-    service.ok_or_else(|| {
-        format!("no Service with the label {LABEL}, and no Service {namespace}/{name}: name files with --corefile instead")
-    })
+    match service {
+        Some(service) => Ok(service),
+        None => Err(none_in_usual_namespace(client).await),
+    }
+}
+
+/// Why it is not known which Service pods ask, with those of other namespaces that say that they are asked.
+async fn none_in_usual_namespace(client: &Client) -> String {
+    let (namespace, name) = OPENSHIFT;
+    let all: Api<Service> = Api::all(client.clone());
+    let listed = all.list_metadata(&ListParams::default().labels(LABEL).limit(PAGE)).await;
+    let others: Vec<String> = listed
+        .map(|listed| listed.items)
+        .unwrap_or_default()
+        .iter()
+        .map(|it| format!("{}/{}", it.namespace().unwrap_or_default(), it.name_any()))
+        .take(MAX_NAMED)
+        .collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!(" (other namespaces have {})", others.join(", ")),
+    };
+    format!(
+        "no Service with the label {LABEL} in the namespace {USUAL_NAMESPACE}, and no Service {namespace}/{name}{others}: name \
+         the one that pods ask with --service NAMESPACE/NAME, or files with --corefile instead"
+    )
 }
 
 /// Of the Services with the label, the one that pods ask: the one that people name, that of the usual name, or the only one.
@@ -138,9 +180,11 @@ pub(super) fn asked_by_pods(
     let is_wanted = |service: &Service| {
         wanted.is_some_and(|name| name == service.name_any() || name == full_name(service))
     };
-    let usual = format!("{}/{KUBE_DNS}", crds::defaults::SERVICE_NAMESPACE);
+    let usual = format!("{USUAL_NAMESPACE}/{KUBE_DNS}");
+    // A name without a namespace is that of the usual one first: others may have a Service of this name too.
     services.sort_by_cached_key(|service| {
-        (!is_wanted(service), full_name(service) != usual, full_name(service))
+        let is_elsewhere = service.namespace().as_deref() != Some(USUAL_NAMESPACE);
+        (!is_wanted(service), full_name(service) != usual, is_elsewhere, full_name(service))
     });
     let is_known = |first: &Service| is_wanted(first) || full_name(first) == usual;
     match &services[..] {
@@ -243,12 +287,80 @@ mod tests {
         assert_eq!(chosen(&[], None), Ok(None));
     }
 
+    /// An API server that has these Services, in the order of their namespaces, each with an address or headless.
+    fn server_of(services: &[(&str, &str, &str)]) -> Client {
+        let item = |(namespace, name, ip): &(&str, &str, &str)| {
+            json!({"metadata": {"namespace": namespace, "name": name, "labels": {"k8s-app": "kube-dns"}},
+                "spec": {"clusterIP": ip}})
+        };
+        let all: Vec<serde_json::Value> = services.iter().map(item).collect();
+        let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| {
+            let path = request.uri().path().trim_start_matches("/api/v1/").to_owned();
+            let mut parts = path.split('/');
+            let namespace = (parts.next() == Some("namespaces")).then(|| parts.next()).flatten();
+            let name = namespace.and_then(|_| parts.nth(1));
+            let of = |it: &&serde_json::Value| {
+                namespace.is_none_or(|at| it["metadata"]["namespace"] == at)
+                    && name.is_none_or(|name| it["metadata"]["name"] == name)
+            };
+            let found: Vec<&serde_json::Value> = all.iter().filter(of).take(500).collect();
+            let (code, body) = match (name, found.first()) {
+                (None, _) => (
+                    200,
+                    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": found}),
+                ),
+                (Some(_), Some(one)) => (200, (*one).clone()),
+                (Some(_), None) => (
+                    404,
+                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+                    "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}),
+                ),
+            };
+            let body = kube::client::Body::from(body.to_string().into_bytes());
+            let response = hyper::Response::builder().status(code).body(body).unwrap();
+            async move { Ok::<_, std::convert::Infallible>(response) }
+        });
+        Client::new(server, "default")
+    }
+
+    async fn found(
+        services: &[(&str, &str, &str)],
+        wanted: Option<&str>,
+    ) -> Result<String, String> {
+        let service = super::service(&server_of(services), wanted).await?;
+        Ok(format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any()))
+    }
+
+    #[tokio::test]
+    async fn who_may_edit_another_namespace_does_not_choose_the_service_that_is_imported() {
+        let names: Vec<String> = (0..499).map(|number| format!("a{number:03}")).collect();
+        // A page of headless Services, which are none, and one with an address.
+        let mut page: Vec<(&str, &str, &str)> =
+            names.iter().map(|name| ("a", name.as_str(), "None")).collect();
+        page.push(("a", "dns", "10.96.0.66"));
+        let real = ("kube-system", "kube-dns", "10.96.0.10");
+        let full = [&page[..], &[real]].concat();
+        assert_eq!(found(&full, None).await.as_deref(), Ok("kube-system/kube-dns"));
+        let named = [("a", "coredns", "10.96.0.66"), ("kube-system", "coredns", "10.96.0.10")];
+        for wanted in [None, Some("coredns"), Some("kube-system/coredns")] {
+            assert_eq!(found(&named, wanted).await.as_deref(), Ok("kube-system/coredns"));
+        }
+        assert_eq!(found(&named, Some("a/coredns")).await.as_deref(), Ok("a/coredns"), "named");
+        let alone = [("a", "coredns", "10.96.0.66")];
+        let why = found(&alone, None).await.unwrap_err();
+        assert!(why.contains("(other namespaces have a/coredns): name the one"), "{why}");
+        let openshift = [alone[0], ("openshift-dns", "dns-default", "10.96.0.10")];
+        assert_eq!(found(&openshift, None).await.as_deref(), Ok("openshift-dns/dns-default"));
+        // One that is made beside the one that is imported.
+        assert_eq!(found(&full, Some("dns/trial")).await.as_deref(), Ok("kube-system/kube-dns"));
+    }
+
     /// Lists of `pages` pages, each with as many Deployments as it is asked for.
     async fn listed(pages: usize) -> (Vec<Deployment>, Vec<String>) {
         let mut cut = Vec::new();
         let client = offline::server_of_pages(pages);
-        let api: Api<Deployment> = Api::namespaced(client, "kube-system");
-        let found = all(&api, "Deployments", &mut cut).await.unwrap();
+        let api: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
+        let found = all(&client, &api, "Deployments", &mut cut).await.unwrap();
         (found, cut)
     }
 

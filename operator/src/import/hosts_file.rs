@@ -18,6 +18,9 @@ pub(super) fn convert(
     is_asked: &dyn Fn(&str) -> Option<String>,
 ) {
     for (at, line) in text.text.lines().enumerate() {
+        if draft.is_spent() {
+            return;
+        }
         let line = line.split('#').next().unwrap_or_default();
         let place = Place { file: text.file.clone(), line: text.line + at };
         let mut words = line.split_whitespace();
@@ -58,6 +61,9 @@ pub(super) fn entry(
     }
     let mut kept = Vec::new();
     for written in names {
+        if draft.is_spent() {
+            return;
+        }
         let host = name(written);
         if let Some(why) = is_asked(&host) {
             draft.report.add(place, Outcome::NotNeeded, &what, format!("{host}: {why}"));

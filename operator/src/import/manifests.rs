@@ -26,6 +26,11 @@ const BASE: &str = "/Corefile.base";
 /// Where a Corefile is mounted, where no workload says so.
 const HOME: &str = "/etc/coredns";
 
+/// Containers of all workloads, and volumes and mounts of one, that are looked at.
+const MAX_CONTAINERS: usize = 1_000;
+/// Octets of the ConfigMaps that they mount or have in their environment, each as often as it is there.
+const MAX_MOUNTED: usize = 256 << 20;
+
 /// ConfigMaps by namespace and name.
 type Maps<'a> = BTreeMap<(&'a str, &'a str), &'a Object>;
 
@@ -105,6 +110,12 @@ impl Object {
         texts.map(|(key, text)| (key.clone(), self.key(&key, text))).collect()
     }
 
+    /// Octets of its keys.
+    fn octets(&self) -> usize {
+        let data = self.value["data"].as_object().into_iter().flatten();
+        data.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum()
+    }
+
     /// A text in a block of indented lines has the line numbers of the manifest; another text is counted from 1.
     fn key(&self, key: &str, text: &str) -> Text {
         let text = text.to_owned();
@@ -138,8 +149,32 @@ impl Object {
     }
 }
 
+/// The octets of ConfigMaps that containers may still have: a pod can mount one ConfigMap thousands of times.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, map: &Object) -> Result<(), String> {
+        self.0 = self.0.checked_sub(map.octets()).ok_or_else(|| {
+            let most = MAX_MOUNTED >> 20;
+            format!(
+                "{}: the containers have more than {most} MiB of ConfigMaps, each as often as it is mounted: name the workloads \
+                 of the DNS server only",
+                map.file
+            )
+        })?;
+        Ok(())
+    }
+}
+
 /// The sources in these objects, with the environment variables that people add.
-pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) -> Vec<Source> {
+///
+/// # Errors
+/// There is more of them than is read.
+pub(super) fn sources(
+    objects: &[Object],
+    variables: &BTreeMap<String, String>,
+) -> Result<Vec<Source>, String> {
+    let mut room = Room(MAX_MOUNTED);
     let maps: Maps<'_> = objects
         .iter()
         .filter(|object| object.is_map())
@@ -151,20 +186,29 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
         let containers = pods["containers"].as_array().into_iter().flatten().enumerate();
         for (index, value) in containers {
             let process = Program { object, value, path: format!("{at}.containers[{index}]") };
-            let mounted = process.mounted(pods, &maps);
+            let lists = [&pods["volumes"], &value["volumeMounts"]];
+            let longest = lists.iter().filter_map(|it| Some(it.as_array()?.len())).max();
+            if processes.len().max(longest.unwrap_or(0)) >= MAX_CONTAINERS {
+                return Err(format!(
+                    "{}: more than {MAX_CONTAINERS} containers, volumes or mounts: name the workloads of the DNS server only",
+                    object.file
+                ));
+            }
+            let mounted = process.mounted(pods, &maps, &mut room)?;
             processes.push((process, mounted));
         }
         notes.extend(of_pods(object, pods, at));
     }
     // Before dnsmasq, which gets the servers that are named there.
+    let readers = Readers::of(&processes);
     let mut sources: Vec<Source> =
-        maps.values().filter_map(|map| of_kube_dns(map, &processes)).collect();
+        maps.values().filter_map(|map| of_kube_dns(map, &readers)).collect();
     let mut used = BTreeSet::new();
     for (process, mounted) in processes {
         if let Some(path) = process.corefile(&mounted) {
             used.extend(mounted.maps.get(&path).cloned());
         }
-        sources.extend(process.sources(mounted, &maps, variables));
+        sources.extend(process.sources(mounted, &maps, variables, &mut room)?);
     }
     sources.extend(notes);
     for (at, object) in &maps {
@@ -175,7 +219,25 @@ pub(super) fn sources(objects: &[Object], variables: &BTreeMap<String, String>) 
             sources.extend(corefile(files, &format!("{HOME}/{COREFILE}"), variables.clone()));
         }
     }
-    sources
+    Ok(sources)
+}
+
+/// The ConfigMaps that some container reads.
+struct Readers {
+    is_any: bool,
+    mounted: BTreeSet<(String, String)>,
+    /// Those that a flag names, by their name alone.
+    named: BTreeSet<String>,
+}
+
+impl Readers {
+    fn of(processes: &[(Program<'_>, Mounted)]) -> Readers {
+        Readers {
+            is_any: !processes.is_empty(),
+            mounted: processes.iter().flat_map(|(_, it)| it.maps.values().cloned()).collect(),
+            named: processes.iter().flat_map(|(process, _)| process.named_maps()).collect(),
+        }
+    }
 }
 
 /// What else of these pods could decide answers: each has a line.
@@ -202,16 +264,14 @@ fn of_pods(object: &Object, pods: &Value, at: &str) -> Vec<Source> {
 
 /// The keys of kube-dns in a ConfigMap. Clusters that moved to CoreDNS still have it, and no program reads it there: where
 /// workloads are known, one of them must mount it.
-fn of_kube_dns(map: &Object, processes: &[(Program<'_>, Mounted)]) -> Option<Source> {
+fn of_kube_dns(map: &Object, readers: &Readers) -> Option<Source> {
     let keys = map.keys();
     if !keys.keys().any(|key| KUBE_DNS_KEYS.contains(&key.as_str())) {
         return None;
     }
     let at = (map.namespace().to_owned(), map.name().to_owned());
-    let is_read = |(process, mounted): &(Program<'_>, Mounted)| {
-        mounted.maps.values().any(|it| *it == at) || process.names_map(map.name())
-    };
-    if map.is_named || processes.is_empty() || processes.iter().any(is_read) {
+    let is_read = readers.mounted.contains(&at) || readers.named.contains(map.name());
+    if map.is_named || !readers.is_any || is_read {
         return Some(Source::KubeDnsConfig(keys));
     }
     let known = keys.into_iter().filter(|(key, _)| KUBE_DNS_KEYS.contains(&key.as_str()));

@@ -117,11 +117,14 @@ fn watched(source: Source, taken: &Rc<RefCell<BTreeSet<Id>>>) -> Source {
 
 /// A line for each key that no source took, once all are converted.
 pub(super) fn keys(keys: &Keys, report: &mut Report) {
-    for text in &keys.all {
+    // As it is before these lines: two ConfigMaps that are written on one line have a line each.
+    let places = report.places();
+    let taken = keys.taken.borrow();
+    let is_said = |text: &Text| {
         let lines = text.line..text.line + text.text.lines().count().max(1);
-        if keys.taken.borrow().contains(&id(text)) || report.has_line(&text.file, lines) {
-            continue;
-        }
+        places.get(&text.file).is_some_and(|said| said.range(lines).next().is_some())
+    };
+    for text in keys.all.iter().filter(|text| !taken.contains(&id(text)) && !is_said(text)) {
         let (name, key) = text.map.clone().unwrap_or_default();
         let place = Place { file: text.file.clone(), line: text.line };
         let message = "nothing that was read names this key: if a DNS server reads it, put it into a file and name that";

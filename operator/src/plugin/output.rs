@@ -1,13 +1,109 @@
-//! What a command prints, and how a value becomes JSON.
+//! What a command prints, and how a value becomes JSON. Pods, objects of tenants and replies of servers have a part in it:
+//! what of that a terminal would obey is shown, not sent.
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+
+use crate::plain::{is_obeyed, plain};
 
 /// What a command printed, and the status it ends with.
 pub(super) type Printed = Result<(String, ExitCode), String>;
 
 /// A value as JSON, with a newline at its end.
 pub(super) fn json(value: &impl serde::Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("strings and numbers only");
-    text.push('\n');
-    text
+    let text = serde_json::to_string_pretty(value).expect("strings and numbers only");
+    let mut shown = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        match is_obeyed(character) {
+            // In JSON, such characters are in strings only, and the standard leaves them unescaped above U+001F.
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => shown.push(character),
+        }
+    }
+    shown.push('\n');
+    shown
+}
+
+/// Writes what a command printed, or what is wrong, and says how the process ends; `failed` is the status of a failure of
+/// this command.
+pub(super) fn written(
+    printed: Result<(String, ExitCode), (String, ExitCode)>,
+    failed: ExitCode,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> ExitCode {
+    let (why, status) = match printed {
+        Ok((text, status)) => {
+            match out.write_all(plain(&text).as_bytes()).and_then(|()| out.flush()) {
+                Ok(()) => return status,
+                // As `| head` makes one: no failure, and what was found stays so.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return status,
+                Err(error) => (unwritten(&error), failed),
+            }
+        }
+        Err(wrong) => wrong,
+    };
+    let _ = writeln!(err, "error: {}", plain(&why));
+    status
+}
+
+fn unwritten(error: &io::Error) -> String {
+    format!("the output could not be written: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file on a disk that is full, or a pipe that was closed.
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn output_that_is_lost_is_no_success() {
+        let differs = || Ok(("text".to_owned(), ExitCode::from(1)));
+        let failed = ExitCode::from(2);
+        for (kind, status, says) in [
+            (ErrorKind::StorageFull, failed, true),
+            (ErrorKind::BrokenPipe, ExitCode::from(1), false),
+        ] {
+            let mut err = Vec::new();
+            let ended = written(differs(), failed, &mut Broken(kind), &mut err);
+            assert_eq!((ended, !err.is_empty()), (status, says), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_of_what_others_wrote() {
+        let hostile = "a\u{1b}]52;c;cm0=\u{7}\u{9b}2J\u{7f}\r\u{202e}b";
+        let mut out = Vec::new();
+        let printed = Ok((format!("{hostile}\n\tc\n"), ExitCode::SUCCESS));
+        written(printed, ExitCode::FAILURE, &mut out, &mut Vec::new());
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "a\u{fffd}]52;c;cm0=\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}\u{fffd}b\n\tc\n");
+        let mut err = Vec::new();
+        written(
+            Err((hostile.to_owned(), ExitCode::FAILURE)),
+            ExitCode::FAILURE,
+            &mut Vec::new(),
+            &mut err,
+        );
+        assert!(!String::from_utf8(err).unwrap().trim_end().chars().any(is_obeyed));
+        let value = json(&hostile);
+        assert!(!value.chars().any(is_obeyed), "{value}");
+        assert_eq!(
+            serde_json::from_str::<String>(&value).unwrap(),
+            hostile,
+            "programs read what was there"
+        );
+    }
 }

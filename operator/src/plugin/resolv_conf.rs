@@ -102,17 +102,21 @@ impl ResolvConf {
 
     /// Its options on one line, as the file has them.
     pub fn text(&self) -> String {
-        let some = |key: &str, words: &[String]| match words.is_empty() {
-            true => None,
-            false => Some(format!("{key} {}", words.join(" "))),
-        };
-        let parts = [
-            some("nameserver", &self.nameservers),
-            some("search", &self.search),
-            some("options", &self.options),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let servers = line("nameserver", &self.nameservers);
+        let others = [line("search", &self.search), line("options", &self.options)];
+        servers.into_iter().chain(others.into_iter().flatten()).collect::<Vec<_>>().join("; ")
     }
+
+    /// The file, its lines in the order in which container runtimes write them.
+    fn file(&self) -> String {
+        let servers = self.nameservers.iter().map(|server| format!("nameserver {server}"));
+        let others = [line("search", &self.search), line("options", &self.options)];
+        servers.chain(others.into_iter().flatten()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn line(key: &str, words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| format!("{key} {}", words.join(" ")))
 }
 
 /// What kubelet writes for this pod, and what a person should know of it. `cluster_ips` are the addresses of the
@@ -172,6 +176,8 @@ pub fn of_pod(
     conf.nameservers = distinct(conf.nameservers);
     conf.search = distinct(conf.search);
     bound(&mut conf, &mut notes);
+    // The API server takes any text as an option, line breaks too: what is behind one is another line of the file.
+    let conf = ResolvConf::read(&conf.file());
     if !conf.nameservers.iter().any(|server| cluster_ips.contains(server)) {
         notes.push(format!(
             "it does not ask this ClusterDNS ({}): its servers are {}",
@@ -179,7 +185,7 @@ pub fn of_pod(
             conf.nameservers.join(", ")
         ));
     }
-    Ok((conf.with_ndots(), notes))
+    Ok((conf, notes))
 }
 
 /// Each once, the first one of it.
@@ -281,6 +287,18 @@ mod tests {
         let elsewhere = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"]}});
         let (_, notes) = made(with_containers(elsewhere), &[]).unwrap();
         assert!(notes[0].contains("does not ask this ClusterDNS"), "{notes:?}");
+    }
+
+    #[test]
+    fn an_option_with_line_breaks_is_lines_of_the_file() {
+        let options = json!([{"name": "a\nsearch evil.example\noptions ndots", "value": "1\nnameserver 192.0.2.66"}]);
+        let (conf, _) =
+            made(with_containers(json!({"dnsConfig": {"options": options}})), &["n"]).unwrap();
+        assert_eq!(
+            conf.text(),
+            "nameserver 10.96.0.10 192.0.2.66; search evil.example; options ndots:5 a ndots:1"
+        );
+        assert_eq!(conf.ndots, 1);
     }
 
     #[test]

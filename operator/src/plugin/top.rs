@@ -90,13 +90,9 @@ pub(super) async fn run(which: &Which, args: &Top) -> Printed {
     let (data_planes, beyond) = data_planes(which).await?;
     let seconds = (args.during + MARGIN).as_secs();
     let path = format!("/top?seconds={seconds}");
-    let begun = asked(&data_planes, Method::POST, &path).await;
-    if begun.iter().all(Result::is_err) {
-        let first = begun.into_iter().find_map(Result::err);
-        return Err(first.unwrap_or_else(|| "there is no data plane to ask".to_owned()));
-    }
+    some(asked(&data_planes, Method::POST, &path).await)?;
     tokio::time::sleep(args.during).await;
-    let pages = asked(&data_planes, Method::GET, "/top").await;
+    let pages = some(asked(&data_planes, Method::GET, "/top").await)?;
     let pages = pages.into_iter().chain(beyond.into_iter().map(Err)).collect();
     let heaviest = Heaviest::of(args.kind, args.limit, pages);
     let text = match args.output {
@@ -104,6 +100,18 @@ pub(super) async fn run(which: &Which, args: &Top) -> Printed {
         Output::Json => json(&heaviest),
     };
     Ok((text, ExitCode::SUCCESS))
+}
+
+/// The pages, if one pod at least has one.
+///
+/// # Errors
+/// Why the first of the others has none.
+fn some(pages: Vec<Result<TopPage, String>>) -> Result<Vec<Result<TopPage, String>>, String> {
+    if pages.iter().any(Result::is_ok) {
+        return Ok(pages);
+    }
+    let first = pages.into_iter().find_map(Result::err);
+    Err(first.unwrap_or_else(|| "there is no data plane to ask".to_owned()))
 }
 
 /// Those that answer: one of the flags, else each pod that is ready; and why others are not asked.
@@ -271,6 +279,14 @@ mod tests {
             text.contains("not asked  pod dns/x: it does not count: it was started again"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn pods_that_all_failed_are_no_empty_list() {
+        let failed = || Err("pod dns/x: it does not count".to_owned());
+        assert_eq!(some(vec![failed()]).unwrap_err(), "pod dns/x: it does not count");
+        assert!(some(Vec::new()).is_err());
+        assert_eq!(some(vec![failed(), Ok(page(1, &[]))]).unwrap().len(), 2);
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use hickory_proto::op::{Message, MessageType, OpCode};
 use hickory_proto::rr::{DNSClass, Name, RecordType};
 
-use crate::compare::names::Asked;
+use crate::compare::names::{Asked, Questions};
 
 /// Questions, in the order of the file, and what a note says about it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::compare) struct Captured {
-    /// Each as often as it was asked.
-    pub(in crate::compare) questions: Vec<Asked>,
+    /// Each once, up to the bound of a run: a file may have millions.
+    pub(in crate::compare) questions: Questions,
+    /// How often they were asked.
+    pub(in crate::compare) count: usize,
     /// Why nothing more was read, where the file is broken.
     pub(in crate::compare) broken: Option<String>,
     /// Lines, packets or frames without a question of a client: replies, other protocols, other lines of a log.
@@ -20,9 +22,14 @@ impl Captured {
     /// A message that was sent to a DNS server.
     pub(super) fn message(&mut self, octets: &[u8]) {
         match question(octets) {
-            Some(asked) => self.questions.push(asked),
+            Some(asked) => self.question(asked),
             None => self.passed_over += 1,
         }
+    }
+
+    pub(super) fn question(&mut self, asked: Asked) {
+        self.count += 1;
+        self.questions.push(asked);
     }
 }
 

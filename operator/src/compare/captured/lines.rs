@@ -17,7 +17,7 @@ pub(super) fn read(octets: &[u8], captured: &mut Captured) {
     for line in octets.split(|octet| *octet == b'\n') {
         let line = String::from_utf8_lossy(line.get(..MAX_LINE).unwrap_or(line));
         match ours(&line).or_else(|| of_coredns(&line)) {
-            Some(asked) => captured.questions.push(asked),
+            Some(asked) => captured.question(asked),
             None if line.trim().is_empty() => {}
             None => captured.passed_over += 1,
         }

@@ -68,7 +68,7 @@ fn dnstap(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn texts(captured: &Captured) -> Vec<String> {
-    captured.questions.iter().map(ToString::to_string).collect()
+    captured.questions.list().iter().map(ToString::to_string).collect()
 }
 
 fn files() -> Vec<(&'static str, Vec<u8>)> {
@@ -110,7 +110,7 @@ fn a_broken_file_ends_with_what_was_read_before() {
     for (what, file) in files() {
         for end in 0..file.len() {
             let captured = read(&file[..end]);
-            assert!(captured.questions.len() <= 2, "{what}");
+            assert!(captured.count <= 2, "{what}");
         }
         let captured = read(&file[..file.len() - 17]);
         assert_eq!(texts(&captured)[..1], ["a.example. A"], "{what}");
@@ -119,7 +119,7 @@ fn a_broken_file_ends_with_what_was_read_before() {
         for at in 0..file.len() {
             let mut damaged = file.clone();
             damaged[at] ^= 0xff;
-            assert!(read(&damaged).questions.len() <= 3, "{what} at {at}");
+            assert!(read(&damaged).count <= 3, "{what} at {at}");
         }
     }
 }
@@ -137,4 +137,14 @@ fn questions_are_read_from_the_logs_of_both_servers() {
     let captured = read(log.as_bytes());
     assert_eq!(texts(&captured), ["a.example. A", "b.example. HTTPS", "c.example. AAAA"]);
     assert_eq!((captured.passed_over, captured.broken), (3, None));
+}
+
+#[test]
+fn a_file_with_more_questions_than_can_be_asked_keeps_no_more() {
+    use crate::compare::names::MAX_QUESTIONS;
+    let line = |number: usize| format!("\"A IN n{number}. udp\n");
+    let file: String = (0..MAX_QUESTIONS + 7).chain([3, 4]).map(line).collect();
+    let captured = read(file.as_bytes());
+    assert_eq!(captured.questions.list().len(), MAX_QUESTIONS);
+    assert_eq!((captured.count, captured.questions.left_out), (MAX_QUESTIONS + 9, 7));
 }

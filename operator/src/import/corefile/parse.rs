@@ -4,6 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::lexer::{Token, tokens};
+use super::octets::{Octets, octets};
+use super::variables::expand;
+pub(super) use super::variables::has_variable;
 use crate::import::report::Place;
 use crate::import::{Look, Refused, Text};
 
@@ -99,7 +102,9 @@ pub(super) fn parse(
     if words > MAX_TOKENS {
         return Err(Refused::at(&end, format!("more than {MAX_TOKENS} words")));
     }
-    Parser { rest, end, variables, look, snippets: BTreeMap::new(), imports: 0, words }.all()
+    let octets = Octets::of(&rest);
+    let snippets = BTreeMap::new();
+    Parser { rest, end, variables, look, snippets, imports: 0, words, octets }.all()
 }
 
 struct Snippet {
@@ -118,6 +123,8 @@ struct Parser<'a> {
     imports: usize,
     /// Words in all, those of imports every time.
     words: usize,
+    /// Their octets.
+    octets: Octets,
 }
 
 impl Parser<'_> {
@@ -187,7 +194,7 @@ impl Parser<'_> {
                 let message = "this brace closes nothing: remove it, or add the { that it closes";
                 return Err(Refused::at(&place(token), message));
             }
-            let text = self.expanded(&token.text);
+            let text = self.expanded(token)?;
             let key = text.strip_suffix(',');
             expects_another = key.is_some();
             let key = key.unwrap_or(&text);
@@ -267,7 +274,7 @@ impl Parser<'_> {
         empty: &mut Vec<EmptyImport>,
     ) -> Result<Option<Directive>, Refused> {
         let Some(token) = self.rest.pop_front() else { return Ok(None) };
-        let (place, name) = (place(&token), self.expanded(&token.text));
+        let (place, name) = (place(&token), self.expanded(&token)?);
         let (args, body) = (Vec::new(), Vec::new());
         let mut directive =
             Directive { place, name, args, body, has_braces: false, has_brace_behind: false };
@@ -280,7 +287,7 @@ impl Parser<'_> {
                 directive.has_brace_behind = !token.first;
                 break;
             } else {
-                let text = self.expanded(&token.text);
+                let text = self.expanded(token)?;
                 directive.args.push(text);
                 self.rest.pop_front();
             }
@@ -296,7 +303,7 @@ impl Parser<'_> {
         let Some(pattern) = self.rest.pop_front().filter(|_| is_argument) else {
             return Err(Refused::at(&at, "import needs the name of a snippet or file"));
         };
-        let pattern = self.expanded(&pattern.text);
+        let pattern = self.expanded(&pattern)?;
         if self.rest.front().is_some_and(|token| !token.first && token.text != "}") {
             return Err(Refused::at(&at, "import takes one name only: write one import a line"));
         }
@@ -316,6 +323,7 @@ impl Parser<'_> {
         if self.words > MAX_TOKENS {
             return Err(Refused::at(&at, format!("more than {MAX_TOKENS} words with its imports")));
         }
+        self.octets.hold(octets(&found), &at)?;
         if let Some(first) = found.first_mut() {
             first.first = true;
         }
@@ -362,35 +370,23 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    /// `{$NAME}` and `{%NAME%}` with their values. One that is not known stays as it is.
-    fn expanded(&self, text: &str) -> String {
-        let text = expand(text, "{%", "%}", self.variables);
-        expand(&text, "{$", "}", self.variables)
+    /// A word with the values of `{$NAME}` and `{%NAME%}`. A variable that is not known stays as it is.
+    fn expanded(&self, token: &Token) -> Result<String, Refused> {
+        if !has_variable(&token.text) {
+            return Ok(token.text.clone());
+        }
+        let room = self.octets.room();
+        let text = expand(&token.text, "{%", "%}", self.variables, room);
+        let text = text.and_then(|text| expand(&text, "{$", "}", self.variables, room));
+        let octets = text.as_ref().map_or(usize::MAX, String::len);
+        self.octets.hold(octets, &place(token))?;
+        Ok(text.unwrap_or_default())
     }
 }
 
 /// Patterns that CoreDNS refuses, as they may take long.
 fn has_several_wildcards(pattern: &str) -> bool {
     pattern.matches('*').count() > 1 || pattern.matches('?').count() > 1 || pattern.contains('[')
-}
-
-/// Does it name an environment variable whose value is not known?
-pub(super) fn has_variable(text: &str) -> bool {
-    ["{$", "{%"].iter().any(|opening| text.contains(opening))
-}
-
-fn expand(text: &str, open: &str, close: &str, variables: &BTreeMap<String, String>) -> String {
-    let (mut done, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find(open) {
-        let name_at = at + open.len();
-        let Some(length) = rest[name_at..].find(close) else { break };
-        let name = &rest[name_at..name_at + length];
-        let end = name_at + length + close.len();
-        done.push_str(&rest[..at]);
-        done.push_str(variables.get(name).map_or(&rest[at..end], String::as_str));
-        rest = &rest[end..];
-    }
-    done + rest
 }
 
 fn place(token: &Token) -> Place {

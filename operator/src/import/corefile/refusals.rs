@@ -99,9 +99,9 @@ pub(super) fn check(directives: &[Directive]) -> Result<(), Refused> {
 /// Does CoreDNS read this one of the directives of a server block? Of some it reads the first only.
 pub(super) fn is_read(directive: &Directive, all: &[Directive]) -> bool {
     let row = ROWS.iter().find(|row| row.name == directive.name);
-    let first = all.iter().find(|other| other.name == directive.name);
+    let first = || all.iter().find(|other| other.name == directive.name);
     row.is_none_or(|row| row.again != Again::NotRead)
-        || first.is_none_or(|first| std::ptr::eq(first, directive))
+        || first().is_none_or(|first| std::ptr::eq(first, directive))
 }
 
 fn is_unknown(line: &Directive) -> bool {

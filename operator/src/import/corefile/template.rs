@@ -44,6 +44,10 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     };
     scope.say(directive, outcome, message);
     for line in &directive.body {
+        scope.draft.spend(owners.as_ref().map_or(1, Vec::len));
+        if scope.draft.is_spent() {
+            return Ok(());
+        }
         let (outcome, message) = match (line.name.as_str(), &owners) {
             ("answer", Some(owners)) => answer(line, owners, scope),
             ("answer" | "match" | "rcode" | "expr" | "var", None) => {
@@ -100,8 +104,14 @@ fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec
 fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
     let is_quoted = line.args.iter().all(|word| word.contains(char::is_whitespace));
     let records = if is_quoted { line.args.clone() } else { vec![line.args.join(" ")] };
-    let decided: Vec<(Outcome, String)> =
-        records.iter().map(|record| one_answer(record, owners, scope)).collect();
+    let mut decided: Vec<(Outcome, String)> = Vec::new();
+    for record in &records {
+        scope.draft.spend(owners.len());
+        if scope.draft.is_spent() {
+            break;
+        }
+        decided.push(one_answer(record, owners, scope));
+    }
     // The line has the worst outcome of its parts, and names all of them.
     let has = |outcome| decided.iter().any(|(is, _)| *is == outcome);
     let worst = [NotPossible, Changed].into_iter().find(|it| has(*it)).unwrap_or(NotNeeded);

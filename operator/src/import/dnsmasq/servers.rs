@@ -1,11 +1,12 @@
 //! The servers of dnsmasq: for all names, for a domain, and those of files. Options that depend on others are
 //! decided after all of them.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crds::ClusterDNSSpec;
 use crds::config::Policy;
 use crds::v1alpha1::{GroupLimits, Server, Upstreams};
+use crds::{ClusterDNSSpec, bounds};
 
 use super::options::Flag;
 use super::{Parts, say};
@@ -212,12 +213,21 @@ pub(super) fn domains(value: &str) -> (Vec<String>, &str) {
     }
 }
 
-/// The domains that have servers of their own.
-pub(super) fn forwarded(flags: &[Flag]) -> Vec<String> {
+/// The domains that have servers of their own, by each name above them: the first one below it.
+pub(super) fn forwarded(flags: &[Flag]) -> HashMap<String, String> {
     let of_servers = flags.iter().filter(|it| ["server", "local"].contains(&it.name.as_str()));
     let read = of_servers.map(|flag| domains(&flag.value));
     let some = read.filter(|(_, rest)| !rest.is_empty()).flat_map(|(domains, _)| domains);
-    some.filter(|domain| !domain.is_empty()).collect()
+    let mut below = HashMap::new();
+    // A longer one is no name.
+    for domain in some.filter(|domain| (1..=bounds::DOMAIN_NAME).contains(&domain.len())) {
+        let mut rest = domain.as_str();
+        while let Some((_, name)) = rest.split_once('.') {
+            rest = name;
+            below.entry(name.to_owned()).or_insert_with(|| domain.clone());
+        }
+    }
+    below
 }
 
 /// `ADDRESS#PORT@INTERFACE`

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{BASE, COREFILE, HOME, Maps, Object, aside, config_maps, corefile, found};
+use super::{BASE, COREFILE, HOME, Maps, Object, Room, aside, config_maps, corefile, found};
 use crate::import::report::Outcome;
 use crate::import::{Argument, Look, Source, Text, dnsmasq};
 
@@ -76,7 +76,15 @@ impl Program<'_> {
     }
 
     /// The ConfigMaps that it mounts, as files.
-    pub(super) fn mounted(&self, pods: &Value, maps: &Maps<'_>) -> Mounted {
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub(super) fn mounted(
+        &self,
+        pods: &Value,
+        maps: &Maps<'_>,
+        room: &mut Room,
+    ) -> Result<Mounted, String> {
         let mut mounted = Mounted::default();
         for mount in self.value["volumeMounts"].as_array().into_iter().flatten() {
             let volumes = pods["volumes"].as_array().into_iter().flatten();
@@ -85,17 +93,21 @@ impl Program<'_> {
                 let name = source["name"].as_str().unwrap_or_default();
                 let map = maps.get(&(self.object.namespace(), name));
                 if let Some(map) = map.or_else(|| maps.get(&("", name))) {
+                    room.take(map)?;
                     mounted.add(map, source, mount);
                 }
             }
         }
-        mounted
+        Ok(mounted)
     }
 
-    /// Does a flag name this ConfigMap? Old versions of kube-dns read it from the API server.
-    pub(super) fn names_map(&self, name: &str) -> bool {
-        let flag = format!("config-map={name}");
-        self.arguments().iter().any(|it| it.text.trim_start_matches('-') == flag)
+    /// The ConfigMaps that flags name. Old versions of kube-dns read them from the API server.
+    pub(super) fn named_maps(&self) -> Vec<String> {
+        let arguments = self.arguments().into_iter();
+        let name = |it: Argument| {
+            it.text.trim_start_matches('-').strip_prefix("config-map=").map(str::to_owned)
+        };
+        arguments.filter_map(name).collect()
     }
 
     /// The path of its Corefile among the mounted files. NodeLocal DNSCache makes the file of `-conf` itself, of a mounted
@@ -121,27 +133,34 @@ impl Program<'_> {
         &self,
         maps: &Maps<'_>,
         more: &BTreeMap<String, String>,
-    ) -> BTreeMap<String, String> {
-        let keys = |name: &Value| {
+        room: &mut Room,
+    ) -> Result<BTreeMap<String, String>, String> {
+        let mut keys = |name: &Value| {
             let name = name.as_str().unwrap_or_default();
             let map = maps.get(&(self.object.namespace(), name)).or_else(|| maps.get(&("", name)));
-            map.map(|map| map.keys()).unwrap_or_default()
+            let Some(map) = map else { return Ok(BTreeMap::new()) };
+            room.take(map)?;
+            Ok::<_, String>(map.keys())
         };
-        let whole = self.value["envFrom"].as_array().into_iter().flatten().flat_map(|from| {
-            let prefix = from["prefix"].as_str().unwrap_or_default().to_owned();
-            let keys = keys(&from["configMapRef"]["name"]).into_iter();
-            keys.map(move |(key, text)| (format!("{prefix}{key}"), text.text))
-        });
-        let single = self.value["env"].as_array().into_iter().flatten().filter_map(|it| {
-            let name = it["name"].as_str()?.to_owned();
+        let mut all = BTreeMap::new();
+        for from in self.value["envFrom"].as_array().into_iter().flatten() {
+            let prefix = from["prefix"].as_str().unwrap_or_default();
+            for (key, text) in keys(&from["configMapRef"]["name"])? {
+                all.insert(format!("{prefix}{key}"), text.text);
+            }
+        }
+        for it in self.value["env"].as_array().into_iter().flatten() {
+            let Some(name) = it["name"].as_str() else { continue };
             let from = &it["valueFrom"]["configMapKeyRef"];
-            let value = match it["value"].as_str() {
-                Some(value) => value.to_owned(),
-                None => keys(&from["name"]).remove(from["key"].as_str()?)?.text,
+            let value = match (it["value"].as_str(), from["key"].as_str()) {
+                (Some(value), _) => Some(value.to_owned()),
+                (None, Some(key)) => keys(&from["name"])?.remove(key).map(|text| text.text),
+                (None, None) => None,
             };
-            Some((name, value))
-        });
-        whole.chain(single).chain(more.clone()).collect()
+            all.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        all.extend(more.clone());
+        Ok(all)
     }
 
     pub(super) fn sources(
@@ -149,7 +168,8 @@ impl Program<'_> {
         mounted: Mounted,
         maps: &Maps<'_>,
         variables: &BTreeMap<String, String>,
-    ) -> Vec<Source> {
+        room: &mut Room,
+    ) -> Result<Vec<Source>, String> {
         let arguments = self.arguments();
         let path = self.corefile(&mounted);
         let files = mounted.files;
@@ -158,35 +178,36 @@ impl Program<'_> {
         };
         let name = self.name().to_owned();
         if let Some(path) = path {
-            let mut sources: Vec<Source> =
-                corefile(files, &path, self.variables(maps, variables)).into_iter().collect();
+            let variables = self.variables(maps, variables, room)?;
+            let mut sources: Vec<Source> = corefile(files, &path, variables).into_iter().collect();
             sources.push(aside(
                 name,
                 arguments,
                 "the process is another one: its settings are in the ClusterDNS",
             ));
-            return sources;
+            return Ok(sources);
         }
         if has("config-dir") || has("kubecfg-file") || name == "kubedns" {
             let own = arguments.into_iter().filter(|it| it.text.starts_with('-')).collect();
-            return vec![Source::KubeDnsArguments(own)];
+            return Ok(vec![Source::KubeDnsArguments(own)]);
         }
         if let Some(end) = arguments.iter().position(|it| it.text == "--") {
             let options = arguments[end + 1..].to_vec();
             let look: Box<Look<'static>> = Box::new(move |pattern: &str| found(&files, pattern));
             let why = "dnsmasq was started again at every change; here a change is live without a restart";
-            return vec![
+            return Ok(vec![
                 aside(name, arguments[..end].to_vec(), why),
                 Source::Dnsmasq { options, look },
-            ];
+            ]);
         }
         if let Some(options) = dnsmasq_options(&name, &arguments) {
-            return self.dnsmasq(name, options, files);
+            return Ok(self.dnsmasq(name, options, files));
         }
         if has("probe") {
-            return vec![Source::Sidecar { name, arguments }];
+            return Ok(vec![Source::Sidecar { name, arguments }]);
         }
-        vec![aside(name, arguments, "another container of these pods, which answers no questions")]
+        let why = "another container of these pods, which answers no questions";
+        Ok(vec![aside(name, arguments, why)])
     }
 
     /// A container that runs dnsmasq itself, without the program that starts it again.

@@ -1,0 +1,30 @@
+//! Text of others for a terminal: objects of tenants, files, replies of servers.
+
+/// Text without what a terminal would obey in place of showing it: sequences that move the cursor, name the window or write
+/// the clipboard, and marks that turn the direction of what follows.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(is_obeyed, "\u{fffd}")
+}
+
+/// Does a terminal obey this character? Line breaks and tabs are ours: values of others must not have them.
+pub(crate) fn is_obeyed(character: char) -> bool {
+    let turns = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || character.is_control() && !matches!(character, '\n' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_is_left() {
+        let hostile = "a\u{1b}]52;c;cm0=\u{7}\u{9b}2J\u{7f}\r\u{202e}b\n\tc";
+        assert_eq!(
+            plain(hostile),
+            "a\u{fffd}]52;c;cm0=\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}\u{fffd}b\n\tc"
+        );
+    }
+}

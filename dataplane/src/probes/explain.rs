@@ -43,9 +43,14 @@ pub(super) async fn explain(
     views.pages.page(client.0, kind, move || write(&explanation)).await
 }
 
-/// A client on this machine's own loopback that also asked for it. A page of a browser whose name was bound to loopback after
-/// it was loaded (DNS rebinding) sends that name in Host.
+/// A client on this machine's own loopback that also asked for it.
 pub(super) fn is_from_here(client: Client, headers: &HeaderMap) -> bool {
+    client.0.is_loopback() && names_loopback(headers)
+}
+
+/// Does the request name loopback as its host, or nothing? A page of a browser whose name was bound to loopback after it was
+/// loaded (DNS rebinding) sends that name in Host.
+pub(super) fn names_loopback(headers: &HeaderMap) -> bool {
     let is_local = |host: &str| {
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     };
@@ -55,7 +60,7 @@ pub(super) fn is_from_here(client: Client, headers: &HeaderMap) -> bool {
         let name = port.map_or(host, |(name, _)| name);
         name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name)
     });
-    client.0.is_loopback() && name.is_none_or(is_local)
+    name.is_none_or(is_local)
 }
 
 fn json(explanation: &Explanation) -> String {

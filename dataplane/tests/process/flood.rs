@@ -45,7 +45,7 @@ fn flood(number: u8, server: SocketAddr, is_over: &AtomicBool, opened: &AtomicUs
         let said: &[u8] = match count % 3 {
             0 => b"",
             1 => b"GET /livez HTTP/1.1\r\nHost",
-            _ => b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+            _ => b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
         };
         let mut stream = TcpStream::from(connection);
         let _ = stream.write_all(said);
@@ -67,7 +67,7 @@ fn connect(from: Ipv4Addr, server: SocketAddr) -> Option<TcpStream> {
 /// Asks as kubelet does; nothing if the connection ends without an answer.
 fn ask(mut stream: TcpStream, path: &str) -> Option<String> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;

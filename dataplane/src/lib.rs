@@ -21,6 +21,7 @@ pub mod state;
 pub mod serve;
 pub mod listeners;
 pub mod forward;
+mod quic_sockets;
 pub mod origin;
 pub mod rcode;
 pub mod rrtype;

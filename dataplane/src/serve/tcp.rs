@@ -77,6 +77,8 @@ struct TcpServer {
     table: Rc<ConnectionTable>,
     /// How much each client gets in one turn.
     turns: Rc<turns::Turns>,
+    /// How much is read of HTTP/2 in one.
+    reading: turns::Reading,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
     runtime: Handle,
@@ -205,6 +207,7 @@ impl TcpServer {
             answer,
             table: Rc::new(ConnectionTable::new(limits, Arc::clone(&counters))),
             turns: Rc::default(),
+            reading: turns::Reading::default(),
             counters,
             runtime,
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),

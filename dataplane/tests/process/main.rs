@@ -8,6 +8,8 @@ mod why;
 mod log;
 mod taps;
 mod tls;
+#[cfg(target_os = "linux")]
+mod http2;
 mod flood;
 mod load;
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use crate::load::{is_answer, query};
 use crate::service;
 use crate::taps::{Reader, lines};
 
-const NAME: &str = "dns.example";
+pub(crate) const NAME: &str = "dns.example";
 /// Above the ports that need permission, below those that systems give to clients.
 pub(crate) const PORT: u16 = 8853;
 
@@ -56,7 +56,7 @@ fn t8_the_program_serves_tls_as_the_configuration_asks() {
 }
 
 /// What clients trust, and a folder with the Secret `dns-tls` in it.
-fn secret(certificates: &Folder) -> ClientConfig {
+pub(crate) fn secret(certificates: &Folder) -> ClientConfig {
     let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
     let secret = certificates.0.join("dns-tls");
     std::fs::create_dir(&secret).unwrap();

@@ -223,6 +223,32 @@ fn wr44_a_client_at_its_limit_of_quic_loses_its_longest_idle() {
 }
 
 #[test]
+fn t4_a_stream_of_quic_that_waits_for_octets_counts_what_quinn_keeps() {
+    let (house, server, trusted, _secret) = serve(patient(), "quic-begun");
+    let held = || house.serving.counters().tcp_buffered.load(Ordering::Relaxed);
+    house.runtime.block_on(async {
+        let connection = connect(server, &trusted).await;
+        house.until("the session counts", |_| held() > 0);
+        let session = held();
+        let message = framed(&query(0, OURS));
+        let mut begun = Vec::new();
+        for _ in 0..10 {
+            let (mut send, receive) = connection.open_bi().await.unwrap();
+            send.write_all(&message[..20]).await.unwrap();
+            begun.push((send, receive));
+        }
+        house.until("ten that have begun", |_| held() >= session + 10 * (32 << 10));
+        for (mut send, mut receive) in begun {
+            send.write_all(&message[20..]).await.unwrap();
+            send.finish().unwrap();
+            let reply = receive.read_to_end(1 << 17).await.unwrap();
+            assert_eq!(Reply::parse(&reply[2..]), Reply::ours(0));
+        }
+        house.until("they count for their replies alone", |_| held() < session + (32 << 10));
+    });
+}
+
+#[test]
 fn wr42_an_idle_connection_of_quic_is_closed() {
     let deadlines = Deadlines { idle: Duration::from_millis(300), ..patient().deadlines };
     let limits = Limits { deadlines, ..patient() };

@@ -29,7 +29,11 @@ mod portable;
 
 pub use descriptors::{make_room_for_descriptors, raise_descriptor_limit};
 #[cfg(target_os = "linux")]
+pub use linux::read_one_by_one;
+#[cfg(target_os = "linux")]
 pub use linux::{Batch, Poller, Ready, Received, Socket};
+#[cfg(not(target_os = "linux"))]
+pub use portable::read_one_by_one;
 #[cfg(not(target_os = "linux"))]
 pub use portable::{Batch, Poller, Ready, Received, Socket};
 

@@ -8,7 +8,7 @@ mod stamps;
 
 use std::io;
 use std::mem;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Type};
@@ -168,6 +168,17 @@ fn enlarge(socket: &socket2::Socket, options: &Options) {
         let _ = set(descriptor, libc::SOL_SOCKET, libc::SO_RCVBUF, receive);
     }
     let _ = set(descriptor, libc::SOL_SOCKET, libc::SO_SNDBUF, octets(options.send_buffer));
+}
+
+/// From now on the kernel joins no datagrams of one sender into one, where it was asked to (`UDP_GRO`).
+///
+/// # Errors
+/// What the system says, unless it has never joined any: before Linux 5.0.
+pub fn read_one_by_one(socket: &UdpSocket) -> io::Result<()> {
+    match set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_GRO, 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        set => set,
+    }
 }
 
 fn enable(descriptor: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Messages as streams of QUIC (RFC 9250), one each, by quinn. No early data: a copy of it would be answered again.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Endpoint, IdleTimeout, TransportConfig, VarInt};
+use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, TransportConfig, VarInt};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::outlet::Query;
 use super::partial::{Held, Partial};
 use crate::forward::now;
+use crate::quic_sockets::OneByOne;
 
 /// Octets of the length before each message (RFC 9250 §4.2).
 const PREFIX: usize = 2;
@@ -67,7 +68,10 @@ pub(super) async fn connect(
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    let endpoint = Endpoint::client(any).map_err(Failure::connect)?;
+    // Its datagrams go to one server only, over IPv4 or over IPv6.
+    let socket = UdpSocket::bind(any).map_err(Failure::connect)?;
+    let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(OneByOne));
+    let endpoint = endpoint.map_err(Failure::connect)?;
     let connecting = endpoint.connect_with(config, address, name);
     let connecting = connecting.map_err(|error| Failure::protocol(&error.to_string()))?;
     let connection = connecting.await.map_err(|error| Failure::quic(&error))?;

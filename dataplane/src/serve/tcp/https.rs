@@ -74,7 +74,8 @@ pub(super) async fn attend(
             .initial_connection_window_size(WINDOW_OCTETS)
             .max_header_list_size(H2_HEADER_OCTETS);
         let refusals = Refusals::new(Arc::clone(&requests.server.counters));
-        let io = TokioIo::new(Watched::new(session, Rc::clone(&refusals)));
+        let reading = requests.server.reading.clone();
+        let io = TokioIo::new(Watched::new(session, Rc::clone(&refusals), reading));
         let connection = pin!(http.serve_connection(io, service));
         refusals.ended(follow(&requests, connection, http2::Connection::graceful_shutdown).await)
     } else {
@@ -148,8 +149,10 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Response<Reply> {
     let mut work = requests.begin();
+    let message = message(requests, path, request, &mut work).await;
+    // What waits for its turn is counted: neither its headers nor its body are with the library by now.
     requests.turn().await;
-    let response = match message(requests, path, request, &mut work).await {
+    let response = match message {
         Ok(message) => match requests.reply(message, &mut work).await {
             Ok(octets) => replied(octets, work),
             Err(Unanswered::NotAQuery) => refused(StatusCode::BAD_REQUEST, work),
@@ -176,7 +179,10 @@ async fn message(
     // Headers of requests that wait for their bodies would be held without a count.
     drop(head);
     match asked {
-        Asked::Message(message) => Ok(message),
+        Asked::Message(message) => {
+            work.arrives(message.capacity());
+            Ok(message)
+        }
         Asked::Body(at_most) => {
             let within = requests.server.table.deadlines().message;
             let collected = collect(requests, body, at_most, work);

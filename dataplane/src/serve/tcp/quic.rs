@@ -11,11 +11,12 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use dataplane_core::has_keepalive;
 use quinn::{
     Connection, ConnectionError, Endpoint, EndpointConfig, ReadError, RecvStream, SendStream,
-    StoppedError, TokioRuntime, VarInt, WriteError,
+    StoppedError, VarInt, WriteError,
 };
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -28,10 +29,14 @@ use super::frame::{self, PREFIX};
 use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
+use crate::quic_sockets::OneByOne;
 use entrance::Entrance;
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
+/// What a stream counts for besides, while the octets that come next are missing: quinn keeps as much of datagrams with pieces
+/// behind them before it copies the pieces.
+const UNREAD_OCTETS: usize = 32 << 10;
 /// The codes of RFC 9250 §4.3 that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -70,7 +75,7 @@ pub(super) async fn serve(
     let opened = {
         // Its tasks are then those of that thread.
         let _there = server.handshake_thread.enter();
-        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(OneByOne))
     };
     let endpoint = match opened {
         Ok(endpoint) => endpoint,
@@ -198,8 +203,21 @@ async fn read(
         if requests.permit.is_paused() {
             return Err(Unread::NoRoom);
         }
-        let chunk = receive.read_chunk(PREFIX + MESSAGE_OCTETS, true).await;
-        let Some(chunk) = chunk.map_err(Unread::Lost)? else { return Ok(framed) };
+        let chunk = {
+            let mut reading = pin!(receive.read_chunk(PREFIX + MESSAGE_OCTETS, true));
+            match futures::poll!(reading.as_mut()) {
+                Poll::Ready(chunk) => chunk,
+                Poll::Pending => {
+                    work.arrives(framed.capacity() + UNREAD_OCTETS);
+                    reading.await
+                }
+            }
+        };
+        let Some(chunk) = chunk.map_err(Unread::Lost)? else {
+            // Nothing is missing any more.
+            work.arrives(framed.capacity());
+            return Ok(framed);
+        };
         if framed.len() + chunk.bytes.len() > PREFIX + MESSAGE_OCTETS {
             return Err(Unread::TooLong);
         }

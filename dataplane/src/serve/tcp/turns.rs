@@ -1,5 +1,6 @@
 //! Turns of the thread that serves all connections: in each, a client gets answers of this many octets, however many
-//! connections it has. What one asks for beyond that waits until the others had theirs (WR44).
+//! connections it has. What one asks for beyond that waits until the others had theirs (WR44). And in each, all clients
+//! together have this many octets of HTTP/2 read, which take much more memory until their requests were looked at.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -27,6 +28,27 @@ pub(super) struct Turns {
 pub(super) struct Share {
     turn: Cell<u64>,
     octets: Cell<usize>,
+}
+
+/// The octets that all connections of HTTP/2 have read in a turn. A request is looked at by a task of its own, at the end of
+/// the turn: until then the library holds its headers, which may be a hundred times as large as on the way, and the whole
+/// buffers in which pieces of its body came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    turns: Rc<Turns>,
+    all: Rc<Share>,
+}
+
+impl Reading {
+    /// Whether more may be read now.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        self.turns.poll_share(&self.all, cx)
+    }
+
+    /// A connection has read this many octets.
+    pub(super) fn took(&self, octets: usize) {
+        self.turns.took(&self.all, octets);
+    }
 }
 
 impl Turns {

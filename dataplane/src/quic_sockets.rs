@@ -1,0 +1,123 @@
+//! Sockets for QUIC, each datagram of which is read by itself. quinn has the kernel join up to 64 datagrams of one sender, and
+//! a piece of a stream then keeps all of them in memory, while quinn counts the one that it came in: who sends pieces
+//! with holes between them gets 64 times as much memory as is counted. Queries and replies are a datagram or two, so
+//! joining them gains little.
+
+use std::future::Future;
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use quinn::udp::{RecvMeta, Transmit};
+use quinn::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
+
+/// The runtime of tokio with such sockets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneByOne;
+
+impl Runtime for OneByOne {
+    fn new_timer(&self, at: Instant) -> Pin<Box<dyn AsyncTimer>> {
+        TokioRuntime.new_timer(at)
+    }
+
+    fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        TokioRuntime.spawn(future);
+    }
+
+    fn wrap_udp_socket(&self, socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+        let same = socket.try_clone()?;
+        let opened = TokioRuntime.wrap_udp_socket(socket)?;
+        // Only now: what was opened has asked the kernel to join them.
+        dataplane_udp::read_one_by_one(&same)?;
+        Ok(Arc::new(Socket(opened)))
+    }
+
+    fn now(&self) -> Instant {
+        TokioRuntime.now()
+    }
+}
+
+#[derive(Debug)]
+struct Socket(Arc<dyn AsyncUdpSocket>);
+
+impl AsyncUdpSocket for Socket {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Arc::clone(&self.0).create_io_poller()
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.0.try_send(transmit)
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_recv(cx, buffers, metas)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        self.0.max_transmit_segments()
+    }
+
+    /// quinn has room for this many datagrams of each sender: 47 KiB for a socket, not 3 MiB.
+    fn max_receive_segments(&self) -> usize {
+        1
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.0.may_fragment()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Datagrams that leave together.
+    const TOGETHER: usize = 10;
+    const OCTETS: usize = 100;
+
+    #[tokio::test]
+    async fn t4_each_datagram_of_quic_is_read_by_itself() {
+        let socket = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let sender = TokioRuntime.wrap_udp_socket(socket()).unwrap();
+        let receiver = OneByOne.wrap_udp_socket(socket()).unwrap();
+        assert_eq!(receiver.max_receive_segments(), 1);
+        let sent = Transmit {
+            destination: receiver.local_addr().unwrap(),
+            ecn: None,
+            contents: &[7; TOGETHER * OCTETS],
+            segment_size: Some(OCTETS),
+            src_ip: None,
+        };
+        let mut writable = Arc::clone(&sender).create_io_poller();
+        poll_fn(|cx| writable.as_mut().poll_writable(cx)).await.unwrap();
+        sender.try_send(&sent).unwrap();
+        let mut read = Vec::new();
+        while read.len() < TOGETHER {
+            let mut room = [[0; 2 * TOGETHER * OCTETS]; 4];
+            let mut buffers = room.each_mut().map(|buffer| IoSliceMut::new(buffer));
+            let mut metas = [RecvMeta::default(); 4];
+            let receive = |cx: &mut Context<'_>| receiver.poll_recv(cx, &mut buffers, &mut metas);
+            let count = poll_fn(receive).await.unwrap();
+            read.extend(metas[..count].iter().map(|meta| meta.len));
+            assert!(
+                read.iter().all(|octets| *octets == OCTETS),
+                "{read:?} octets were read at once"
+            );
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::client::Transport;
+use tests::client::{Question, Transport};
 use tests::control_plane::{ControlPlane, Setup, not_run, path_of};
 use tests::crd::install;
 use tests::data_plane::DataPlane;
@@ -242,6 +242,12 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
     let all: f64 = heard.values().sum();
     let rounds = (planes.len() * ROUNDS) as f64;
     assert!((all - rounds * 5.0 - 2.0).abs() < 1e-9 && code("SERVFAIL") >= rounds, "{heard:?}");
+    // The questions of all rounds, and the two over TCP.
+    let octets =
+        |question: &str| Question::parse(question).expect("a question").packet.len() as f64;
+    let octets = rounds * QUESTIONS.map(octets).iter().sum::<f64>() + 2.0 * octets(QUESTIONS[0]);
+    // The upstream gives NOERROR for one name only.
+    let given = upstream.times_asked("www.example.org.") as f64;
     let server = r#"job="kube-dns",server="dns://:53",zone=".",view="""#;
     let cache = r#"job="kube-dns",server="dns://:53",zones=".",view="""#;
     for (expression, value) in [
@@ -255,6 +261,24 @@ async fn a_real_prometheus_finds_what_people_ask_of_coredns_with_its_values() {
         (format!("sum(coredns_cache_requests_total{{{cache}}})"), rounds * 2.0),
         (r#"sum(clusterdns_questions_total{job="kube-dns"})"#.to_owned(), all),
         (r#"sum(coredns_hosts_entries{job="kube-dns"})"#.to_owned(), 2.0),
+        (
+            format!("sum(coredns_cache_hits_total{{{cache}}}) + sum(coredns_cache_misses_total{{{cache}}})"),
+            rounds * 2.0,
+        ),
+        (r#"sum(coredns_cache_entries{job="kube-dns",type="success"})"#.to_owned(), 2.0),
+        (format!("sum(coredns_dns_request_size_bytes_sum{{{server}}})"), octets),
+        (format!("sum(coredns_dns_request_size_bytes_count{{{server}}})"), all),
+        (format!("sum(coredns_dns_response_size_bytes_count{{{server}}})"), all),
+        (r#"sum(coredns_forward_responses_total{job="kube-dns",rcode="NOERROR"})"#.to_owned(), given),
+        (
+            r#"sum(coredns_proxy_request_duration_seconds_count{job="kube-dns",rcode="NOERROR"})"#.to_owned(),
+            given,
+        ),
+        (r#"count(coredns_build_info{job="kube-dns"})"#.to_owned(), 2.0),
+        (r#"sum(coredns_panics_total{job="kube-dns"})"#.to_owned(), 0.0),
+        (r#"sum(coredns_dns_do_requests_total{job="kube-dns"})"#.to_owned(), 0.0),
+        (r#"sum(coredns_cache_evictions_total{job="kube-dns"})"#.to_owned(), 0.0),
+        (r#"sum(coredns_forward_max_concurrent_rejects_total{job="kube-dns"})"#.to_owned(), 0.0),
         // The share of SERVFAIL, as the mixin's alert computes it, but from the start.
         (
             r#"sum(coredns_dns_responses_total{rcode="SERVFAIL"}) / sum(coredns_dns_responses_total)"#

@@ -1,5 +1,8 @@
 //! One UDP thread: a batch in, answers beside it, a batch out. Nothing here waits, allocates or takes a lock for
-//! an answer of our own, unless the query log or dnstap is on; upstreams are asked when the replies of the batch have left.
+//! an answer of our own, unless the query log or dnstap is on. Upstreams are asked when the replies of the batch have left,
+//! for a few queries between two batches, and for each client in its turn.
+
+mod turns;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +22,7 @@ use crate::forward::{Held, Reading, Resolved, Slot, Together, Upstreams};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
+use turns::Turns;
 
 /// Pause after receiving failed for another reason than a datagram: long enough not to spin, and short enough to lose
 /// little time.
@@ -26,6 +30,10 @@ const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Longest wait for a query or a reply of an upstream, after which it is seen whether to stop.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// For how many queries upstreams are asked between two batches. Each may cost a socket, some 10 µs: a client that asks for
+/// names of the cluster waits for no more of them, however many names another one asks upstreams for (L2).
+const ASKED_AT_ONCE: usize = 8;
 
 /// Room for the notes about a batch; a larger batch allocates once.
 const BATCH: usize = 32;
@@ -42,13 +50,17 @@ pub(super) struct Worker {
     room: AheadRoom,
     /// Of each reply of the batch: where it came from, and how long its query waited to be read.
     answered: Vec<(Origin, Duration)>,
-    /// Queries of the batch that an upstream is asked for: when its replies have left, as each may cost a socket.
-    later: Vec<Later>,
-    /// What is asked again besides, then too.
-    refreshes: Vec<Refresh>,
+    /// What an upstream is asked for: when the replies of the batch have left, as each may cost a socket.
+    later: Turns<Ask>,
     /// A message whose handling panics, as a defect would.
     #[cfg(test)]
     defect: Option<Vec<u8>>,
+}
+
+/// What an upstream is asked for, of those that were in use when it was decided.
+enum Ask {
+    ForClient(Box<Later>, Arc<Upstreams>),
+    Again(Box<Refresh>, Arc<Upstreams>),
 }
 
 /// A query for which an upstream is asked.
@@ -81,8 +93,7 @@ impl Worker {
             seeds: Seeds::new(),
             room: AheadRoom::new(),
             answered: Vec::with_capacity(BATCH),
-            later: Vec::with_capacity(BATCH),
-            refreshes: Vec::new(),
+            later: Turns::new(),
             #[cfg(test)]
             defect: None,
         }
@@ -99,19 +110,20 @@ impl Worker {
             // Read before receiving: nothing is left behind by a stop that comes in between.
             let stopping = self.stop.load(Ordering::Acquire);
             match self.receive(&mut batch, reading.as_mut(), stopping) {
-                Ok(0) if stopping => break,
+                Ok(0) if stopping && self.later.is_empty() => break,
                 Ok(0) => {}
                 Ok(_) => self.answer(&mut batch),
                 Err(error) => {
                     tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
                     add(&self.responder.counters.udp_receive_failed, 1);
-                    if stopping {
+                    if stopping && self.later.is_empty() {
                         break;
                     }
                     std::thread::sleep(RECEIVE_PAUSE);
                 }
             }
             // Answers of ours have left.
+            self.ask();
             if let Some(reading) = &mut reading {
                 reading.read();
             }
@@ -121,19 +133,24 @@ impl Worker {
         }
     }
 
-    /// Waits for queries, and for what upstreams reply while there is a socket of this thread on which they may.
+    /// Waits for queries, and for what upstreams reply while there is a socket of this thread on which they may. Waits for
+    /// nothing while upstreams are still to be asked.
     fn receive(
         &self,
         batch: &mut Batch,
         reading: Option<&mut Reading>,
         stopping: bool,
     ) -> io::Result<usize> {
-        let Some(reading) = reading else { return self.socket.recv(batch) };
+        let is_idle = self.later.is_empty();
+        let recv =
+            |batch| if is_idle { self.socket.recv(batch) } else { self.socket.recv_now(batch) };
+        let Some(reading) = reading else { return recv(batch) };
         if !reading.has_ports() {
             reading.leave(&*self.socket);
-            return self.socket.recv(batch);
+            return recv(batch);
         }
-        let for_clients = reading.wait(&*self.socket, LOOK)?;
+        let longest = if is_idle { LOOK } else { Duration::ZERO };
+        let for_clients = reading.wait(&*self.socket, longest)?;
         if for_clients || stopping { self.socket.recv_now(batch) } else { Ok(0) }
     }
 
@@ -147,7 +164,6 @@ impl Worker {
             add(&responder.counters.udp_send_failed, sent.failed);
         }
         self.note_durations(received);
-        self.ask(&published.upstreams);
     }
 
     /// Writes the replies of a batch, and notes for which queries an upstream is asked.
@@ -173,22 +189,26 @@ impl Worker {
         self.room = room;
     }
 
-    /// Asks upstreams for the noted queries. A panic because of one query must not end this thread.
-    fn ask(&mut self, upstreams: &Arc<Upstreams>) {
-        if self.later.is_empty() && self.refreshes.is_empty() {
+    /// Asks upstreams for some of what waits. A panic because of one query must not end this thread.
+    fn ask(&mut self) {
+        if self.later.is_empty() {
             return;
         }
         let _together = Together::begin();
-        let mut later = std::mem::take(&mut self.later);
-        for later in later.drain(..) {
-            let asks = AssertUnwindSafe(|| self.reply_late(Arc::clone(upstreams), later));
+        for _ in 0..ASKED_AT_ONCE {
+            let asks = match self.later.pop() {
+                None => break,
+                Some(Ask::Again(refresh, upstreams)) => {
+                    self.responder.refresh(&upstreams, &refresh);
+                    continue;
+                }
+                Some(Ask::ForClient(later, upstreams)) => {
+                    AssertUnwindSafe(|| self.reply_late(upstreams, *later))
+                }
+            };
             if catch_unwind(asks).is_err() {
                 add(&self.responder.counters.panics, 1);
             }
-        }
-        self.later = later;
-        for refresh in self.refreshes.drain(..) {
-            self.responder.refresh(upstreams, &refresh);
         }
     }
 
@@ -235,7 +255,10 @@ impl Worker {
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
         match responder.decide((published, ahead), self.number, &query, true, buffer) {
             ServeAction::Reply(octets, answered, refresh) => {
-                self.refreshes.extend(refresh.map(|refresh| *refresh));
+                if let Some(refresh) = refresh {
+                    let upstreams = Arc::clone(&published.upstreams);
+                    self.later.push(query.client.ip(), Ask::Again(refresh, upstreams));
+                }
                 traffic.reply(answered, &buffer[..octets]);
                 if let Some(asked) = &asked {
                     responder.show(self.number, asked, answered, &buffer[..octets]);
@@ -249,7 +272,8 @@ impl Worker {
                 let Datagram { peer, local: from, waited, bytes: _ } = datagram;
                 let read = Instant::now();
                 let later = Later { waiting, held, slot, peer, from, waited, read, asked };
-                self.later.push(later);
+                let upstreams = Arc::clone(&published.upstreams);
+                self.later.push(query.client.ip(), Ask::ForClient(Box::new(later), upstreams));
                 0
             }
         }

@@ -17,8 +17,8 @@ use super::port::Port;
 /// The key of the socket on which clients ask.
 const CLIENTS: u64 = u64::MAX;
 /// Datagrams that are read between two looks for queries of clients, besides the first of each socket: as many queries as
-/// one batch may send from one socket.
-const MAX_MORE: usize = 32;
+/// a thread sends meanwhile.
+const MAX_MORE: usize = 8;
 /// Longest wait where the system cannot wait for the socket of clients too (no memory): it is looked at this often.
 const LOOK_FOR_CLIENTS: Duration = Duration::from_millis(10);
 

@@ -5,9 +5,9 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Sockets that one [`Poller::wait`] shows at most: a thread that has read them looks for queries of clients again. One
-/// batch of queries opens at most 32 sockets, so replies are read as fast as they are caused; one more is that of clients.
-const MOST: usize = 33;
+/// Sockets that one [`Poller::wait`] shows at most: a thread that has read them looks for queries of clients again. It asks
+/// upstreams for eight queries meanwhile, so replies are read as fast as they are caused; one more is that of clients.
+const MOST: usize = 9;
 
 /// A set of sockets of which each is shown as long as there is something to read from it (`epoll`, level-triggered).
 #[derive(Debug)]

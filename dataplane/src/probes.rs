@@ -17,9 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use anyhow::Context;
-use axum::extract::{Request, State as From};
+use axum::extract::State as From;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -141,24 +140,7 @@ fn router(views: Views) -> Router {
         .route("/explain", get(explain::explain))
         .route("/top", get(top::show).post(top::switch_on))
         .route("/look", get(look::page))
-        .layer(axum::middleware::from_fn(not_rebound))
         .with_state(views)
-}
-
-/// What a web page reads that asks by a name of its own.
-const REBOUND: &str =
-    "this came by loopback, and asks for another host: ask 127.0.0.1 or localhost by that name\n";
-
-/// A web page in a browser can bind its own name to loopback after it was loaded, and ask a port that a person has forwarded:
-/// it reads nothing but probes there. Others come from elsewhere, and may use any name of ours.
-async fn not_rebound(request: Request, next: Next) -> Response {
-    let is_probe = ["/livez", "/readyz"].contains(&request.uri().path());
-    let client = request.extensions().get::<Client>();
-    let is_here = client.is_some_and(|client| client.0.is_loopback());
-    match is_here && !is_probe && !explain::names_loopback(request.headers()) {
-        true => (StatusCode::FORBIDDEN, REBOUND).into_response(),
-        false => next.run(request).await,
-    }
 }
 
 async fn readyz(From(views): From<Views>) -> (StatusCode, String) {

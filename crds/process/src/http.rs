@@ -3,6 +3,7 @@
 mod bind;
 mod connections;
 mod places;
+mod rebinding;
 
 pub use bind::{bind, candidates};
 pub use connections::{Client, refusals, serve};

@@ -27,7 +27,7 @@ pub(super) async fn explain(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    if !is_from_here(client, &headers) {
+    if !client.is_from_here() {
         return (StatusCode::FORBIDDEN, NOT_FROM_HERE).into_response();
     }
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -41,26 +41,6 @@ pub(super) async fn explain(
         Form::Json => ("application/json", json),
     };
     views.pages.page(client.0, kind, move || write(&explanation)).await
-}
-
-/// A client on this machine's own loopback that also asked for it.
-pub(super) fn is_from_here(client: Client, headers: &HeaderMap) -> bool {
-    client.0.is_loopback() && names_loopback(headers)
-}
-
-/// Does the request name loopback as its host, or nothing? A page of a browser whose name was bound to loopback after it was
-/// loaded (DNS rebinding) sends that name in Host.
-pub(super) fn names_loopback(headers: &HeaderMap) -> bool {
-    let is_local = |host: &str| {
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    };
-    let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
-    let name = host.map(|host| {
-        let port = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
-        let name = port.map_or(host, |(name, _)| name);
-        name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name)
-    });
-    name.is_none_or(is_local)
 }
 
 fn json(explanation: &Explanation) -> String {
@@ -106,29 +86,4 @@ fn decided(running: &Running, revision: &str, question: &Question) -> Decided {
         now: Instant::now(),
     };
     decide(&scene, question)
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn n41_only_loopback_that_was_asked_for_reads_what_dns_hides() {
-        let asked = |client: &str, host: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            host.map(|host| headers.insert(header::HOST, HeaderValue::from_static(host)));
-            is_from_here(Client(client.parse().unwrap()), &headers)
-        };
-        for host in ["localhost", "localhost:9153", "127.0.0.1:9153", "127.0.0.1", "[::1]:9153"] {
-            assert!(asked("127.0.0.1", Some(host)) && asked("::1", Some(host)), "{host}");
-            assert!(!asked("10.0.0.7", Some(host)), "{host}");
-        }
-        assert!(asked("::1", None), "HTTP/1.0");
-        for host in ["rebound.example", "rebound.example:9153", "10.0.0.1", "localhost.example", ""]
-        {
-            assert!(!asked("127.0.0.1", Some(host)), "{host}");
-        }
-    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::extract::{RawQuery, State as From};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use dataplane_core::{DataSource, Resource};
 
@@ -121,14 +121,13 @@ pub(super) async fn home(
     Extension(client): Extension<Client>,
     From(views): From<Views>,
     RawQuery(query): RawQuery,
-    headers: HeaderMap,
 ) -> Response {
     if views.running.get().is_none() {
         return STARTING.into_response();
     }
     let explained = match query.filter(|query| !query.is_empty()) {
         None => None,
-        Some(query) => Some(explained(&views, client, &headers, &query).await),
+        Some(query) => Some(explained(&views, client, &query).await),
     };
     let nonce = format!("{:016x}", getrandom::u64().unwrap_or_default());
     let policy = html::policy(&nonce);
@@ -145,9 +144,9 @@ pub(super) async fn home(
     response
 }
 
-async fn explained(views: &Views, client: Client, headers: &HeaderMap, query: &str) -> Explained {
+async fn explained(views: &Views, client: Client, query: &str) -> Explained {
     let (name, qtype) = typed(query);
-    let text = match explain::is_from_here(client, headers) {
+    let text = match client.is_from_here() {
         false => explain::NOT_FROM_HERE.to_owned(),
         true => match explain::of(views, client.0, query, Form::Text).await {
             Ok((explanation, _)) => {

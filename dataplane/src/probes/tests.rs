@@ -70,37 +70,3 @@ fn k22_readyz_says_when_answers_are_those_of_a_former_cluster() {
     status.read().feeds[0].is_of_former_cluster = true;
     assert!(notes(&status).contains("another cluster"), "{}", notes(&status));
 }
-
-#[tokio::test]
-async fn n41_a_web_page_that_bound_its_name_to_loopback_reads_nothing_but_probes() {
-    let views = || Views {
-        health: Arc::default(),
-        status: Arc::default(),
-        running: Arc::default(),
-        pages: Pages::default(),
-    };
-    let status = async |client: [u8; 4], host: &str, path: &str| {
-        let request = Request::builder().uri(path).header(header::HOST, host);
-        let mut request = request.body(axum::body::Body::empty()).unwrap();
-        request.extensions_mut().insert(Client(client.into()));
-        let response = tower::ServiceExt::oneshot(router(views()), request).await;
-        response.unwrap().status()
-    };
-    let (here, there) = ([127, 0, 0, 1], [10, 0, 0, 7]);
-    for path in ["/", "/config", "/metrics", "/upstreams", "/cache?from=0"] {
-        let refused = status(here, "rebound.example:9153", path).await;
-        assert_eq!(refused, StatusCode::FORBIDDEN, "{path}");
-        for (client, host) in
-            [(here, "127.0.0.1:9153"), (here, "localhost"), (there, "dns.example")]
-        {
-            // It starts, so there is no page yet.
-            let read = status(client, host, path).await;
-            assert_eq!(read, StatusCode::SERVICE_UNAVAILABLE, "{client:?} {host} {path}");
-        }
-    }
-    assert_eq!(
-        status(here, "clusterdns", "/livez").await,
-        StatusCode::OK,
-        "the look of another pod"
-    );
-}

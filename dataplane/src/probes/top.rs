@@ -9,7 +9,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use process::http::Client;
 
-use super::explain::is_from_here;
 use super::{Running, STARTING, Views};
 use crate::taps::LONGEST_TOP;
 
@@ -25,9 +24,8 @@ const FROM_A_BROWSER: &str = "a web page may not switch this on: ask without the
 pub(super) async fn show(
     Extension(client): Extension<Client>,
     From(views): From<Views>,
-    headers: HeaderMap,
 ) -> Response {
-    match is_from_here(client, &headers) {
+    match client.is_from_here() {
         true => page(&views, client).await,
         false => (StatusCode::FORBIDDEN, NOT_FROM_HERE).into_response(),
     }
@@ -40,7 +38,7 @@ pub(super) async fn switch_on(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    if !is_from_here(client, &headers) {
+    if !client.is_from_here() {
         return (StatusCode::FORBIDDEN, NOT_FROM_HERE).into_response();
     }
     // Browsers send it with each request of a page that is no GET (Fetch standard, "origin header").

@@ -18,7 +18,7 @@ const RESOLVER: u16 = 10_055;
 fn get(at: Ipv4Addr, port: u16, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(SocketAddr::from((at, port))).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,6 +19,7 @@ use tokio::sync::oneshot;
 use tower::ServiceExt;
 
 use super::places::{Limits, Places};
+use super::rebinding::{REBOUND, is_rebound};
 
 /// Connections of one client address at a time.
 const MAX_PER_CLIENT: usize = 16;
@@ -32,6 +35,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Who asks, for the handlers: an IPv4-mapped address is the IPv4 one.
 #[derive(Clone, Copy, Debug)]
 pub struct Client(pub IpAddr);
+
+impl Client {
+    /// On this machine's own loopback. [`serve`] has refused what came from there for another host, but for probes.
+    pub fn is_from_here(self) -> bool {
+        self.0.is_loopback()
+    }
+}
 
 /// Why a client did not get what it may have wanted.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +78,7 @@ pub fn refusals() -> [(&'static str, u64); LABELS.len()] {
 type Open = Mutex<Places<oneshot::Sender<()>>>;
 
 /// Serves until the process ends, with at most this many connections at a time. Requests carry a [`Client`] extension.
+/// Those of a web page whose name was bound to loopback are refused.
 pub async fn serve(listener: TcpListener, router: Router, connections: usize) {
     let limits = Limits { connections, per_client: MAX_PER_CLIENT };
     let open = Arc::new(Mutex::new(Places::new(limits)));
@@ -105,7 +116,12 @@ async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
         let mut request: Request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(Client(client));
         let router = router.clone();
-        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {})) }
+        async move {
+            if is_rebound(client, request.uri().path(), request.headers()) {
+                return Ok((StatusCode::FORBIDDEN, REBOUND).into_response());
+            }
+            Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {}))
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -132,9 +148,10 @@ mod tests {
 
     const CONNECTIONS: usize = 128;
 
-    fn ask(mut stream: TcpStream) -> String {
-        let request = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).expect("a connection");
+    /// The first line of the reply to a request for another host.
+    fn ask(mut stream: TcpStream, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("a connection");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
         text.lines().next().unwrap_or_default().to_owned()
@@ -149,7 +166,7 @@ mod tests {
         let answers = tokio::task::spawn_blocking(move || {
             let connect = || TcpStream::connect(address).expect("a connection");
             let crowd: Vec<_> = (0..3 * CONNECTIONS).map(|_| connect()).collect();
-            let answer = ask(connect());
+            let answer = ask(connect(), "/livez");
             // Those of one address beyond its share are closed, not kept.
             let closed = crowd.into_iter().filter_map(|mut stream| {
                 stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
@@ -174,6 +191,21 @@ mod tests {
         };
         let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
         assert!(waited.is_ok(), "{reason}: {} of {count}", counted());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn n41_every_port_refuses_a_web_page_that_bound_its_name_to_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let page = || get(|| async { "ok\n" });
+        let router = Router::new().route("/livez", page()).route("/metrics", page());
+        tokio::spawn(serve(listener, router, CONNECTIONS));
+        let status = async |path: &'static str| {
+            let asked = move || ask(TcpStream::connect(address).expect("a connection"), path);
+            tokio::task::spawn_blocking(asked).await.unwrap()
+        };
+        assert_eq!(status("/livez").await, "HTTP/1.1 200 OK");
+        assert_eq!(status("/metrics").await, "HTTP/1.1 403 Forbidden");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -162,21 +162,21 @@ pub fn decide(scene: &Scene<'_>, question: &Question) -> Decided {
     let mut buffer = vec![0; BUFFER];
     let records = &scene.published.records;
     let (action, reason) = respond(records, &query, &counters, &mut buffer);
-    let (reply, parts) = match action {
-        Action::Reply(octets) => (Some((octets, Origin::Own.label())), Vec::new()),
-        Action::Drop => (None, Vec::new()),
+    let (octets, origin, parts) = match action {
+        Action::Reply(octets) => (Some(octets), Origin::Own.label(), Vec::new()),
+        Action::Drop => (None, Origin::Own.label(), Vec::new()),
         Action::Forward(forward) => {
             let (now_s, limit) = (scene.now_s, forward.head.form.limit);
             let around = Surroundings { records, now_s, seed: 0, limit };
             let upstreams = &scene.published.upstreams;
             let Kept { parts, reply } =
                 scene.forwarder.explain(upstreams, &forward, &around, &mut buffer);
-            (reply.map(|(octets, origin)| (octets, origin.label())), parts)
+            match reply {
+                Some((octets, origin)) => (Some(octets), origin.label(), parts),
+                None => (None, "unasked", parts),
+            }
         }
     };
-    let unanswered = if parts.is_empty() { Origin::Own.label() } else { "unasked" };
-    let (octets, origin) =
-        reply.map_or((None, unanswered), |(octets, origin)| (Some(octets), origin));
     let (hops, steps) = match is_routed(reason) {
         true => chain(scene, question, &parts),
         false => Default::default(),

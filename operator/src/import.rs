@@ -26,6 +26,8 @@ use std::collections::BTreeMap;
 use crds::ClusterDNS;
 use crds::v1alpha1::Upstreams;
 
+use crate::plain::plain_value;
+
 pub use command::{imported, run};
 use draft::Draft;
 pub use report::{Line, Outcome, Place, Report};
@@ -132,7 +134,7 @@ pub struct Imported {
 
 /// Why nothing can be made of the sources.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{}: {}", report::plain(&.place.file), .place.line, report::plain(.message))]
+#[error("{}:{}: {}", plain_value(&.place.file), .place.line, plain_value(.message))]
 pub struct Refused {
     pub place: Place,
     /// Why, and what to write.

@@ -6,6 +6,11 @@ pub(crate) fn plain(text: &str) -> String {
     text.replace(is_obeyed, "\u{fffd}")
 }
 
+/// The same for a value that stands within a line: it has no line breaks and no tabs either.
+pub(crate) fn plain_value(text: &str) -> String {
+    text.replace(|character| is_obeyed(character) || matches!(character, '\n' | '\t'), "\u{fffd}")
+}
+
 /// Does a terminal obey this character? Line breaks and tabs are ours: values of others must not have them.
 pub(crate) fn is_obeyed(character: char) -> bool {
     let turns = matches!(
@@ -17,7 +22,7 @@ pub(crate) fn is_obeyed(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{plain, plain_value};
 
     #[test]
     fn a_terminal_obeys_nothing_that_is_left() {
@@ -26,5 +31,6 @@ mod tests {
             plain(hostile),
             "a\u{fffd}]52;c;cm0=\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}\u{fffd}b\n\tc"
         );
+        assert_eq!(plain_value("a\u{1b}\n\tb\u{202e}"), "a\u{fffd}\u{fffd}\u{fffd}b\u{fffd}");
     }
 }

@@ -10,6 +10,7 @@ use super::ask::Replies;
 use super::known::Known;
 use super::pair::{Pair, Said};
 use crate::offline::Severity;
+use crate::plain::plain_value;
 use crate::probe::compare::reply::{NoReply, Reply, ede};
 
 /// Examples of one class that are shown; all are counted.
@@ -160,7 +161,7 @@ impl Report {
             let _ = writeln!(text, "{} of them had no reply from either server", self.unanswered);
         }
         for note in &self.notes {
-            let _ = writeln!(text, "note: {}", plain(note));
+            let _ = writeln!(text, "note: {}", plain_value(note));
         }
         classes(&mut text, "Unknown", &self.unknown);
         classes(&mut text, "On purpose (docs/dns.md)", &self.known);
@@ -178,16 +179,11 @@ fn classes(text: &mut String, title: &str, classes: &[Class]) {
         let words = contract.map(|words| format!(": {words}")).unwrap_or_default();
         let _ = writeln!(text, "  {name} ({count}){words}");
         for Example { question, with, against } in examples {
-            let _ = writeln!(text, "    {}", plain(question));
-            let _ = writeln!(text, "      with:    {}", plain(with));
-            let _ = writeln!(text, "      against: {}", plain(against));
+            let _ = writeln!(text, "    {}", plain_value(question));
+            let _ = writeln!(text, "      with:    {}", plain_value(with));
+            let _ = writeln!(text, "      against: {}", plain_value(against));
         }
     }
-}
-
-/// Servers write what they like into text records.
-fn plain(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), "\u{fffd}")
 }
 
 enum Differs {

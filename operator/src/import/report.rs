@@ -6,6 +6,8 @@ use std::fmt::{self, Display, Write as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::plain::plain_value;
+
 /// Characters of a directive that a line of the report shows.
 const MAX_SHOWN: usize = 120;
 /// Characters of what became of it that a line shows: it may list all zones of a Corefile.
@@ -130,7 +132,12 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Line { file, line, outcome, what, message } in self.lines() {
-            let _ = writeln!(text, "{}:{line}: {outcome}: {what}: {}", shown(file), plain(message));
+            let _ = writeln!(
+                text,
+                "{}:{line}: {outcome}: {what}: {}",
+                shown(file),
+                plain_value(message)
+            );
         }
         let count = |outcome| self.lines.iter().filter(|line| line.outcome == outcome).count();
         let counts = Outcome::ALL.map(|outcome| format!("{} {outcome}", count(outcome)));
@@ -154,13 +161,9 @@ fn shortened(message: String) -> String {
 /// What people wrote, without control characters and not too long.
 pub(super) fn shown(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
-        None => plain(text),
-        Some((at, _)) => format!("{}...", plain(&text[..at])),
+        None => plain_value(text),
+        Some((at, _)) => format!("{}...", plain_value(&text[..at])),
     }
-}
-
-pub(super) fn plain(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -28,8 +28,7 @@ pub fn lenient(client: Client) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let client = client.clone();
         async move {
-            let as_it_arrives = request.extensions().get::<ReadByObject>().is_some()
-                || request.uri().query().unwrap_or_default().contains("watch=");
+            let as_it_arrives = request.extensions().get::<ReadByObject>().is_some();
             let reply = client.send(request).await?;
             // Another status: there is no object, or no HTTP any more.
             match !as_it_arrives && reply.status().is_success() {

@@ -65,8 +65,12 @@ async fn fw24_a_lookup_that_ends_with_its_budget_still_says_why() {
     assert!(is_at(4_000, at_ms), "{at_ms} ms");
 }
 
-/// A server that answers every query with an alias of [`NAME`], as often as this says; it is silent after that.
-async fn alias_server(answers: usize) -> Server {
+/// A server that answers this many queries with an alias, and is silent after that. `target` writes the target of the alias,
+/// with its length before it, behind the question.
+async fn server_of_aliases(
+    answers: usize,
+    target: impl Fn(&mut Vec<u8>) + Send + 'static,
+) -> Server {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
@@ -76,8 +80,8 @@ async fn alias_server(answers: usize) -> Server {
             // Without the OPT, which has 11 octets.
             let mut reply = buffer[..octets - 11].to_vec();
             (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
-            reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 2, 88, 0, 17]);
-            reply.extend(*b"\x03www\x07example\x03org\0");
+            reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 2, 88]);
+            target(&mut reply);
             let _ = socket.send_to(&reply, peer).await;
         }
         std::future::pending::<()>().await;
@@ -86,12 +90,27 @@ async fn alias_server(answers: usize) -> Server {
     Server { ip, port, transport: config::Transport::Udp, tls: None }
 }
 
+/// [`NAME`] as the target of an alias.
+fn to_name(reply: &mut Vec<u8>) {
+    reply.extend([0, 17]);
+    reply.extend(*b"\x03www\x07example\x03org\0");
+}
+
+/// Of corp.example: `a0` is an alias of `a1`, and so on up to `a5`, which is one of [`NAME`].
+fn to_next(reply: &mut Vec<u8>) {
+    match reply[14] {
+        b'5' => to_name(reply),
+        // The rest of the name is behind its first label.
+        number => reply.extend([0, 5, 2, b'a', number + 1, 0xc0, 15]),
+    }
+}
+
 #[tokio::test]
 async fn ca40_the_hops_of_a_chain_share_the_time_that_a_client_waits_for_expired_answers() {
     const ALIAS: &str = "www.corp.example";
     let upstream = Upstream::start().await;
     let group = |servers| Group { servers, options: GroupOptions::default() };
-    let stub = group(vec![alias_server(1).await]);
+    let stub = group(vec![server_of_aliases(1, to_name).await]);
     let config = Config {
         upstreams: config::Upstreams::Servers(group(vec![upstream.server.clone()])),
         stub_domains: vec![config::StubDomain { domain: "corp.example".into(), group: stub }],
@@ -110,41 +129,13 @@ async fn ca40_the_hops_of_a_chain_share_the_time_that_a_client_waits_for_expired
     assert_eq!(responder.forwarder.lookups(), 2);
 }
 
-/// A server of corp.example: `a0` is an alias of `a1`, and so on up to `a5`, which is one of [`NAME`]. Then it is silent.
-async fn chain_server(answers: usize) -> Server {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let address = socket.local_addr().unwrap();
-    tokio::spawn(async move {
-        let mut buffer = [0; 512];
-        for _ in 0..answers {
-            let (octets, peer) = socket.recv_from(&mut buffer).await.unwrap();
-            // Without the OPT, which has 11 octets.
-            let mut reply = buffer[..octets - 11].to_vec();
-            (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
-            reply.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 2, 88]);
-            match reply[14] {
-                b'5' => {
-                    reply.extend([0, 17]);
-                    reply.extend(*b"\x03www\x07example\x03org\0");
-                }
-                // The rest of the name is behind its first label.
-                number => reply.extend([0, 5, 2, b'a', number + 1, 0xc0, 15]),
-            }
-            let _ = socket.send_to(&reply, peer).await;
-        }
-        std::future::pending::<()>().await;
-    });
-    let (ip, port) = (address.ip(), address.port());
-    Server { ip, port, transport: config::Transport::Udp, tls: None }
-}
-
 #[tokio::test]
 async fn fw52_a_chain_that_is_asked_for_again_has_a_place_for_each_lookup() {
     const ALIAS: &str = "a0.corp.example";
     const PLACES: u32 = 3;
     let upstream = Upstream::start().await;
     let group = |servers| Group { servers, options: GroupOptions::default() };
-    let stub = group(vec![chain_server(6).await]);
+    let stub = group(vec![server_of_aliases(6, to_next).await]);
     let mut config = Config {
         upstreams: config::Upstreams::Servers(group(vec![upstream.server.clone()])),
         stub_domains: vec![config::StubDomain { domain: "corp.example".into(), group: stub }],

@@ -35,7 +35,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// names of the cluster waits for no more of them, however many names another one asks upstreams for (L2).
 const ASKED_AT_ONCE: usize = 8;
 
-/// Room for the notes about a batch; a larger batch allocates once.
+/// Full batches that are answered before upstreams are asked. While there are some, clients ask faster than upstreams can be
+/// asked, and what is not read waits in the queue of the socket, where a client that floods takes the places of all others.
+const FULL_BATCHES: usize = 4;
+
+/// A full batch. There is room for the notes about one; a larger batch allocates once.
 const BATCH: usize = 32;
 
 /// One socket and who serves it.
@@ -52,6 +56,8 @@ pub(super) struct Worker {
     answered: Vec<(Origin, Duration)>,
     /// What an upstream is asked for: when the replies of the batch have left, as each may cost a socket.
     later: Turns<Ask>,
+    /// Full batches in a row after which no upstream was asked.
+    full: usize,
     /// A message whose handling panics, as a defect would.
     #[cfg(test)]
     defect: Option<Vec<u8>>,
@@ -94,6 +100,7 @@ impl Worker {
             room: AheadRoom::new(),
             answered: Vec::with_capacity(BATCH),
             later: Turns::new(),
+            full: 0,
             #[cfg(test)]
             defect: None,
         }
@@ -111,8 +118,13 @@ impl Worker {
             let stopping = self.stop.load(Ordering::Acquire);
             match self.receive(&mut batch, reading.as_mut(), stopping) {
                 Ok(0) if stopping && self.later.is_empty() => break,
-                Ok(0) => {}
-                Ok(_) => self.answer(&mut batch),
+                Ok(0) => self.full = 0,
+                Ok(queries) => {
+                    self.answer(&mut batch);
+                    if self.reads_on(queries) {
+                        continue;
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
                     add(&self.responder.counters.udp_receive_failed, 1);
@@ -152,6 +164,12 @@ impl Worker {
         let longest = if is_idle { LOOK } else { Duration::ZERO };
         let for_clients = reading.wait(&*self.socket, longest)?;
         if for_clients || stopping { self.socket.recv_now(batch) } else { Ok(0) }
+    }
+
+    /// Whether clients are read again at once after a batch of this many queries.
+    fn reads_on(&mut self, queries: usize) -> bool {
+        self.full = if queries < BATCH { 0 } else { (self.full + 1) % FULL_BATCHES };
+        self.full > 0
     }
 
     fn answer(&mut self, batch: &mut Batch) {

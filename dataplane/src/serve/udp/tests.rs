@@ -157,6 +157,15 @@ async fn l2_a_client_that_asks_for_many_names_delays_none_of_another_one() {
 }
 
 #[tokio::test]
+async fn l2_clients_are_read_again_before_upstreams_are_asked_while_batches_are_full() {
+    let Site { upstream: _upstream, mut worker, .. } = Site::start().await;
+    let batches = [BATCH, BATCH, BATCH, BATCH, BATCH, 3, BATCH, BATCH];
+    let reads_on = batches.map(|queries| worker.reads_on(queries));
+    // After the fourth in a row upstreams are asked for some, so none waits without end.
+    assert_eq!(reads_on, [true, true, true, false, true, false, true, true]);
+}
+
+#[tokio::test]
 async fn l3_fw53_a_query_is_read_though_more_upstreams_reply_than_one_wait_shows() {
     const ASKED: u64 = 40;
     let site = Site::with(|config| {

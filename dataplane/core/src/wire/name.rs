@@ -156,7 +156,8 @@ impl Eq for Name {}
 
 impl core::hash::Hash for Name {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
-        self.wire().hash(state);
+        // No length is needed: the root label ends a name, so no name begins with another.
+        state.write(self.wire());
     }
 }
 

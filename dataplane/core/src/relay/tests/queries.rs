@@ -225,3 +225,21 @@ fn mutated_replies_never_panic_and_never_make_us_write_nonsense() {
     }
     assert!(relayed > 1000, "the mutations leave enough intact: {relayed}");
 }
+
+#[test]
+fn keys_that_differ_in_one_part_have_different_hashes() {
+    let mut hashes = std::collections::HashSet::new();
+    let state = foldhash::quality::FixedState::with_seed(1);
+    let mut keys = 0;
+    for name in [".", "a.", "b.", "a.b.", "b.a.", "ab."] {
+        for (qtype, flags) in
+            [(1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (4, 0), (256, 0), (65_535, 3)]
+        {
+            let name = Name::from_text(name).unwrap();
+            let key = LookupKey::new(name, qtype, flags & 1 != 0, flags & 2 != 0);
+            hashes.insert(core::hash::BuildHasher::hash_one(&state, &key));
+            keys += 1;
+        }
+    }
+    assert_eq!(hashes.len(), keys);
+}

@@ -129,7 +129,11 @@ fn t4_headers_of_http_2_that_are_short_on_the_way_take_no_memory_of_others() {
     let responses =
         |process: &Process| process.metric("clusterdns_https_responses_total{status=\"404\"}");
     let all = (CONNECTIONS * STREAMS as usize) as f64;
-    let (before, peak) = peak(PORT + 5, &headers(), |process| responses(process) >= all);
+    // On a busy machine some are closed by their deadline before it is their turn.
+    let is_over = |process: &Process| {
+        responses(process) >= all || process.metric("clusterdns_tcp_connections") == 0.0
+    };
+    let (before, peak) = peak(PORT + 5, &headers(), is_over);
     assert!(peak <= before + MOST_KIB, "{before} KiB became {peak} KiB");
 }
 

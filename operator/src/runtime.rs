@@ -2,6 +2,8 @@
 
 pub mod shutdown;
 pub mod client;
+mod managed_fields;
+mod mend;
 pub mod decode;
 pub mod resources;
 pub mod time_limit;

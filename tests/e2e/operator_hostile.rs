@@ -86,6 +86,45 @@ async fn k23_times_and_fields_that_no_client_reads_do_not_stop_the_operator() {
     drop(operator);
 }
 
+/// What the API server cannot patch itself: it shows the time, and cannot read what it shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn k23_a_time_that_the_api_server_cannot_read_keeps_no_object_of_ours_as_it_is() {
+    let Some(plane) = ControlPlane::start(Setup { controllers: false, ..Setup::default() }).await
+    else {
+        return;
+    };
+    let tenant = plane.client().await;
+    let client = lenient(tenant.clone());
+    prepare(&client, NAMESPACE).await;
+    let spec = |traffic: &str| json!({"service": {"name": "own", "namespace": NAMESPACE, "trafficDistribution": traffic}});
+    apply(&client, "default", spec("PreferSameNode")).await;
+    let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+    wait_until_accepted(&client, "default").await;
+
+    let service = "/api/v1/namespaces/dns/services/own";
+    for path in [service, &format!("{MAPS}/clusterdns-default")] {
+        let shown = wait_for("a tenant writes into it", async || {
+            let mut object = read(&client, path).await?;
+            object["metadata"]["managedFields"] = json!([{"manager": "m", "operation": "Update", "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {}}, "time": WRITTEN}]);
+            // The operator may have written meanwhile.
+            try_to_send(&tenant, Method::PUT, path, &object).await.ok()
+        })
+        .await;
+        assert!(shown.contains(SHOWN), "{shown}");
+        let patch = json!({"metadata": {"labels": {"b": "c"}}});
+        let refused = try_to_send(&tenant, Method::PATCH, path, &patch).await;
+        refused.expect_err("no other client can patch it");
+    }
+    apply(&client, "default", spec("PreferSameZone")).await;
+    wait_for("the Service is as the ClusterDNS says", async || {
+        let service = read(&client, service).await?;
+        (service["spec"]["trafficDistribution"] == "PreferSameZone").then_some(())
+    })
+    .await;
+    drop(operator);
+}
+
 /// An object as it is, read by a client that takes what this is about.
 async fn read(client: &Client, path: &str) -> Option<Value> {
     let request = Request::get(path).body(Vec::new()).expect("a request");

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{Request, Response};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::client::Body;
 use kube::{Client, Error};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+
+use super::managed_fields::{readable_reply, with_readable_managers};
+use super::mend;
 
 /// On a request whose reply is read object by object, by [`object`]: the client gives it as it arrives.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ pub fn lenient(client: Client) -> Client {
         let client = client.clone();
         async move {
             let as_it_arrives = request.extensions().get::<ReadByObject>().is_some();
-            let reply = client.send(request).await?;
+            let reply = mend::send(&client, request).await?;
             // Another status: there is no object, or no HTTP any more.
             match !as_it_arrives && reply.status().is_success() {
                 true => repaired(reply).await,
@@ -113,78 +114,10 @@ pub(crate) fn version(text: &str) -> serde_json::Result<String> {
     Ok(metadata.resource_version.unwrap_or_default())
 }
 
-/// The managed fields of a reply, as typed clients decode them.
-#[derive(Deserialize)]
-#[allow(dead_code, reason = "decoded only to see whether it can be")]
-struct Managed {
-    #[serde(default)]
-    metadata: Option<Managers>,
-    #[serde(default)]
-    items: Option<Vec<Managed>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(dead_code, reason = "decoded only to see whether it can be")]
-struct Managers {
-    #[serde(default)]
-    managed_fields: Option<Vec<ManagedFieldsEntry>>,
-}
-
-/// An object, or a list of objects, with the managed fields that can be read; none: it has no others, or is no object.
-fn readable_reply(text: &[u8]) -> Option<Vec<u8>> {
-    if serde_json::from_slice::<Managed>(text).is_ok() {
-        return None;
-    }
-    let mut list: BTreeMap<String, &RawValue> = serde_json::from_slice(text).ok()?;
-    let Some(items) = list.get("items") else { return with_readable_managers(text).ok() };
-    let items: Vec<&RawValue> = serde_json::from_str(items.get()).ok()?;
-    let readable = |item: &&RawValue| {
-        let text = with_readable_managers(item.get().as_bytes()).ok()?;
-        RawValue::from_string(String::from_utf8(text).ok()?).ok()
-    };
-    let items: Option<Vec<Box<RawValue>>> = items.iter().map(readable).collect();
-    let items = to_raw_value(&items?).ok()?;
-    list.insert("items".to_owned(), &items);
-    serde_json::to_vec(&list).ok()
-}
-
-/// The same JSON with the managed fields that can be read; all else is as it is.
-fn with_readable_managers(text: &[u8]) -> serde_json::Result<Vec<u8>> {
-    let mut object: BTreeMap<String, &RawValue> = serde_json::from_slice(text)?;
-    let slim = match object.get("metadata") {
-        Some(metadata) => {
-            let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(metadata.get())?;
-            let managers = fields.remove("managedFields").map(readable).unwrap_or_default();
-            let managers = to_raw_value(&managers)?;
-            fields.insert("managedFields".to_owned(), &managers);
-            Some(to_raw_value(&fields)?)
-        }
-        None => None,
-    };
-    if let Some(slim) = &slim {
-        object.insert("metadata".to_owned(), slim);
-    }
-    serde_json::to_vec(&object)
-}
-
-/// The entries that can be read, at least without their times. A manager without a time still owns its fields.
-fn readable(managers: &RawValue) -> Vec<ManagedFieldsEntry> {
-    let managers: Vec<&RawValue> = serde_json::from_str(managers.get()).unwrap_or_default();
-    let entry = |manager: &&RawValue| {
-        serde_json::from_str(manager.get()).ok().or_else(|| {
-            let mut fields: BTreeMap<String, &RawValue> =
-                serde_json::from_str(manager.get()).ok()?;
-            fields.remove("time");
-            serde_json::from_str(to_raw_value(&fields).ok()?.get()).ok()
-        })
-    };
-    managers.iter().filter_map(entry).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::ResourceExt;
     use kube::core::DynamicObject;
 

@@ -1,0 +1,190 @@
+//! Patches of objects that the API server cannot patch: while a time in their managed fields is none of RFC 3339, it answers
+//! server-side apply with 500 and other patches with 422. Anyone who may edit such an object can put one there: a time of the
+//! year 9999 west of Greenwich is accepted, and is one of the year 10000 after that. Only such a patch is sent a second time.
+
+use http_body_util::BodyExt;
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use kube::client::Body;
+use kube::{Client, Error};
+
+use super::managed_fields;
+
+/// Sends a request. Where a patch fails because of unreadable managed fields, they are written back without what cannot be
+/// read, and the patch is sent again; so two requests more at most, and one for each patch that fails for another reason.
+pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
+    if request.method() != Method::PATCH {
+        return client.send(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let body = body.collect_bytes().await?;
+    let again = Request::from_parts(parts.clone(), Body::from(body.clone()));
+    let reply = client.send(Request::from_parts(parts, Body::from(body))).await?;
+    let may_be_unreadable = matches!(
+        reply.status(),
+        StatusCode::INTERNAL_SERVER_ERROR | StatusCode::UNPROCESSABLE_ENTITY
+    );
+    if !may_be_unreadable || !mend(client, again.uri()).await? {
+        return Ok(reply);
+    }
+    client.send(again).await
+}
+
+/// Whether the object at this path had managed fields that cannot be read, and has none any more. They are written where the
+/// patch was sent to: a right to patch the status is enough.
+async fn mend(client: &Client, patched: &Uri) -> Result<bool, Error> {
+    let Some(path) = object_path(patched.path()) else { return Ok(false) };
+    let reply = client.send(request(Method::GET, path, Vec::new())?).await?;
+    if !reply.status().is_success() {
+        return Ok(false);
+    }
+    let object = reply.into_body().collect().await?.to_bytes();
+    let Some(patch) = managed_fields::patch_of_managers(&object) else { return Ok(false) };
+    let reply = client.send(request(Method::PATCH, patched.path(), patch)?).await?;
+    let is_mended = reply.status().is_success();
+    if is_mended {
+        tracing::warn!(
+            path,
+            "managedFields had a time that the API server cannot read, so it refused every patch; that entry was removed"
+        );
+    } else {
+        tracing::warn!(
+            path,
+            status = reply.status().as_u16(),
+            "managedFields have a time that the API server cannot read, so it refuses every patch, and this one too: \
+             `kubectl replace` the object without managedFields, or delete it"
+        );
+    }
+    Ok(is_mended)
+}
+
+fn request(method: Method, path: &str, body: Vec<u8>) -> Result<Request<Body>, Error> {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", "application/merge-patch+json");
+    request.body(Body::from(body)).map_err(Error::HttpError)
+}
+
+/// The path of an object without its subresource: `/api/v1/RESOURCE/NAME`, `/apis/GROUP/v1/namespaces/NAMESPACE/RESOURCE/NAME`.
+fn object_path(path: &str) -> Option<&str> {
+    let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+    let version = if segments.first() == Some(&"api") { 2 } else { 3 };
+    let is_in_namespace =
+        segments.get(version) == Some(&"namespaces") && segments.len() >= version + 4;
+    let count = version + if is_in_namespace { 4 } else { 2 };
+    let octets: usize = segments.get(..count)?.iter().map(|segment| 1 + segment.len()).sum();
+    path.get(..octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::api::{Patch, PatchParams};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::runtime::decode::lenient;
+
+    #[test]
+    fn the_path_of_an_object_is_the_one_without_its_subresource() {
+        for (path, object) in [
+            ("/api/v1/namespaces/dns/pods/a/status", Some("/api/v1/namespaces/dns/pods/a")),
+            ("/api/v1/namespaces/dns/services/a", Some("/api/v1/namespaces/dns/services/a")),
+            (
+                "/apis/apps/v1/namespaces/dns/deployments/a/scale",
+                Some("/apis/apps/v1/namespaces/dns/deployments/a"),
+            ),
+            (
+                "/apis/clusterdns.dev/v1alpha1/clusterdnses/a/status",
+                Some("/apis/clusterdns.dev/v1alpha1/clusterdnses/a"),
+            ),
+            ("/api/v1/namespaces/dns", Some("/api/v1/namespaces/dns")),
+            ("/api/v1/namespaces/dns/status", Some("/api/v1/namespaces/dns")),
+            ("/api/v1/pods", None),
+            ("/readyz", None),
+        ] {
+            assert_eq!(object_path(path), object, "{path}");
+        }
+    }
+
+    /// An API server that has one Pod with these managed fields, and patches it only while their times can be read.
+    fn server(managers: &Value, may_mend: bool, asked: Arc<Mutex<Vec<String>>>) -> Client {
+        let managers = Arc::new(Mutex::new(managers.clone()));
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let (managers, asked) = (managers.clone(), asked.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let mut managers = managers.lock().unwrap();
+                let mends = patch["metadata"].get("managedFields");
+                let what = if mends.is_some() { "mended" } else { "" };
+                asked.lock().unwrap().push(format!("{} {} {what}", parts.method, parts.uri.path()));
+                let is_unreadable = managers.to_string().contains("10000-");
+                let status = match (parts.method == Method::PATCH, mends) {
+                    (true, Some(_)) if !may_mend => 403,
+                    (true, Some(mends)) => {
+                        let entries = mends.as_array().unwrap();
+                        assert!(entries.iter().all(|it| it["manager"] != "late"), "{mends}");
+                        assert_eq!(
+                            patch["metadata"]["resourceVersion"], "7",
+                            "over what was read only"
+                        );
+                        *managers = mends.clone();
+                        200
+                    }
+                    (true, None) if is_unreadable => 500,
+                    (true, None) if patch["spec"].is_string() => 422,
+                    _ => 200,
+                };
+                let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
+                    "metadata": {"name": "a", "resourceVersion": "7", "managedFields": *managers}});
+                let failure = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "x", "code": status});
+                let body = if status == 200 { object } else { failure };
+                let reply = Response::builder()
+                    .status(status)
+                    .body(Body::from(body.to_string().into_bytes()));
+                Ok::<_, std::convert::Infallible>(reply.unwrap())
+            }
+        });
+        Client::new(server, "dns")
+    }
+
+    /// Patches the Pod; whether that was accepted, and what was asked.
+    async fn patch(managers: Value, may_mend: bool, patch: Value) -> (bool, Vec<String>) {
+        let asked = Arc::default();
+        let client = lenient(server(&managers, may_mend, Arc::clone(&asked)));
+        let pods = kube::Api::<Pod>::namespaced(client, "dns");
+        let patched = pods.patch_status("a", &PatchParams::default(), &Patch::Merge(patch)).await;
+        let asked = asked.lock().unwrap().clone();
+        (patched.is_ok(), asked)
+    }
+
+    const POD: &str = "/api/v1/namespaces/dns/pods/a";
+
+    #[tokio::test]
+    async fn k23_a_time_in_managed_fields_keeps_no_object_from_being_patched() {
+        let late = json!([{"manager": "late", "operation": "Update", "time": "10000-01-01T00:59:59Z"},
+            {"manager": "good", "operation": "Update", "time": "2026-01-01T00:00:00Z"}]);
+        let (is_patched, asked) = patch(late.clone(), true, json!({})).await;
+        let status = format!("PATCH {POD}/status ");
+        assert!(is_patched, "{asked:?}");
+        assert_eq!(
+            asked,
+            [status.clone(), format!("GET {POD} "), format!("{status}mended"), status.clone()]
+        );
+
+        // Without the right to do so, the patch fails as it did.
+        let (is_patched, asked) = patch(late, false, json!({})).await;
+        assert!(!is_patched && asked.len() == 3, "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn a_patch_that_is_refused_for_another_reason_changes_no_managed_fields() {
+        let good = json!([{"manager": "m", "operation": "Update", "time": "2026-01-01T00:00:00Z"}]);
+        let (is_patched, asked) = patch(good.clone(), true, json!({"spec": "wrong"})).await;
+        assert!(!is_patched && asked.len() == 2, "{asked:?}");
+        let (is_patched, asked) = patch(good, true, json!({})).await;
+        assert!(is_patched && asked.len() == 1, "{asked:?}");
+    }
+}

@@ -68,6 +68,14 @@ pub struct Pod {
     pub counters: BTreeMap<String, f64>,
 }
 
+impl Drop for Pod {
+    fn drop(&mut self) {
+        self.plane = None;
+        // The scratch folder could not be removed while something is mounted in it.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.disk).status();
+    }
+}
+
 impl Pod {
     /// Starts one behind a proxy before this API server.
     pub async fn start(number: usize, api: &Path) -> Pod {

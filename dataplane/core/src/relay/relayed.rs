@@ -247,15 +247,11 @@ impl Relayed {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let flags =
             flag(key.dnssec_ok(), DNSSEC_OK) | flag(key.checking_disabled(), CHECKING_DISABLED);
-        let name = key.name().wire();
-        if self.octets[1] & (DNSSEC_OK | CHECKING_DISABLED) != flags
-            || usize::from(self.octets[2]) != name.len()
-        {
-            return false;
-        }
         // Every hit asks this, so the place of the question is worked out once for its name and type.
-        let (own, rest) = self.octets[self.base()..].split_at(name.len());
-        own == name && rest.starts_with(&key.qtype().to_be_bytes())
+        let (name, rest) = self.octets[self.base()..].split_at(usize::from(self.octets[2]));
+        self.octets[1] & (DNSSEC_OK | CHECKING_DISABLED) == flags
+            && rest.starts_with(&key.qtype().to_be_bytes())
+            && name == key.name().wire()
     }
 
     /// The key that it answers.

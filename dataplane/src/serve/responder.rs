@@ -252,25 +252,29 @@ impl Responder {
         let _within = self.runtime.enter();
         let token = self.late.token();
         let (group, key, of) = (waiting.group, waiting.key.clone(), Arc::clone(&upstreams));
-        let late = move |end| match end {
-            LateEnd::Resolved(resolved) => {
-                let reply = AssertUnwindSafe(|| reply(&waiting.head, &resolved));
-                if catch_unwind(reply).is_err() {
-                    add(&responder.counters.panics, 1);
+        let late = move |end| {
+            match end {
+                LateEnd::Resolved(resolved) => {
+                    let reply = AssertUnwindSafe(|| reply(&waiting.head, &resolved));
+                    if catch_unwind(reply).is_err() {
+                        add(&responder.counters.panics, 1);
+                    }
                 }
-                drop(token);
+                LateEnd::Chain(first, client) => {
+                    let asks = Arc::clone(&responder);
+                    responder.spawn_late(async move {
+                        let (published, forwarder) = (&asks.state.published, &asks.forwarder);
+                        let resolved = forwarder
+                            .resolve_for(published, upstreams, &waiting, Some(first), client)
+                            .await;
+                        reply(&waiting.head, &resolved);
+                    });
+                }
             }
-            LateEnd::Chain(first, client) => {
-                let asks = Arc::clone(&responder);
-                responder.spawn_late(async move {
-                    let (published, forwarder) = (&asks.state.published, &asks.forwarder);
-                    let resolved = forwarder
-                        .resolve_for(published, upstreams, &waiting, Some(first), client)
-                        .await;
-                    reply(&waiting.head, &resolved);
-                    drop(token);
-                });
-            }
+            // The responder holds the sockets through its counters. A stop that ends at the last token must find them
+            // closed (E45, the ports are free).
+            drop(responder);
+            drop(token);
         };
         self.forwarder.resolve_late(&of, group, key, slot, late);
     }

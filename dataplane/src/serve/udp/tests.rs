@@ -1,6 +1,9 @@
 //! One batch that the test drives: which reply leaves when.
 
 use std::net::UdpSocket;
+use std::sync::Weak;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Wake, Waker};
 
 use crds::Config;
 use dataplane_core::Index;
@@ -65,6 +68,40 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
     assert!(worker.later.is_empty() && responder.forwarder.lookups() == 1);
     responder.finish_late().await;
     assert!(client.recv(&mut octets).is_ok() && octets[12..16] == *b"\x03www");
+}
+
+/// Wakes a task that waits for the last late reply: it counts who holds the responder at that moment.
+struct Holders {
+    responder: Weak<Responder>,
+    seen: AtomicUsize,
+}
+
+impl Wake for Holders {
+    fn wake(self: Arc<Self>) {
+        self.seen.store(self.responder.strong_count(), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn e45_who_waits_for_the_last_late_reply_finds_the_socket_free() {
+    let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
+    client.send(&question("www.example.org", 1, true)).unwrap();
+    let mut batch = Batch::new();
+    assert_eq!(socket.recv(&mut batch).unwrap(), 1);
+    let published = responder.state.published.load_full();
+    worker.decide(&published, &mut batch);
+    worker.ask();
+    // The test, the worker and the lookup hold it.
+    assert!(Arc::strong_count(&responder) > 2);
+    let seen = AtomicUsize::new(0);
+    let holders = Arc::new(Holders { responder: Arc::downgrade(&responder), seen });
+    let waker = Waker::from(Arc::clone(&holders));
+    let mut last = std::pin::pin!(responder.finish_late());
+    assert!(last.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    while holders.seen.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(holders.seen.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]

@@ -230,8 +230,14 @@ async fn selected(
     found
 }
 
+/// What changes when one of these objects is edited: its `generation` where the API server counts one, otherwise its
+/// resourceVersion. The controllers write the status of a Deployment whenever they come to it, and that moves its
+/// resourceVersion.
 pub fn versions(children: &BTreeMap<(Kind, String), Value>) -> BTreeMap<String, String> {
-    let version = |object: &Value| object["metadata"]["resourceVersion"].to_string();
+    let version = |object: &Value| {
+        let metadata = &object["metadata"];
+        metadata.get("generation").unwrap_or(&metadata["resourceVersion"]).to_string()
+    };
     children
         .iter()
         .map(|((kind, name), object)| (format!("{kind:?} {name}"), version(object)))

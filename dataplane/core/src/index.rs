@@ -165,6 +165,13 @@ impl Index {
         }
     }
 
+    /// Expects the objects of a snapshot, thousands of them in a row: what is cheaper to build at once than change by
+    /// change is built when they are published, or when one of them is removed. Only an empty index gains from it.
+    pub fn expect_many(&mut self) {
+        self.waiting.gather(&self.next.addresses);
+        self.waiting_pods.gather(&self.next.pod_addresses);
+    }
+
     /// Starts a list of one resource: everything applied from here on belongs to it (E21).
     pub fn begin_list(&mut self, resource: Resource) {
         self.generations[resource as usize] += 1;
@@ -245,6 +252,8 @@ impl Index {
     /// Publishes what has changed, if anything visible has; `now_s` (Unix seconds) becomes the
     /// serial, which always grows.
     pub fn publish(&mut self, now_s: u64) -> Option<Arc<Records>> {
+        self.waiting.settle(&mut self.next.addresses);
+        self.waiting_pods.settle(&mut self.next.pod_addresses);
         if !core::mem::take(&mut self.changed) {
             return None;
         }

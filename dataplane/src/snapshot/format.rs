@@ -121,6 +121,9 @@ const CLUSTER_IP: u8 = 0;
 const HEADLESS: u8 = 1;
 const EXTERNAL_NAME: u8 = 2;
 
+/// Octets of the shortest item of any list, an endpoint without addresses and names.
+const SHORTEST_ITEM: usize = 3;
+
 const READY: u8 = 1;
 const HAS_HOSTNAME: u8 = 2;
 const HAS_TARGET: u8 = 4;
@@ -352,14 +355,13 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// It grows as items are read, so that a wrong length reserves no memory.
+    /// Room is reserved for no more items than the octets that are left can have, so that a wrong length reserves little.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = u16::from_le_bytes(self.number()?);
-        let mut items = Vec::new();
+        let count = usize::from(u16::from_le_bytes(self.number()?));
+        let mut items = Vec::with_capacity(count.min(self.0.len() / SHORTEST_ITEM));
         for _ in 0..count {
             items.push(read(self)?);
         }
-        items.shrink_to_fit();
         Some(items)
     }
 

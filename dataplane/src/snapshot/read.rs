@@ -132,7 +132,10 @@ impl Stored {
         let length = file.get_ref().metadata()?.len();
         check(&mut file, length)?;
         file.seek(SeekFrom::Start((MAGIC.len() + 4) as u64))?;
-        let head = framed(&mut file, MAX_HEAD)?.ok_or(Refusal::Malformed("its head"))?;
+        let mut head = Vec::new();
+        if !framed(&mut file, MAX_HEAD, &mut head)? {
+            return Err(Refusal::Malformed("its head"));
+        }
         let head = serde_json::from_slice(&head).map_err(|_| Refusal::Malformed("its head"))?;
         Ok(Some(Stored { head, objects: file }))
     }
@@ -199,7 +202,8 @@ impl Stored {
     /// # Errors
     /// When one is not understood; those before it have been given.
     pub fn objects(mut self, mut to: impl FnMut(Object)) -> Result<(), Refusal> {
-        while let Some(octets) = framed(&mut self.objects, MAX_OBJECT)? {
+        let mut octets = Vec::new();
+        while framed(&mut self.objects, MAX_OBJECT, &mut octets)? {
             to(format::object(&octets).ok_or(Refusal::Malformed("an object"))?);
         }
         Ok(())
@@ -265,15 +269,15 @@ fn check(file: &mut BufReader<File>, length: u64) -> Result<(), Refusal> {
     if checksum[..] == hash.finalize()[..] { Ok(()) } else { Err(Refusal::Damaged) }
 }
 
-/// The next octets with a length before them; `None` at the end of the objects.
-fn framed(from: &mut impl Read, most: usize) -> Result<Option<Vec<u8>>, Refusal> {
+/// The next octets with a length before them, in place of those in `octets`; false at the end of the objects.
+fn framed(from: &mut impl Read, most: usize, octets: &mut Vec<u8>) -> Result<bool, Refusal> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
     if length > most {
         return Err(Refusal::Malformed("a length"));
     }
-    let mut octets = vec![0; length];
-    from.read_exact(&mut octets)?;
-    Ok((length > 0).then_some(octets))
+    octets.resize(length, 0);
+    from.read_exact(octets)?;
+    Ok(length > 0)
 }

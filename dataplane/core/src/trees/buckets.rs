@@ -63,6 +63,23 @@ impl<K: BucketKey, V: Copy + Ord> Buckets<K, V> {
         Buckets { root: Node::Leaf(Arc::default()), hasher }
     }
 
+    /// A map of these rows, which are sorted and each there once: their tree is built from the root down, which takes
+    /// a fraction of the time that they would take one by one.
+    pub(crate) fn of(rows: Vec<(K, V)>, hasher: RandomState) -> Self {
+        step(rows.len());
+        Buckets { root: Node::of(rows, 0, &hasher), hasher }
+    }
+
+    /// Whether there is no row.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(&self.root, Node::Leaf(rows) if rows.is_empty())
+    }
+
+    /// What keys are hashed with.
+    pub(crate) fn hasher(&self) -> &RandomState {
+        &self.hasher
+    }
+
     /// All rows of this key, sorted by value.
     pub(crate) fn get(&self, key: K) -> &[(K, V)] {
         let mut path = key.spread(&self.hasher);

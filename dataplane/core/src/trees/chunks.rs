@@ -56,6 +56,16 @@ impl Position {
 }
 
 impl<R: Copy> Chunks<R> {
+    /// Rows that are sorted already, each once. Where they fit into one chunk, the list shares them with the caller.
+    pub(crate) fn of(rows: &Arc<[R]>) -> Self {
+        step(rows.len());
+        if rows.len() <= CHUNK {
+            return Chunks::One(Arc::clone(rows));
+        }
+        let chunks = rows.chunks(CHUNK).map(Arc::from).collect();
+        Chunks::Several(Arc::new(Several { chunks, len: rows.len() }))
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Chunks::One(rows) => rows.len(),
@@ -306,6 +316,18 @@ mod tests {
     /// The numbers 0..n in a fixed mixed order, so that inserts are not sorted.
     fn mixed(n: u32) -> impl Iterator<Item = u32> {
         (0..n).map(move |i| i.wrapping_mul(7_919) % n)
+    }
+
+    #[test]
+    fn a_sorted_list_is_the_same_at_once_and_one_by_one() {
+        for len in [0, 1, 63, 64, 65, 128, 1_000] {
+            let rows: Arc<[u32]> = (0..len).collect();
+            let mut one_by_one = Chunks::default();
+            rows.iter().for_each(|row| one_by_one.insert(*row, u32::cmp));
+            let at_once = Chunks::of(&rows);
+            assert_eq!(at_once.len(), one_by_one.len());
+            assert_eq!(at_once.chunks(), one_by_one.chunks());
+        }
     }
 
     #[test]

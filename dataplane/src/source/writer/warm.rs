@@ -147,6 +147,7 @@ impl Writer {
         for resource in Resource::ALL {
             self.index.begin_list(resource);
         }
+        self.index.expect_many();
         let read = stored.objects(|object| {
             if usable[object.resource() as usize].is_some() {
                 // What of it is not served is reported when it is live.

@@ -171,6 +171,12 @@ pub struct Args {
     )]
     pub drain_seconds: u64,
 
+    /// Let another process of this user listen at the same addresses, so that it can take over: start it with this
+    /// flag too and with another --http, and stop this one when that one is ready. No query over UDP
+    /// is lost. Not for spec.listeners.quic
+    #[arg(long, env = "CLUSTERDNS_SHARE_PORTS")]
+    pub share_ports: bool,
+
     /// Folder of the snapshot (records and configuration) that a restart uses while the API server is
     /// away. It is written to all the time and must outlive the container, as an emptyDir
     /// does. Not with --manifests, which are read at every start anyway

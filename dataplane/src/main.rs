@@ -15,7 +15,7 @@ use dataplane::forward::Forwarder;
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
 use dataplane::probes::{self, Health, Looks, Pages, Running, Samples, Views};
-use dataplane::serve::{self, Serving};
+use dataplane::serve::{self, Listen, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
 use dataplane::source::writer::Setup;
@@ -66,7 +66,8 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> anyhow::Result<()> {
     args.check_addresses()?;
-    let (listen, workers) = (args.listeners(), args.worker_count());
+    let listen = Listen { addresses: args.listeners(), shares_ports: args.share_ports };
+    let workers = args.worker_count();
     let runtime = runtime(workers)?;
     let starting = Signals::catch(&runtime)?.while_starting(&runtime);
 
@@ -87,7 +88,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     tracing::debug!(%http_address, "probes are answered");
 
     let setup = Setup {
-        counters: serve::worker_counters(listen.len(), workers),
+        counters: serve::worker_counters(listen.addresses.len(), workers),
         identity: identity::of_this_process(args.pod_name.as_deref()),
         resolv_conf: PathBuf::from("/etc/resolv.conf"),
         location: args.location(),
@@ -114,7 +115,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         status: status.clone(),
         configs: configs.clone(),
     };
-    let dns_port = listen.first().map_or(0, SocketAddr::port);
+    let dns_port = listen.addresses.first().map_or(0, SocketAddr::port);
     let looks = Looks::new(args.pod_uid.clone(), dns_port, http_address.port());
     // It is set here only, and once.
     let _ = running.set(Running {

@@ -33,6 +33,7 @@ use arc_swap::ArcSwap;
 use certificate::{Certificate, Use};
 use responder::Responder;
 
+pub use bind::Listen;
 pub use certificate::CertificateState;
 pub use counters::{CloseReason, ServeCounters};
 pub use encrypted::{Encrypted, EncryptedCounters};
@@ -127,7 +128,7 @@ pub fn counters_over(all: &[Arc<WorkerCounters>], over: ServedOver) -> &[Arc<Wor
 ///
 /// # Errors
 /// One cannot: the message says which, why, and what to do.
-pub fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
+pub fn check(listen: &Listen) -> anyhow::Result<()> {
     bind::check(listen)
 }
 
@@ -155,6 +156,7 @@ struct Opened {
 #[derive(Debug)]
 pub struct Serving {
     addresses: Vec<SocketAddr>,
+    shares_ports: bool,
     responder: Arc<Responder>,
     counters: Arc<ServeCounters>,
     limits: watch::Sender<Limits>,
@@ -175,7 +177,7 @@ impl Serving {
     /// # Errors
     /// An address cannot be bound: the message says which, why, and what to do.
     pub fn start(
-        listen: &[SocketAddr],
+        listen: &Listen,
         workers: usize,
         state: Arc<State>,
         forwarder: Arc<Forwarder>,
@@ -184,10 +186,10 @@ impl Serving {
     ) -> anyhow::Result<Serving> {
         anyhow::ensure!(workers > 0, "at least one worker must serve");
         anyhow::ensure!(
-            state.counters.len() >= listen.len() * workers + STREAM_COUNTERS,
+            state.counters.len() >= listen.addresses.len() * workers + STREAM_COUNTERS,
             "{} counters for {} threads: see serve::worker_counters",
             state.counters.len(),
-            listen.len() * workers + STREAM_COUNTERS,
+            listen.addresses.len() * workers + STREAM_COUNTERS,
         );
         if let Err(error) = dataplane_udp::raise_descriptor_limit() {
             tracing::warn!(%error, "the limit on open descriptors stays as it is");
@@ -206,6 +208,7 @@ impl Serving {
         let (more, more_seen) = mpsc::unbounded_channel();
         let mut serving = Serving {
             addresses,
+            shares_ports: listen.shares_ports,
             responder,
             counters,
             limits,
@@ -266,8 +269,8 @@ impl Serving {
         port: u16,
         certificate: PathBuf,
     ) -> anyhow::Result<Vec<SocketAddr>> {
-        let listen: Vec<_> =
-            self.addresses.iter().map(|address| SocketAddr::new(address.ip(), port)).collect();
+        let addresses = self.addresses.iter().map(|address| SocketAddr::new(address.ip(), port));
+        let listen = Listen { addresses: addresses.collect(), shares_ports: self.shares_ports };
         let (purpose, http_path) = match over {
             Encrypted::Tls => (Use::Tls, None),
             Encrypted::Https { path } => {
@@ -278,7 +281,8 @@ impl Serving {
         let mut addresses = Vec::new();
         let mut opened = Vec::new();
         if purpose == Use::Quic {
-            for socket in bind::datagrams(&listen)? {
+            // Never shared: the kernel would give datagrams of a connection to the process that does not know it.
+            for socket in bind::datagrams(&listen.addresses)? {
                 addresses.push(socket.local_addr().context("a listener has no address")?);
                 opened.push(tcp::Socket::Quic(socket));
             }

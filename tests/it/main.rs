@@ -29,4 +29,6 @@ mod advisories;
 mod help;
 mod log_lines;
 #[cfg(target_os = "linux")]
+mod restarts;
+#[cfg(target_os = "linux")]
 mod load;

@@ -14,7 +14,7 @@ use crds::config::{
     CaBundle, Config, Group, GroupOptions, Server, ServerTls, Transport, Upstreams as Wanted,
 };
 use dataplane::forward::{Forwarder, Upstreams};
-use dataplane::serve::{Limits, Serving, worker_counters};
+use dataplane::serve::{Limits, Listen, Serving, worker_counters};
 use dataplane::state::{Published, State};
 use dataplane_core::{Identity, Index};
 use tests::load::check::{Verdict, judge};
@@ -168,7 +168,8 @@ pub(crate) fn serve(
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (limits, handle) = (Limits::default(), runtime.handle().clone());
-    let _serving = Serving::start(&[dns], 1, Arc::new(state), Forwarder::new(), limits, handle)?;
+    let _serving =
+        Serving::start(&Listen::at([dns]), 1, Arc::new(state), Forwarder::new(), limits, handle)?;
     loop {
         std::thread::park();
     }

@@ -148,7 +148,9 @@ fn addresses(line: &str) -> Option<(SocketAddr, SocketAddr)> {
         return None;
     }
     let http = line["http_address"].as_str()?.parse().ok()?;
-    Some((line["addresses"].as_str()?.trim_matches(['[', ']']).parse().ok()?, http))
+    // The first one is ours; flags may add more.
+    let first = line["addresses"].as_str()?.trim_matches(['[', ']']).split(", ").next()?;
+    Some((first.parse().ok()?, http))
 }
 
 /// Asks again and again until there is an answer.

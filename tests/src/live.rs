@@ -9,7 +9,7 @@ use anyhow::Result;
 use dataplane::forward::Forwarder;
 use dataplane::metrics::{Form, Metrics, Sources};
 use dataplane::probes::{Health, why_not_ready};
-use dataplane::serve::{Limits, Serving, worker_counters};
+use dataplane::serve::{Limits, Listen, Serving, worker_counters};
 use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
 use dataplane::source::writer::Setup;
 use dataplane::state::State;
@@ -83,7 +83,7 @@ pub(crate) fn serve(state: Arc<State>, forwarder: Arc<Forwarder>) -> Result<(Ser
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let serving = Serving::start(
-        &[(Ipv4Addr::LOCALHOST, 0).into()],
+        &Listen::at([(Ipv4Addr::LOCALHOST, 0).into()]),
         WORKERS,
         state,
         forwarder,

@@ -1,4 +1,7 @@
 //! Opening every listener, and saying what to do when one cannot be opened.
+//!
+//! UDP ports are always shared among sockets of one user. TCP ports are shared only where that was asked for, so a
+//! second process that was started by mistake fails.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -13,6 +16,21 @@ const BACKLOG: i32 = 1024;
 
 /// Ports tried for port 0, until one is free for UDP and TCP alike.
 const PORT_ATTEMPTS: usize = 32;
+
+/// Where to listen, for UDP and TCP alike.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    pub addresses: Vec<SocketAddr>,
+    /// Whether another process of this user may listen there too: one that takes over from this one (D3).
+    pub shares_ports: bool,
+}
+
+impl Listen {
+    /// At these addresses, alone.
+    pub fn at(addresses: impl Into<Vec<SocketAddr>>) -> Listen {
+        Listen { addresses: addresses.into(), shares_ports: false }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Bound {
@@ -31,8 +49,9 @@ struct Failure {
 }
 
 /// Opens every address, or none.
-pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<Bound>> {
-    let (bound, missing) = every(listen, |address| one(address, workers))?;
+pub(super) fn all(listen: &Listen, workers: usize) -> anyhow::Result<Vec<Bound>> {
+    let open = |address| one(address, workers, listen.shares_ports);
+    let (bound, missing) = every(&listen.addresses, open)?;
     for address in missing {
         tracing::info!(%address, "not listening there: this machine does not have the address family");
     }
@@ -40,9 +59,9 @@ pub(super) fn all(listen: &[SocketAddr], workers: usize) -> anyhow::Result<Vec<B
 }
 
 /// Opens every address for streams alone, or none.
-pub(super) fn streams(listen: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
-    let open = |address| tcp(address).map_err(Failure::new("TCP", address));
-    every(listen, open).map(|(opened, _)| opened)
+pub(super) fn streams(listen: &Listen) -> anyhow::Result<Vec<TcpListener>> {
+    let open = |address| tcp(address, listen.shares_ports).map_err(Failure::new("TCP", address));
+    every(&listen.addresses, open).map(|(opened, _)| opened)
 }
 
 /// Opens every address for datagrams that are not DNS over UDP, or none.
@@ -54,8 +73,8 @@ pub(super) fn datagrams(listen: &[SocketAddr]) -> anyhow::Result<Vec<UdpSocket>>
 /// Tests whether every address can be bound. The sockets are closed again: datagrams to a socket that is not read
 /// yet would be lost or
 /// answered late, and in a rollout the kernel would take it from the process that still serves.
-pub(super) fn check(listen: &[SocketAddr]) -> anyhow::Result<()> {
-    every(listen, try_out).map(drop)
+pub(super) fn check(listen: &Listen) -> anyhow::Result<()> {
+    every(&listen.addresses, |address| try_out(address, listen.shares_ports)).map(drop)
 }
 
 /// Opens each address by `open`; with those whose family the machine does not have, unless it has none of them.
@@ -82,19 +101,19 @@ fn every<T>(
 
 /// Binds both transports and lets go of them. TCP first, as in [`both`], and without listening: a client that
 /// connected would be cut off.
-fn try_out(address: SocketAddr) -> Result<(), Failure> {
-    drop(bound_tcp(address).map_err(Failure::new("TCP", address))?);
+fn try_out(address: SocketAddr, is_shared: bool) -> Result<(), Failure> {
+    drop(bound_tcp(address, is_shared).map_err(Failure::new("TCP", address))?);
     drop(Socket::bind(address, &Options::default()).map_err(Failure::new("UDP", address))?);
     Ok(())
 }
 
-fn one(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
+fn one(address: SocketAddr, workers: usize, is_shared: bool) -> Result<Bound, Failure> {
     if address.port() != 0 {
-        return both(address, workers);
+        return both(address, workers, is_shared);
     }
     let mut last = None;
     for _ in 0..PORT_ATTEMPTS {
-        match on_a_free_port(address, workers) {
+        match on_a_free_port(address, workers, is_shared) {
             Err(failure) if failure.error.kind() == ErrorKind::AddrInUse => last = Some(failure),
             result => return result,
         }
@@ -107,8 +126,8 @@ fn one(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
 
 /// TCP chooses the port. UDP may share ports among our own sockets, so a socket that shares nothing first makes
 /// sure that no other process is there.
-fn on_a_free_port(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
-    let tcp = tcp(address).map_err(Failure::new("TCP", address))?;
+fn on_a_free_port(address: SocketAddr, workers: usize, is_shared: bool) -> Result<Bound, Failure> {
+    let tcp = tcp(address, is_shared).map_err(Failure::new("TCP", address))?;
     let address = tcp.local_addr().map_err(Failure::new("TCP", address))?;
     let alone = Options { reuse_port: false, ..Options::default() };
     drop(Socket::bind(address, &alone).map_err(Failure::new("UDP", address))?);
@@ -116,10 +135,10 @@ fn on_a_free_port(address: SocketAddr, workers: usize) -> Result<Bound, Failure>
     Ok(Bound { address, udp, tcp })
 }
 
-fn both(address: SocketAddr, workers: usize) -> Result<Bound, Failure> {
+fn both(address: SocketAddr, workers: usize, is_shared: bool) -> Result<Bound, Failure> {
     // TCP first: UDP ports are shared, and a second process that opened its UDP sockets before it
     // failed would have taken queries from the one that serves.
-    let tcp = tcp(address).map_err(Failure::new("TCP", address))?;
+    let tcp = tcp(address, is_shared).map_err(Failure::new("TCP", address))?;
     let udp = udp(address, workers)?;
     Ok(Bound { address, udp, tcp })
 }
@@ -142,13 +161,13 @@ fn plain_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = bound_tcp(address)?;
+fn tcp(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
+    let socket = bound_tcp(address, is_shared)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-fn bound_tcp(address: SocketAddr) -> io::Result<socket2::Socket> {
+fn bound_tcp(address: SocketAddr, is_shared: bool) -> io::Result<socket2::Socket> {
     let socket =
         socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
@@ -156,6 +175,7 @@ fn bound_tcp(address: SocketAddr) -> io::Result<socket2::Socket> {
     }
     // A restart must not wait for connections of the last run to be forgotten.
     socket.set_reuse_address(true)?;
+    socket.set_reuse_port(is_shared)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
@@ -218,7 +238,7 @@ mod tests {
 
     #[test]
     fn port_0_is_one_port_for_both_transports_and_all_workers() {
-        let bound = all(&[address("127.0.0.1:0")], 3).expect("bind");
+        let bound = all(&Listen::at([address("127.0.0.1:0")]), 3).expect("bind");
         let [bound] = &bound[..] else { panic!("one address") };
         assert_ne!(bound.address.port(), 0);
         assert_eq!(bound.tcp.local_addr().expect("tcp"), bound.address);
@@ -232,7 +252,8 @@ mod tests {
     fn a_taken_udp_port_is_named_with_the_way_out() {
         let taken = UdpSocket::bind("127.0.0.1:0").expect("bind");
         let port = taken.local_addr().expect("address").port();
-        let error = all(&[address(&format!("127.0.0.1:{port}"))], 1).expect_err("taken");
+        let error =
+            all(&Listen::at([address(&format!("127.0.0.1:{port}"))]), 1).expect_err("taken");
         let text = error.to_string();
         assert!(text.contains(&format!("UDP 127.0.0.1:{port}")), "{text}");
         assert!(text.contains("ss -lunp"), "{text}");
@@ -241,10 +262,22 @@ mod tests {
 
     #[test]
     fn a_taken_tcp_port_is_named_even_where_udp_is_shared() {
-        let first = all(&[address("127.0.0.1:0")], 1).expect("first");
-        let error = all(&[first[0].address], 1).expect_err("second");
+        let first = all(&Listen::at([address("127.0.0.1:0")]), 1).expect("first");
+        let error = all(&Listen::at([first[0].address]), 1).expect_err("second");
         assert!(error.to_string().contains("TCP 127.0.0.1:"), "{error}");
         assert!(error.to_string().contains("ss -ltnp"), "{error}");
+    }
+
+    #[test]
+    fn d3_a_port_is_shared_with_another_process_only_where_both_say_so() {
+        let shared = |address| Listen { shares_ports: true, ..Listen::at([address]) };
+        let first = all(&shared(address("127.0.0.1:0")), 1).expect("first");
+        let at = first[0].address;
+        check(&shared(at)).expect("it may be shared");
+        all(&shared(at), 2).expect("it is shared");
+        assert!(all(&Listen::at([at]), 1).is_err(), "this one does not say so");
+        let alone = all(&Listen::at([address("127.0.0.1:0")]), 1).expect("alone");
+        assert!(all(&shared(alone[0].address), 1).is_err(), "the first one does not say so");
     }
 
     #[test]
@@ -252,7 +285,7 @@ mod tests {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("bind");
         let at = tcp.local_addr().expect("address");
         let udp = UdpSocket::bind(at).expect("the same port");
-        let text = all(&[at], 1).expect_err("taken").to_string();
+        let text = all(&Listen::at([at]), 1).expect_err("taken").to_string();
         assert!(text.contains("TCP 127.0.0.1:"), "{text}");
         drop((tcp, udp));
     }
@@ -274,7 +307,7 @@ mod tests {
     fn an_address_that_is_not_ours_fails_although_another_is() {
         // TEST-NET-1 (RFC 5737): no machine has the address.
         let listen = [address("127.0.0.1:0"), address("192.0.2.1:0")];
-        let error = all(&listen, 1).expect_err("not ours");
+        let error = all(&Listen::at(listen), 1).expect_err("not ours");
         assert!(error.to_string().contains("192.0.2.1:0"), "{error}");
         assert!(error.to_string().contains("ip address"), "{error}");
     }
@@ -310,21 +343,24 @@ mod tests {
 
     #[test]
     fn a_check_finds_what_is_taken_and_leaves_what_is_free() {
-        let free = all(&[address("127.0.0.1:0")], 1).expect("bind")[0].address;
-        check(&[free]).expect("free again");
-        all(&[free], 1).expect("the check keeps nothing");
+        let free = all(&Listen::at([address("127.0.0.1:0")]), 1).expect("bind")[0].address;
+        check(&Listen::at([free])).expect("free again");
+        all(&Listen::at([free]), 1).expect("the check keeps nothing");
         let tcp = TcpListener::bind(free).expect("bind");
-        assert!(check(&[free]).expect_err("taken").to_string().contains("TCP"));
+        assert!(check(&Listen::at([free])).expect_err("taken").to_string().contains("TCP"));
         drop(tcp);
         let udp = UdpSocket::bind(free).expect("bind");
-        assert!(check(&[free]).expect_err("taken").to_string().contains("UDP"));
+        assert!(check(&Listen::at([free])).expect_err("taken").to_string().contains("UDP"));
         drop(udp);
-        assert!(check(&[address("192.0.2.1:0")]).is_err(), "no machine has the address");
+        assert!(
+            check(&Listen::at([address("192.0.2.1:0")])).is_err(),
+            "no machine has the address"
+        );
     }
 
     #[test]
     fn nothing_to_listen_on_is_an_error() {
-        assert!(check(&[]).is_err());
-        assert!(all(&[], 1).expect_err("nothing").to_string().contains("--listen"));
+        assert!(check(&Listen::at([])).is_err());
+        assert!(all(&Listen::at([]), 1).expect_err("nothing").to_string().contains("--listen"));
     }
 }

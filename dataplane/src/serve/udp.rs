@@ -106,16 +106,24 @@ impl Worker {
         }
     }
 
-    /// Serves until it is asked to stop, then answers what is queued (D3). It reads the sockets over which it asks
-    /// upstreams itself, so that a reply wakes no other thread.
+    /// Serves until it is asked to stop. Then the kernel gives new queries to other sockets of the port, and what is
+    /// queued is answered (D3). It reads the sockets over which it asks upstreams itself, so that a reply wakes no other
+    /// thread.
     pub(super) fn run(mut self) {
         // Sockets and tasks of lookups are the runtime's.
         let runtime = self.responder.runtime.clone();
         let _lookups = runtime.enter();
         let (mut batch, mut reading) = (Batch::new(), Reading::begin());
+        let mut has_turned_away = false;
         loop {
             // Read before receiving: nothing is left behind by a stop that comes in between.
             let stopping = self.stop.load(Ordering::Acquire);
+            if stopping && !has_turned_away {
+                has_turned_away = true;
+                if let Err(error) = self.socket.turn_away() {
+                    tracing::debug!(%error, "queries still come to a socket that will close");
+                }
+            }
             match self.receive(&mut batch, reading.as_mut(), stopping) {
                 Ok(0) if stopping && self.later.is_empty() => break,
                 Ok(0) => self.full = 0,

@@ -14,7 +14,7 @@ use crds::config::{
     Group, GroupOptions, Server, StubDomain, Transport, Upstreams as UpstreamsConfig,
 };
 use dataplane::forward::{Forwarder, Upstreams};
-use dataplane::serve::{self, Limits, Serving};
+use dataplane::serve::{self, Limits, Listen, Serving};
 use dataplane::settings;
 use dataplane::state::{Published, State};
 use dataplane_core::{
@@ -66,8 +66,15 @@ impl House {
         let state = Arc::new(state(&config, listen.len()));
         let runtime = Runtime::new().unwrap();
         let (forwarder, handle) = (Forwarder::new(), runtime.handle().clone());
-        let serving =
-            Serving::start(&listen, 1, state.clone(), forwarder.clone(), limits, handle).unwrap();
+        let serving = Serving::start(
+            &Listen::at(listen),
+            1,
+            state.clone(),
+            forwarder.clone(),
+            limits,
+            handle,
+        )
+        .unwrap();
         House { serving, state, forwarder, upstream, _stub: stub, runtime }
     }
 

@@ -8,7 +8,7 @@ mod stamps;
 
 use std::io;
 use std::mem;
-use std::net::{Shutdown, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Type};
@@ -18,6 +18,9 @@ use crate::{Local, Options, Sent};
 pub use batch::{Batch, Received};
 pub use poller::{Poller, Ready};
 use stamps::Stamps;
+
+/// The port of the discard service (RFC 863), which machines of today do not run.
+const DISCARD: u16 = 9;
 
 /// A bound UDP socket. One thread receives from it; any thread may send on it.
 #[derive(Debug)]
@@ -128,6 +131,25 @@ impl Socket {
         // On an unconnected socket this reports ENOTCONN and nevertheless wakes the reader; were it not to, the
         // reader's own waiting time ends it.
         let _ = self.inner.shutdown(Shutdown::Read);
+    }
+
+    /// From here on the kernel gives datagrams for this address and port to other sockets that share them, and refuses
+    /// them where there is none. What is queued can still be received and answered.
+    ///
+    /// # Errors
+    /// What the system says; datagrams then come as before.
+    pub fn turn_away(&self) -> io::Result<()> {
+        // A connected socket takes datagrams of its peer only. Nothing is at the port "discard" of our own address, and
+        // if something is, it has no reason to send here.
+        let mut peer = self.local;
+        peer.set_port(DISCARD);
+        if peer.ip().is_unspecified() {
+            peer.set_ip(match peer.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        self.inner.connect(&peer.into())
     }
 
     /// Datagrams the kernel dropped because our queue was full, or which were damaged. The kernel counts in 32

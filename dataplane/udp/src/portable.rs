@@ -77,6 +77,14 @@ impl Socket {
         }
     }
 
+    /// Nothing portable leads datagrams to other sockets: they come as before.
+    ///
+    /// # Errors
+    /// None.
+    pub fn turn_away(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Nothing portable takes what is queued without waiting: this waits as [`Socket::recv`] does.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crds::config::{self, Config, Group, GroupOptions};
 use dataplane::forward::{Forwarder, Upstreams};
 use dataplane::identity;
-use dataplane::serve::{self, Limits, Serving};
+use dataplane::serve::{self, Limits, Listen, Serving};
 use dataplane::state::{Published, State};
 use dataplane_core::Index;
 use hickory_proto::op::ResponseCode;
@@ -69,8 +69,15 @@ impl Instance {
         let (state, forwarder) = (Arc::new(state), Forwarder::new());
         let limits = Limits::default();
         let handle = Handle::current();
-        let serving =
-            Serving::start(&[listen], 1, state.clone(), forwarder.clone(), limits, handle).unwrap();
+        let serving = Serving::start(
+            &Listen::at([listen]),
+            1,
+            state.clone(),
+            forwarder.clone(),
+            limits,
+            handle,
+        )
+        .unwrap();
         Instance { serving, state, forwarder }
     }
 

@@ -52,10 +52,23 @@ pub(crate) fn report_not_run() {
 
 /// The same for anything else that a test needs.
 pub fn not_run(needs: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{}", message(needs));
+    say_not_run(needs);
+}
+
+/// The same for a program of the system, which `tests/tools/test-packages` installs where CI is set. No failure: not every
+/// system has a package of it.
+pub fn not_installed(program: &str) {
+    say_not_run(&format!("{program}, which is not installed"));
+}
+
+fn say_not_run(needs: &str) {
+    // Not eprint!, whose output the test runner drops when a test passes.
+    let _ = std::io::stderr().write_all(message(needs).as_bytes());
+}
+
+fn message(needs: &str) -> String {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    let message = format!("NOT RUN: {test} needs {needs}\n");
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci.is_empty()), "{message}");
-    // Not eprint!, whose output the test runner drops when a test passes.
-    let _ = std::io::stderr().write_all(message.as_bytes());
+    format!("NOT RUN: {test} needs {needs}\n")
 }

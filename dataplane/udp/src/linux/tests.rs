@@ -356,3 +356,43 @@ fn what_is_queued_is_taken_at_once_and_nothing_is_waited_for() {
     let octets: Vec<u8> = batch.received().map(|datagram| datagram[0]).collect();
     assert_eq!(octets, [0, 1, 2]);
 }
+
+#[test]
+fn d3_a_socket_that_turns_away_keeps_what_is_queued_and_gets_nothing_more() {
+    for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+        let options = Options { wait: Duration::from_millis(50), ..Options::default() };
+        let Ok(old) = Socket::bind(address.parse().expect("address"), &options) else {
+            continue; // This machine has no IPv6.
+        };
+        let loopback = if address.starts_with('[') { "::1" } else { "127.0.0.1" };
+        let to = SocketAddr::new(loopback.parse().expect("ip"), old.local_addr().port());
+        let client = || UdpSocket::bind(SocketAddr::new(to.ip(), 0)).expect("client");
+        let queued = client();
+        queued.send_to(b"before", to).expect("send");
+        let next = Socket::bind(old.local_addr(), &options).expect("shared");
+        old.turn_away().expect("turn away");
+
+        // Some of 64 would go to the old socket, if the kernel still chose from both.
+        let clients: Vec<_> = (0..64).map(|_| client()).collect();
+        for client in &clients {
+            client.send_to(b"after", to).expect("send");
+        }
+        let (mut batch, mut seen) = (Batch::new(), Vec::new());
+        let started = Instant::now();
+        while seen.len() < clients.len() && started.elapsed() < PATIENCE {
+            next.recv(&mut batch).expect("recv");
+            seen.extend(batch.received().map(<[u8]>::to_vec));
+        }
+        assert_eq!(seen, vec![b"after".to_vec(); clients.len()], "{address}");
+        assert_eq!(old.recv(&mut batch).expect("recv"), 1, "{address}");
+        batch.answer(|datagram, buffer| {
+            buffer[..datagram.bytes.len()].copy_from_slice(datagram.bytes);
+            datagram.bytes.len()
+        });
+        assert_eq!(old.send(&mut batch).sent, 1, "{address}");
+        queued.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let mut reply = [0; 16];
+        let (octets, from) = queued.recv_from(&mut reply).expect("reply");
+        assert_eq!((&reply[..octets], from), (&b"before"[..], to), "{address}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Processes that restart while clients ask: two behind a balancer of the kernel (nftables with connection tracking, as
+//! kube-proxy writes it; row D2, which needs `nft` and `conntrack`), and one that takes the port over from another (D3).
+
+mod clients;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clients::{Clients, Kind};
+use tests::control_plane::not_installed;
+use tests::data_plane::DataPlane;
+use tests::netns::{add_address, inside};
+use tests::scratch::Scratch;
+
+/// The Service, and the two pods behind it.
+const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
+const PODS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 244, 0, 1), Ipv4Addr::new(10, 244, 0, 2)];
+const PORT: u16 = 53;
+/// Longer than the balancer needs, which follows `/readyz` here.
+const DRAIN: [&str; 2] = ["--drain-seconds", "7"];
+/// Takes the port over, and does not wait: everybody asks the next process already.
+const TAKE_OVER: [&str; 3] = ["--share-ports", "--drain-seconds", "0"];
+const TAKE_OVERS: usize = 5;
+/// A bound, so that a failing test ends.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const OBJECTS: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: shop}
+spec:
+  clusterIP: 10.96.0.1
+  clusterIPs: [10.96.0.1]
+  ports: [{port: 80}]
+";
+
+#[test]
+fn d2_no_query_is_lost_while_two_pods_behind_a_balancer_restart_in_turn() {
+    inside(async || {
+        let Some(balancer) = Balancer::start() else { return };
+        let folder = objects();
+        let mut pods = PODS.map(|ip| pod(&folder, ip, &DRAIN));
+        let clients =
+            Clients::of(&[Kind::NewSockets, Kind::OneSocket], SocketAddr::from((SERVICE, PORT)));
+        for which in 0..PODS.len() {
+            clients.wait_for_more();
+            pods[which].process.signal("TERM");
+            // What a kubelet and kube-proxy do.
+            wait_for("it says that it leaves", || pods[which].get("/readyz").0 == 503);
+            balancer.lead_to(&[PODS[1 - which]]);
+            balancer.forget(PODS[which]);
+            end(&mut pods[which]);
+            clients.wait_for_more();
+            pods[which] = pod(&folder, PODS[which], &DRAIN);
+            balancer.lead_to(&PODS);
+        }
+        clients.wait_for_more();
+        let asked = clients.stop();
+        assert!(asked.iter().all(|asked| asked.lost == 0), "{asked:?}");
+    });
+}
+
+/// Where connection tracking forgets nothing, clients that keep a socket stay with the pod that is gone. So the test
+/// above sees what a pod loses that ends too soon.
+#[test]
+fn d2_clients_that_keep_a_socket_lose_queries_where_the_balancer_forgets_nothing() {
+    inside(async || {
+        let Some(balancer) = Balancer::start() else { return };
+        let folder = objects();
+        let mut pods = PODS.map(|ip| pod(&folder, ip, &DRAIN));
+        let clients =
+            Clients::of(&[Kind::NewSockets, Kind::OneSocket], SocketAddr::from((SERVICE, PORT)));
+        clients.wait_for_more();
+        pods[0].process.signal("TERM");
+        wait_for("it says that it leaves", || pods[0].get("/readyz").0 == 503);
+        balancer.lead_to(&PODS[1..]);
+        end(&mut pods[0]);
+        clients.wait_for_a_loss();
+        let asked = clients.stop();
+        let stuck: Vec<_> = asked.iter().filter(|asked| asked.lost > 0).collect();
+        assert!(!stuck.is_empty(), "{asked:?}");
+        assert!(stuck.iter().all(|asked| asked.kind == Kind::OneSocket), "{asked:?}");
+    });
+}
+
+#[test]
+fn d3_no_query_is_lost_while_one_process_after_another_takes_over_the_port() {
+    inside(async || {
+        // Connections that are not accepted yet when a listener closes go to another one, where the kernel can do that.
+        let _ = std::fs::write("/proc/sys/net/ipv4/tcp_migrate_req", "1");
+        add_address(IpAddr::V4(PODS[0]));
+        let folder = objects();
+        let mut serving = pod(&folder, PODS[0], &TAKE_OVER);
+        let kinds = [Kind::NewSockets, Kind::OneSocket, Kind::Connections];
+        let clients = Clients::of(&kinds, SocketAddr::from((PODS[0], PORT)));
+        for _ in 0..TAKE_OVERS {
+            clients.wait_for_more();
+            let next = pod(&folder, PODS[0], &TAKE_OVER);
+            let mut last = std::mem::replace(&mut serving, next);
+            last.process.signal("TERM");
+            end(&mut last);
+        }
+        clients.wait_for_more();
+        let asked = clients.stop();
+        assert!(asked.iter().all(|asked| asked.lost == 0), "{asked:?}");
+    });
+}
+
+fn objects() -> Scratch {
+    let folder = Scratch::new("restarts").unwrap();
+    folder.write("cart.yaml", OBJECTS).unwrap();
+    folder
+}
+
+fn pod(folder: &Scratch, ip: Ipv4Addr, flags: &[&str]) -> DataPlane {
+    let listen = format!("{ip}:{PORT}");
+    let flags = [&["--listen", &listen], flags].concat();
+    let pod = DataPlane::of_manifests_with(folder.path(), &flags);
+    pod.wait_until_ready();
+    pod
+}
+
+fn end(pod: &mut DataPlane) {
+    wait_for("its end", || pod.process.exited().is_some());
+    assert_eq!(pod.process.exited().and_then(|status| status.code()), Some(0));
+}
+
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_there() {
+        assert!(Instant::now() < deadline, "{what} never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Rules of the kernel that lead each new flow to one of the pods, in turn.
+struct Balancer;
+
+impl Balancer {
+    /// Leads to both pods; nothing where the programs are missing.
+    fn start() -> Option<Balancer> {
+        for program in ["nft", "conntrack"] {
+            if run(program, &["--version"]).is_err() {
+                not_installed(program);
+                return None;
+            }
+        }
+        add_address(IpAddr::V4(SERVICE));
+        PODS.into_iter().for_each(|ip| add_address(IpAddr::V4(ip)));
+        let balancer = Balancer;
+        balancer.lead_to(&PODS);
+        Some(balancer)
+    }
+
+    /// New flows go to these.
+    fn lead_to(&self, pods: &[Ipv4Addr]) {
+        let targets: Vec<_> =
+            pods.iter().enumerate().map(|(at, ip)| format!("{at} : {ip}")).collect();
+        let rules = format!(
+            "table ip balancer
+             delete table ip balancer
+             table ip balancer {{
+               chain out {{
+                 type nat hook output priority -100;
+                 ip daddr {SERVICE} udp dport {PORT} dnat to numgen inc mod {} map {{ {} }}
+               }}
+             }}",
+            pods.len(),
+            targets.join(", ")
+        );
+        run("nft", &[&rules]).unwrap_or_else(|error| panic!("nft: {error}"));
+    }
+
+    /// Flows to this pod are led again, as kube-proxy does for an endpoint that is gone.
+    fn forget(&self, pod: Ipv4Addr) {
+        let (service, pod) = (SERVICE.to_string(), pod.to_string());
+        // Its status says whether there were any.
+        let _ = run("conntrack", &["-D", "-p", "udp", "--orig-dst", &service, "--dst-nat", &pod]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(program);
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).args(arguments);
+    let output = command.output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or(said)
+}

@@ -1,0 +1,137 @@
+//! Clients that ask all the time, and count what is lost.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tests::client::{self, Question};
+
+use super::wait_for;
+
+/// Clients of a kind.
+const EACH: usize = 8;
+/// Between two queries of a client.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A query without a reply within this time is lost.
+const LOST_AFTER: Duration = Duration::from_secs(5);
+const QUESTION: &str = "cart.shop.svc.cluster.local. A";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A new socket for each query, as a C library has it.
+    NewSockets,
+    /// The same socket all the time.
+    OneSocket,
+    /// A new connection for each query.
+    Connections,
+}
+
+/// What one client got.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) kind: Kind,
+    pub(super) answered: usize,
+    pub(super) lost: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Clients {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+    lost: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<Asked>>,
+}
+
+impl Clients {
+    /// Some of each of these kinds, which ask this server.
+    pub(super) fn of(kinds: &[Kind], server: SocketAddr) -> Clients {
+        let mut clients = Clients {
+            stop: Arc::default(),
+            answered: Arc::default(),
+            lost: Arc::default(),
+            threads: Vec::new(),
+        };
+        for kind in kinds.iter().flat_map(|kind| [*kind; EACH]) {
+            let stop = Arc::clone(&clients.stop);
+            let (answered, lost) = (Arc::clone(&clients.answered), Arc::clone(&clients.lost));
+            clients.threads.push(std::thread::spawn(move || {
+                let mut asked = Asked { kind, answered: 0, lost: 0 };
+                let mut socket = open(server);
+                while !stop.load(Ordering::Relaxed) {
+                    let id = u16::try_from((asked.answered + asked.lost) % 65_536).unwrap();
+                    let is_answered = match kind {
+                        Kind::NewSockets => {
+                            socket = open(server);
+                            ask(&socket, id)
+                        }
+                        Kind::OneSocket => ask(&socket, id),
+                        Kind::Connections => client::ask_tcp(server, &query(id))
+                            .is_ok_and(|reply| reply.is_some_and(|reply| is_answer(&reply, id))),
+                    };
+                    let (mine, all) = match is_answered {
+                        true => (&mut asked.answered, &answered),
+                        false => (&mut asked.lost, &lost),
+                    };
+                    *mine += 1;
+                    all.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(PAUSE);
+                }
+                asked
+            }));
+        }
+        clients
+    }
+
+    /// Until each client could ask a few more.
+    pub(super) fn wait_for_more(&self) {
+        let enough = self.answered.load(Ordering::Relaxed) + 20 * self.threads.len();
+        wait_for("answers", || self.answered.load(Ordering::Relaxed) >= enough);
+    }
+
+    pub(super) fn wait_for_a_loss(&self) {
+        wait_for("a query that is lost", || self.lost.load(Ordering::Relaxed) > 0);
+    }
+
+    pub(super) fn stop(self) -> Vec<Asked> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().map(|thread| thread.join().expect("no client panics")).collect()
+    }
+}
+
+fn open(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(LOST_AFTER)).unwrap();
+    socket
+}
+
+fn query(id: u16) -> Vec<u8> {
+    let mut packet = Question::parse(QUESTION).unwrap().packet;
+    packet[..2].copy_from_slice(&id.to_be_bytes());
+    packet
+}
+
+/// NOERROR with one record, for this id.
+fn is_answer(reply: &[u8], id: u16) -> bool {
+    reply.len() > 12 && reply[..2] == id.to_be_bytes() && reply[3] & 0x0f == 0 && reply[7] == 1
+}
+
+/// Whether one query over UDP is answered. A refused port is a query that is lost, too.
+fn ask(socket: &UdpSocket, id: u16) -> bool {
+    if socket.send(&query(id)).is_err() {
+        return false;
+    }
+    let mut reply = [0; 1500];
+    loop {
+        match socket.recv(&mut reply) {
+            Ok(length) if reply[..length].starts_with(&id.to_be_bytes()) => {
+                return is_answer(&reply[..length], id);
+            }
+            // A late reply to an earlier query.
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+}

@@ -104,6 +104,7 @@ soak: check-tools $(if $(filter scripted,$(PART)),,tools)
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.
 test: check-tools lint tools
+	@tests/tools/test-packages
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked
 
 # cargo-deny fetches its database of advisories; where it cannot, its other checks still count.

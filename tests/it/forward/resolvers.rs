@@ -2,7 +2,7 @@
 //! TCP, each a process of its own on loopback.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,6 +12,7 @@ use crds::config::{self, CaBundle, Server, ServerTls};
 use futures::future::join_all;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
+use tests::control_plane::not_installed;
 use tests::scratch::Scratch;
 use tests::upstream::Credentials;
 
@@ -52,11 +53,7 @@ impl Daemon {
             command.args(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
         };
         let Ok(child) = spawn(program).or_else(|_| spawn(&format!("/usr/sbin/{program}"))) else {
-            let thread = std::thread::current();
-            let test = thread.name().unwrap_or("a test");
-            // Not eprint!, whose output the test runner drops when a test passes.
-            let message = format!("NOT RUN: {test} needs {program}, which is not installed\n");
-            let _ = std::io::stderr().write_all(message.as_bytes());
+            not_installed(program);
             return None;
         };
         let mut daemon = Daemon { child, ip, _folder: folder };

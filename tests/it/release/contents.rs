@@ -128,7 +128,7 @@ fn p3_the_sbom_of_the_image_names_programs_crates_files_and_the_c_library() {
     let files = ["/clusterdns-operator", "/clusterdns-dataplane", "/THIRD-PARTY.html", "/LICENSE"];
     assert_eq!(names, [&["operator", "dataplane", "ring", "serde", "glibc"][..], &files].concat());
     assert!(components.iter().any(|it| it["name"] == "glibc" && it["version"] == "2.36"));
-    // Whatever depends on something names what is there.
+    // Each dependency is one of the components.
     let dependencies = sbom["dependencies"].as_array().expect("a list");
     let named = dependencies.iter().flat_map(|it| it["dependsOn"].as_array().expect("a list"));
     for name in named {
@@ -214,7 +214,7 @@ fn krew_itself_takes_the_manifest_and_installs_both_archives() {
     for (right, wrong, says) in [
         ("arch: arm64", "arch: amd64", "overlapping"),
         ("version: v1.2.3", "version: 1.2.3", "not starting with 'v'"),
-        ("bin: kubectl-clusterdns", "bin: ../kubectl-clusterdns", "does not install"),
+        ("bin: kubectl-clusterdns", "bin: ../kubectl-clusterdns", "installs something else"),
     ] {
         fs::write(&manifest, good.replace(right, wrong)).expect("can be written");
         let (passed, text) = ran(&mut tree.step("krew", "1.2.3"));

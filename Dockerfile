@@ -30,7 +30,7 @@ RUN target="$(rustc --print host-tuple)" \
         echo "$program is not static"; exit 1; \
       fi; \
     done \
- && cargo about generate --locked --fail --config .ci/about.toml --workspace \
+ && cargo fetch --locked && cargo about generate --frozen --fail --config .ci/about.toml --workspace \
       --output-file /out/THIRD-PARTY.html .ci/about.hbs
 
 # A release gives the programs it has built itself for this stage: .ci/release replaces the stage above by a folder.

@@ -63,8 +63,8 @@ impl<V: Sharing> HiddenRows<V> {
         }
     }
 
-    /// Makes the map of the rows that were put aside; whatever reads it comes after this. From here on rows are
-    /// added one by one.
+    /// Makes the map of the rows that were put aside, before anything reads it. From here on rows are added one by
+    /// one.
     pub(super) fn settle(&mut self, seen: &mut Buckets<Address, V>) {
         let Some(mut rows) = self.gathered.take() else {
             return;

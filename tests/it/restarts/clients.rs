@@ -1,8 +1,8 @@
 //! Clients that ask all the time, and count what is lost.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -40,7 +40,10 @@ pub(super) struct Asked {
 pub(super) struct Clients {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
-    lost: Arc<AtomicUsize>,
+    /// By clients that keep their socket.
+    lost_by_kept: Arc<AtomicUsize>,
+    /// Held by each client for as long as a query of it is in progress.
+    asking: Arc<RwLock<()>>,
     threads: Vec<JoinHandle<Asked>>,
 }
 
@@ -50,17 +53,21 @@ impl Clients {
         let mut clients = Clients {
             stop: Arc::default(),
             answered: Arc::default(),
-            lost: Arc::default(),
+            lost_by_kept: Arc::default(),
+            asking: Arc::default(),
             threads: Vec::new(),
         };
         for kind in kinds.iter().flat_map(|kind| [*kind; EACH]) {
             let stop = Arc::clone(&clients.stop);
-            let (answered, lost) = (Arc::clone(&clients.answered), Arc::clone(&clients.lost));
+            let answered = Arc::clone(&clients.answered);
+            let lost_by_kept = Arc::clone(&clients.lost_by_kept);
+            let asking = Arc::clone(&clients.asking);
             clients.threads.push(std::thread::spawn(move || {
                 let mut asked = Asked { kind, answered: 0, lost: 0 };
                 let mut socket = open(server);
                 while !stop.load(Ordering::Relaxed) {
                     let id = u16::try_from((asked.answered + asked.lost) % 65_536).unwrap();
+                    let in_progress = asking.read().unwrap_or_else(PoisonError::into_inner);
                     let is_answered = match kind {
                         Kind::NewSockets => {
                             socket = open(server);
@@ -70,12 +77,15 @@ impl Clients {
                         Kind::Connections => client::ask_tcp(server, &query(id))
                             .is_ok_and(|reply| reply.is_some_and(|reply| is_answer(&reply, id))),
                     };
-                    let (mine, all) = match is_answered {
-                        true => (&mut asked.answered, &answered),
-                        false => (&mut asked.lost, &lost),
-                    };
-                    *mine += 1;
-                    all.fetch_add(1, Ordering::Relaxed);
+                    drop(in_progress);
+                    if is_answered {
+                        asked.answered += 1;
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        asked.lost += 1;
+                        let kept = usize::from(kind == Kind::OneSocket);
+                        lost_by_kept.fetch_add(kept, Ordering::Relaxed);
+                    }
                     std::thread::sleep(PAUSE);
                 }
                 asked
@@ -90,8 +100,15 @@ impl Clients {
         wait_for("answers", || self.answered.load(Ordering::Relaxed) >= enough);
     }
 
+    /// Until a client lost a query that keeps its socket.
     pub(super) fn wait_for_a_loss(&self) {
-        wait_for("a query that is lost", || self.lost.load(Ordering::Relaxed) > 0);
+        wait_for("a query that is lost", || self.lost_by_kept.load(Ordering::Relaxed) > 0);
+    }
+
+    /// Does this while no query is in progress.
+    pub(super) fn between_queries(&self, act: impl FnOnce()) {
+        let _none = self.asking.write().unwrap_or_else(PoisonError::into_inner);
+        act();
     }
 
     pub(super) fn stop(self) -> Vec<Asked> {

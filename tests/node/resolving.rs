@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tests::node::steady::{Pace, Steady};
+use tests::node::steady::{Names, Pace, Steady};
 use tests::node::{BUSYBOX, CLUSTER_DNS};
 
 use crate::site::Site;
@@ -11,8 +11,10 @@ use crate::site::Site;
 /// Long enough for some hundred questions.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 /// A name, and what it must lead to: the API server's Service.
-pub(crate) const QUESTION: (&str, Ipv4Addr) =
-    ("kubernetes.default.svc.cluster.local. A", Ipv4Addr::new(10, 96, 0, 1));
+pub(crate) fn one_name() -> Names {
+    let question = "kubernetes.default.svc.cluster.local. A";
+    Names::One(question.to_owned(), Ipv4Addr::new(10, 96, 0, 1))
+}
 
 /// The test that is the client when it is run as one.
 pub(crate) const CLIENT: &str = "a_client_that_asks_steadily";
@@ -54,9 +56,9 @@ pub(crate) async fn until_rules_lead_there(site: &Site, client: &str) {
     .await;
 }
 
-/// From the Pod that asks, what [`QUESTION`] asks.
+/// From the Pod that asks, always [`one_name`].
 pub(crate) fn ask_steadily(site: &Site) -> Steady {
     let server = SocketAddr::new(CLUSTER_DNS.parse().expect("an address"), 53);
     let network = site.network_of(&site.get("pod client --namespace default"));
-    Steady::start(&network, CLIENT, server, QUESTION, Pace::BUSY)
+    Steady::start(&network, CLIENT, server, one_name(), Pace::BUSY)
 }

@@ -10,6 +10,7 @@ mod partitioned;
 mod moving;
 mod earlier;
 mod nearby;
+mod nodelocal;
 mod outage;
 
 use tests::node::{CLUSTER_DNS, CLUSTER_DNS_V6};
@@ -18,6 +19,7 @@ use crate::draining;
 use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
 use crate::resolving::{self, until_rules_lead_there};
 use crate::site::Site;
+use moving::until_none_ends;
 use table::Table;
 
 /// Names of scenarios, with spaces between.
@@ -87,6 +89,10 @@ pub(crate) async fn run(site: &mut Site) {
         nearby::the_pods_of_a_zone_are_gone(site, &mut table).await;
         nearby::the_pod_of_a_node_is_gone(site, &mut table).await;
         nearby::a_node_is_added(site, &mut table).await;
+    }
+    // The last one: nothing is as it was after it.
+    if is_wanted("nodelocal") {
+        nodelocal::caches_on_nodes_keep_their_dns(site, &mut table).await;
     }
     site.print(&table.markdown());
 }

@@ -85,8 +85,8 @@ pub fn lacking() -> Vec<String> {
     if !has_all_users() {
         lacking.push("root".to_owned());
     }
-    if !cgroup::is_version_1() {
-        lacking.push("cgroups of version 1".to_owned());
+    if !cgroup::are_there() {
+        lacking.push("cgroups below /sys/fs/cgroup".to_owned());
     }
     lacking.extend(not_installed(&PACKAGES, "tests/tools/node-packages"));
     lacking.extend(not_built(&PROGRAMS));
@@ -119,8 +119,7 @@ impl Node {
     /// With the logs of all programs, when it does not start.
     pub async fn start(plane: &ControlPlane, place: Place, images: &Images, pause: &str) -> Node {
         let scratch = Scratch::new(&place.name()).expect("a scratch directory");
-        let cgroup =
-            Cgroup::new(place.number()).expect("a cgroup (version 1) that root may create");
+        let cgroup = Cgroup::new(place.number()).expect("a cgroup that root may create");
         let files = write_files(&scratch, plane, &cgroup, &place, pause);
         files.expect("the scratch directory is ours");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/node/machine.sh");

@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tests::node::steady::{Pace, Steady, Tallies, now};
+use tests::node::steady::{Names, Pace, Steady, Tallies, now};
 use tests::node::{BUSYBOX, CLUSTER_DNS, Node};
 
 use super::beside;
 use super::table::{Seen, Table};
-use crate::resolving::{CLIENT, QUESTION};
+use crate::resolving::{CLIENT, one_name};
 use crate::site::Site;
 
 /// What a quiet cluster does is measured for this long.
 const QUIET: Duration = Duration::from_secs(15);
 /// Clients ask this long before something happens.
-const BEFORE: Duration = Duration::from_secs(2);
+pub(super) const BEFORE: Duration = Duration::from_secs(2);
 /// Three of these ask 1,000 times a second over UDP.
 const FAST: Pace = Pace { udp_ms: 3, ..Pace::OVER_UDP };
 
@@ -133,7 +133,12 @@ fn ask<'n>(
 
 /// Begins to ask this server from a network.
 pub(super) fn start_in(network: &Path, server: SocketAddr, pace: Pace) -> Steady {
-    Steady::start(network, CLIENT, server, QUESTION, pace)
+    start_with(network, server, one_name(), pace)
+}
+
+/// The same with other names.
+pub(super) fn start_with(network: &Path, server: SocketAddr, names: Names, pace: Pace) -> Steady {
+    Steady::start(network, CLIENT, server, names, pace)
 }
 
 /// Of the client on this node.

@@ -109,7 +109,7 @@ pub(super) async fn both_are_ready(site: &Site, replicas: usize) {
 }
 
 /// Pods that end still answer, and may lose something until the end.
-async fn until_none_ends(site: &Site) {
+pub(super) async fn until_none_ends(site: &Site) {
     site.until("the end of pods", || {
         let pods = site.all_pods(DNS_NAMESPACE);
         pods.iter().all(|pod| pod["metadata"]["deletionTimestamp"].is_null()).then_some(())

@@ -20,13 +20,21 @@ const IS_CLIENT: &str = "CLUSTERDNS_TEST_STEADY";
 /// Losses that a summary names.
 const SHOWN: usize = 3;
 
-/// The question, the server, how often it is asked, and what a right reply contains.
+/// What is asked of which server, and how often.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Task {
     server: SocketAddr,
-    question: String,
-    answer: Ipv4Addr,
+    names: Names,
     pace: Pace,
+}
+
+/// What is asked, and which address a right reply contains.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Names {
+    /// Always this question.
+    One(String, Ipv4Addr),
+    /// The pod name of an address, of another one each time: no cache on the way has it.
+    Pods,
 }
 
 /// Milliseconds between two questions.
@@ -93,10 +101,10 @@ impl Steady {
         network: &Path,
         client: &str,
         server: SocketAddr,
-        (question, answer): (&str, Ipv4Addr),
+        names: Names,
         pace: Pace,
     ) -> Steady {
-        let task = Task { server, question: question.to_owned(), answer, pace };
+        let task = Task { server, names, pace };
         let task = serde_json::to_string(&task).expect("plain values");
         let child = Command::new("nsenter")
             .arg(format!("--net={}", network.display()))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::{IS_CLIENT, Tallies, Tally, Task, Tries, now};
+use super::{IS_CLIENT, Names, Tallies, Tally, Task, Tries, now};
 use crate::client::Question;
 
 /// Between two looks at whether the last questions are answered.
@@ -32,30 +32,18 @@ pub fn run_if_client() {
 }
 
 async fn run(task: Arc<Task>) -> Tallies {
-    let packet = Question::parse(&task.question).expect("a question").packet;
     let began = now();
+    let questions = |way| Questions::new(&task, way, began);
     let [udp, tcp, kept_udp, kept_tcp]: [Arc<Mutex<Tally>>; 4] = Default::default();
     let is_over = Arc::new(AtomicBool::new(false));
-    let keeping = [
-        tokio::spawn(keep(
-            task.clone(),
-            packet.clone(),
-            Over::Udp,
-            kept_udp.clone(),
-            is_over.clone(),
-        )),
-        tokio::spawn(keep(
-            task.clone(),
-            packet.clone(),
-            Over::Tcp,
-            kept_tcp.clone(),
-            is_over.clone(),
-        )),
-    ];
-    let asking = [
-        tokio::spawn(ask_steadily(task.clone(), packet.clone(), Over::Udp, udp.clone())),
-        tokio::spawn(ask_steadily(task.clone(), packet, Over::Tcp, tcp.clone())),
-    ];
+    let keeping =
+        [(Over::Udp, 1, &kept_udp), (Over::Tcp, 2, &kept_tcp)].map(|(over, way, tally)| {
+            let keep = keep(task.clone(), questions(way), over, tally.clone(), is_over.clone());
+            tokio::spawn(keep)
+        });
+    let asking = [(Over::Udp, 3, &udp), (Over::Tcp, 4, &tcp)].map(|(over, way, tally)| {
+        tokio::spawn(ask_steadily(task.clone(), questions(way), over, tally.clone()))
+    });
     let ended = tokio::task::spawn_blocking(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
     });
@@ -88,25 +76,76 @@ enum Over {
     Tcp,
 }
 
-async fn ask_steadily(task: Arc<Task>, packet: Vec<u8>, over: Over, tally: Arc<Mutex<Tally>>) {
+/// The questions of one of the four clients, each with the next id.
+struct Questions {
+    server: SocketAddr,
+    one: Option<Asked>,
+    /// The first octets of the addresses whose pod names are asked: no other client has them, nor the one before.
+    network: [u8; 2],
+    id: u16,
+}
+
+/// A question to a server, and the address that a right reply contains.
+#[derive(Clone)]
+struct Asked {
+    server: SocketAddr,
+    packet: Vec<u8>,
+    answer: Ipv4Addr,
+}
+
+impl Asked {
+    fn new(server: SocketAddr, question: &str, answer: Ipv4Addr) -> Asked {
+        Asked { server, packet: Question::parse(question).expect("a question").packet, answer }
+    }
+}
+
+impl Questions {
+    fn new(task: &Task, way: u8, began: f64) -> Questions {
+        let one = match &task.names {
+            Names::One(question, answer) => Some(Asked::new(task.server, question, *answer)),
+            Names::Pods => None,
+        };
+        let network = [way, (began as u64 % 256) as u8];
+        Questions { server: task.server, one, network, id: 0 }
+    }
+
+    fn next(&mut self) -> Asked {
+        self.id = self.id.wrapping_add(1);
+        let id = self.id.to_be_bytes();
+        let mut asked = self.one.clone().unwrap_or_else(|| {
+            let ([a, b], [c, d]) = (self.network, id);
+            let name = format!("{a}-{b}-{c}-{d}.default.pod.cluster.local. A");
+            Asked::new(self.server, &name, Ipv4Addr::new(a, b, c, d))
+        });
+        asked.packet[..2].copy_from_slice(&id);
+        asked
+    }
+}
+
+async fn ask_steadily(
+    task: Arc<Task>,
+    mut questions: Questions,
+    over: Over,
+    tally: Arc<Mutex<Tally>>,
+) {
     // None waits for the reply to another.
     let mut next = tokio::time::interval(Duration::from_millis(match over {
         Over::Udp => task.pace.udp_ms,
         Over::Tcp => task.pace.tcp_ms,
     }));
     next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for id in (0..=u16::MAX).cycle() {
+    loop {
         next.tick().await;
-        let mut packet = packet.clone();
-        packet[..2].copy_from_slice(&id.to_be_bytes());
-        let (task, tally) = (task.clone(), tally.clone());
+        let asked = questions.next();
+        let (under_way, tally) = (task.clone(), tally.clone());
         tokio::spawn(async move {
-            let (at, asked) = (now(), Instant::now());
+            let (at, began) = (now(), Instant::now());
             let tries = match over {
-                Over::Udp => twice_over_udp(&task, &packet).await,
-                Over::Tcp => twice_over_tcp(&task, &packet).await,
+                Over::Udp => twice_over_udp(&asked).await,
+                Over::Tcp => twice_over_tcp(&asked).await,
             };
-            tally.lock().expect("no panic").add((at, asked.elapsed()), tries);
+            tally.lock().expect("no panic").add((at, began.elapsed()), tries);
+            drop(under_way);
         });
     }
 }
@@ -114,25 +153,21 @@ async fn ask_steadily(task: Arc<Task>, packet: Vec<u8>, over: Over, tally: Arc<M
 /// One question after the other over what is kept until it fails.
 async fn keep(
     task: Arc<Task>,
-    packet: Vec<u8>,
+    mut questions: Questions,
     over: Over,
     tally: Arc<Mutex<Tally>>,
     is_over: Arc<AtomicBool>,
 ) {
     let mut kept = Kept::default();
-    for id in (0..=u16::MAX).cycle() {
-        if is_over.load(Ordering::Relaxed) {
-            return;
-        }
+    while !is_over.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(task.pace.kept_ms)).await;
-        let mut packet = packet.clone();
-        packet[..2].copy_from_slice(&id.to_be_bytes());
-        let (at, asked) = (now(), Instant::now());
-        let tries = match kept.ask(&task, &packet, over, FIRST_TRY).await {
+        let asked = questions.next();
+        let (at, began) = (now(), Instant::now());
+        let tries = match kept.ask(&asked, over, FIRST_TRY).await {
             Ok(()) => (None, None),
-            Err(why) => (Some(why), kept.ask(&task, &packet, over, SECOND_TRY).await.err()),
+            Err(why) => (Some(why), kept.ask(&asked, over, SECOND_TRY).await.err()),
         };
-        tally.lock().expect("no panic").add((at, asked.elapsed()), tries);
+        tally.lock().expect("no panic").add((at, began.elapsed()), tries);
     }
 }
 
@@ -144,20 +179,14 @@ struct Kept {
 }
 
 impl Kept {
-    async fn ask(
-        &mut self,
-        task: &Task,
-        packet: &[u8],
-        over: Over,
-        patience: Duration,
-    ) -> Result<(), String> {
+    async fn ask(&mut self, asked: &Asked, over: Over, patience: Duration) -> Result<(), String> {
         match over {
             Over::Udp => {
                 let socket = match self.socket.take() {
                     Some(socket) => socket,
-                    None => connected(task.server).await?,
+                    None => connected(asked.server).await?,
                 };
-                let heard = over_udp(&socket, task, packet, patience).await;
+                let heard = over_udp(&socket, asked, patience).await;
                 if heard.as_ref().is_err_and(|none| none.is_refused) {
                     drop(socket);
                 } else {
@@ -167,7 +196,7 @@ impl Kept {
             }
             Over::Tcp => {
                 let mut stream = self.stream.take();
-                let heard = over_stream(&mut stream, task, packet, patience).await;
+                let heard = over_stream(&mut stream, asked, patience).await;
                 if heard.is_ok() {
                     self.stream = stream;
                 }
@@ -177,20 +206,20 @@ impl Kept {
     }
 }
 
-async fn twice_over_udp(task: &Task, packet: &[u8]) -> Tries {
-    let mut socket = match connected(task.server).await {
+async fn twice_over_udp(asked: &Asked) -> Tries {
+    let mut socket = match connected(asked.server).await {
         Ok(socket) => socket,
         Err(why) => return (Some(why.clone()), Some(why)),
     };
-    let Err(first) = over_udp(&socket, task, packet, FIRST_TRY).await else { return (None, None) };
+    let Err(first) = over_udp(&socket, asked, FIRST_TRY).await else { return (None, None) };
     // Refused: resolvers close the socket then. Otherwise it stays the same.
     if first.is_refused {
-        match connected(task.server).await {
+        match connected(asked.server).await {
             Ok(another) => socket = another,
             Err(why) => return (Some(first.why), Some(why)),
         }
     }
-    let second = over_udp(&socket, task, packet, SECOND_TRY).await;
+    let second = over_udp(&socket, asked, SECOND_TRY).await;
     (Some(first.why), second.err().map(|second| second.why))
 }
 
@@ -209,20 +238,15 @@ struct NoReply {
     is_refused: bool,
 }
 
-async fn over_udp(
-    socket: &UdpSocket,
-    task: &Task,
-    packet: &[u8],
-    patience: Duration,
-) -> Result<(), NoReply> {
+async fn over_udp(socket: &UdpSocket, asked: &Asked, patience: Duration) -> Result<(), NoReply> {
     let no_reply = |why: String| NoReply { why, is_refused: false };
     let asking = async {
-        socket.send(packet).await?;
+        socket.send(&asked.packet).await?;
         let mut reply = [0; LONGEST_REPLY];
         loop {
             let length = socket.recv(&mut reply).await?;
             // A late reply to an earlier question does not count.
-            if reply[..2] == packet[..2] {
+            if reply[..2] == asked.packet[..2] {
                 return Ok::<_, std::io::Error>(reply[..length].to_vec());
             }
         }
@@ -230,33 +254,32 @@ async fn over_udp(
     match tokio::time::timeout(patience, asking).await {
         Err(_) => Err(no_reply("no reply".into())),
         Ok(Err(error)) => Err(NoReply { why: error.to_string(), is_refused: true }),
-        Ok(Ok(reply)) => is_right(task, packet, &reply).map_err(no_reply),
+        Ok(Ok(reply)) => is_right(asked, &reply).map_err(no_reply),
     }
 }
 
-async fn twice_over_tcp(task: &Task, packet: &[u8]) -> Tries {
-    let Err(first) = over_tcp(task, packet, FIRST_TRY).await else { return (None, None) };
-    (Some(first), over_tcp(task, packet, SECOND_TRY).await.err())
+async fn twice_over_tcp(asked: &Asked) -> Tries {
+    let Err(first) = over_tcp(asked, FIRST_TRY).await else { return (None, None) };
+    (Some(first), over_tcp(asked, SECOND_TRY).await.err())
 }
 
-async fn over_tcp(task: &Task, packet: &[u8], patience: Duration) -> Result<(), String> {
-    over_stream(&mut None, task, packet, patience).await
+async fn over_tcp(asked: &Asked, patience: Duration) -> Result<(), String> {
+    over_stream(&mut None, asked, patience).await
 }
 
 /// Over this connection, or a new one, which it leaves there.
 async fn over_stream(
     stream: &mut Option<TcpStream>,
-    task: &Task,
-    packet: &[u8],
+    asked: &Asked,
     patience: Duration,
 ) -> Result<(), String> {
     let asking = async {
         let stream = match stream {
             Some(stream) => stream,
-            None => stream.insert(TcpStream::connect(task.server).await?),
+            None => stream.insert(TcpStream::connect(asked.server).await?),
         };
-        let length = u16::try_from(packet.len()).expect("a short question");
-        stream.write_all(&[&length.to_be_bytes(), packet].concat()).await?;
+        let length = u16::try_from(asked.packet.len()).expect("a short question");
+        stream.write_all(&[&length.to_be_bytes()[..], &asked.packet].concat()).await?;
         let mut reply = vec![0; usize::from(stream.read_u16().await?)];
         stream.read_exact(&mut reply).await?;
         Ok::<_, std::io::Error>(reply)
@@ -264,15 +287,15 @@ async fn over_stream(
     match tokio::time::timeout(patience, asking).await {
         Err(_) => Err("no reply".into()),
         Ok(Err(error)) => Err(error.to_string()),
-        Ok(Ok(reply)) => is_right(task, packet, &reply),
+        Ok(Ok(reply)) => is_right(asked, &reply),
     }
 }
 
 /// The id of the question, no error, and the address at its end or anywhere in it.
-fn is_right(task: &Task, packet: &[u8], reply: &[u8]) -> Result<(), String> {
-    let of_question = reply.len() > packet.len() && reply[..2] == packet[..2];
+fn is_right(asked: &Asked, reply: &[u8]) -> Result<(), String> {
+    let of_question = reply.len() > asked.packet.len() && reply[..2] == asked.packet[..2];
     let rcode = reply.get(3).map_or(0, |flags| flags & 0x0F);
-    let has_answer = reply.windows(4).any(|octets| octets == task.answer.octets());
+    let has_answer = reply.windows(4).any(|octets| octets == asked.answer.octets());
     match of_question && rcode == 0 && has_answer {
         true => Ok(()),
         false => Err(format!("wrong reply, rcode {rcode}, {} octets", reply.len())),

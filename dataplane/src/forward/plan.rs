@@ -245,9 +245,10 @@ impl Plan {
         }
     }
 
-    /// It gave an error: it is not asked again, and the next one is asked at once (FW21).
+    /// It gave an error: it is not asked again, nor waited for, and the next one is asked at once (FW21).
     pub(super) fn error(&mut self, place: usize, now: Instant) {
-        self.order[place].is_done = true;
+        let of = &mut self.order[place];
+        (of.is_done, of.waits) = (true, None);
         self.move_on(now);
     }
 
@@ -284,6 +285,10 @@ impl Plan {
     pub(super) fn over_stream(&mut self, place: usize, now: Instant) {
         let of = &mut self.order[place];
         of.is_done = true;
+        // What waits may be the query over its stream.
+        if of.waits.is_some_and(|send| send.transport == Transport::Udp) {
+            of.waits = None;
+        }
         if of.streamed {
             self.move_on(now);
         } else {

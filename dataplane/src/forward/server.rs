@@ -184,7 +184,8 @@ impl Server {
         match heard {
             Heard::Good | Heard::Error => {
                 state.edns.probe_answered(with_edns, now);
-                state.window.widen();
+                state.window.replied(now);
+                self.give_notice(&state);
             }
             Heard::Nothing => {
                 self.failed_probes.fetch_add(1, Ordering::Relaxed);

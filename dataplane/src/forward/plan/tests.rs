@@ -176,6 +176,35 @@ fn fw52_a_server_without_a_place_is_asked_when_it_has_one() {
 }
 
 #[test]
+fn fw21_a_server_that_gave_an_error_is_not_waited_for_either() {
+    let started = Instant::now();
+    let at = |ms| started + Duration::from_millis(ms);
+    for truncated in [false, true] {
+        let mut plan = Plan::new(candidates(1), started);
+        let Next::Send(first) = plan.next(started) else { panic!() };
+        // Its second send finds no place; then the reply to the first comes.
+        let Next::Send(second) = plan.next(at(500)) else { panic!() };
+        plan.full(second, at(500));
+        assert_eq!(plan.waiting().count(), 1);
+        match truncated {
+            false => plan.error(first.place, at(600)),
+            true => plan.over_stream(first.place, at(600)),
+        }
+        assert_eq!(plan.waiting().count(), 0, "truncated: {truncated}");
+        if truncated {
+            let stream = Send { transport: Transport::Connection, ..first };
+            assert_eq!(plan.next(at(600)), Next::Send(stream), "a place at its stream is another");
+            plan.full(stream, at(600));
+            plan.over_stream(first.place, at(700));
+            assert_eq!(plan.waiting().count(), 1, "another datagram says nothing new");
+            plan.freed(first.place);
+            assert_eq!(plan.next(at(800)), Next::Send(stream));
+        }
+        assert_eq!(plan.next(at(3900)), Next::Listen(at(4000)));
+    }
+}
+
+#[test]
 fn fw52_while_all_servers_are_down_no_place_is_waited_for() {
     let started = Instant::now();
     let down = |member| Candidate { standing: Standing::Down, ..candidate(member) };

@@ -54,3 +54,20 @@ fn l16_names_without_an_answer_do_not_shrink_a_server_that_answers_others() {
     silent.iter_mut().for_each(|sent| sent.look(now() + USUAL.interval));
     assert_eq!(server.seen(now()).places, places);
 }
+
+#[tokio::test]
+async fn l16_a_reply_to_a_probe_is_a_sign_of_life_and_gives_a_place_to_who_waits() {
+    for heard in [Heard::Good, Heard::Error] {
+        let server = server();
+        server.configured(false, 40);
+        server.send(true).unwrap().settle(Heard::Nothing);
+        let mut silent: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+        assert_eq!(silent.len(), 20, "half of the places");
+        let mut waits = Box::pin(server.freed());
+        assert!(futures::poll!(&mut waits).is_pending());
+        server.probed(true, heard, now());
+        assert!(futures::poll!(&mut waits).is_ready(), "{heard:?}: there is one place more");
+        silent.iter_mut().for_each(|sent| sent.look(now() + USUAL.interval));
+        assert_eq!(server.seen(now()).places, 21, "{heard:?}: it answers others");
+    }
+}

@@ -64,14 +64,14 @@ impl Window {
         self.taken = self.taken.saturating_sub(1);
     }
 
-    /// It replied to a query of a client.
+    /// It replied to a query of a client, or to a probe: both show that it answers.
     pub(in crate::forward) fn replied(&mut self, now: Instant) {
         self.replied = Some(now);
         self.widen();
     }
 
     /// One place more: one for each reply doubles the places in a round trip.
-    pub(in crate::forward) fn widen(&mut self) {
+    fn widen(&mut self) {
         self.places = (self.places + 1).min(self.most);
     }
 

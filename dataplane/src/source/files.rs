@@ -225,3 +225,6 @@ impl Files {
 fn refused(rejection: Rejection) -> anyhow::Error {
     anyhow::anyhow!("the configuration is refused.\n{}", configuration::text(&rejection))
 }
+
+#[cfg(test)]
+mod tests;

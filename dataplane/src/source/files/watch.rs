@@ -159,8 +159,7 @@ fn run(mut files: Files, mut events: Events, woken: &Receiver<()>, stop: &Atomic
     // Something may have changed between the first reading and the start of the watch.
     let mut next_scan = Instant::now() + DEBOUNCE;
     loop {
-        let wait = next_scan.saturating_duration_since(Instant::now()).min(RESOLV_CONF_INTERVAL);
-        match woken.recv_timeout(wait) {
+        match woken.recv_timeout(until_next_look(next_scan, Instant::now())) {
             Ok(()) => {
                 gather(woken, stop);
                 if stop.load(Ordering::Acquire) {
@@ -186,6 +185,11 @@ fn run(mut files: Files, mut events: Events, woken: &Receiver<()>, stop: &Atomic
     }
 }
 
+/// Time until the thread looks again where no event wakes it: at the folder, or at resolv.conf only.
+fn until_next_look(next_scan: Instant, now: Instant) -> Duration {
+    next_scan.saturating_duration_since(now).min(RESOLV_CONF_INTERVAL)
+}
+
 /// Waits for the end of a burst of events.
 fn gather(woken: &Receiver<()>, stop: &AtomicBool) {
     let start = Instant::now();
@@ -207,6 +211,16 @@ mod tests {
     /// Forgets the events so far.
     fn calm(woken: &Receiver<()>) {
         while woken.recv_timeout(DEBOUNCE).is_ok() {}
+    }
+
+    #[test]
+    fn fw3_without_an_event_resolv_conf_is_looked_at_within_five_seconds() {
+        let now = Instant::now();
+        // A burst of events delays the look too.
+        let longest = until_next_look(now + SCAN_INTERVAL, now) + MAX_DEBOUNCE;
+        assert!(longest <= Duration::from_secs(5), "{longest:?}");
+        assert_eq!(until_next_look(now + DEBOUNCE, now), DEBOUNCE, "a scan is not delayed");
+        assert_eq!(until_next_look(now, now + DEBOUNCE), Duration::ZERO);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Lists, events and configurations in every order, without an API server: what is in effect, what
 //! is reported of it, and what a restart would run.
 
+mod resolv_conf;
 mod turns;
 
 use std::path::PathBuf;
@@ -30,8 +31,11 @@ const OBJECTS: [Resource; 3] = [Resource::Services, Resource::EndpointSlices, Re
 
 /// A sink whose configuration comes from a ConfigMap that was not read yet.
 fn sink() -> Sink {
-    let status = Arc::<Status>::default();
-    let setup = setup(status.clone());
+    sink_with(setup(Arc::default()))
+}
+
+fn sink_with(setup: Setup) -> Sink {
+    let status = Arc::clone(&setup.status);
     let wanted =
         Wanted::ConfigMap { namespace: "dns".into(), name: "clusterdns".into(), mounted: None };
     let pace = Pace::with_spread(Duration::ZERO);

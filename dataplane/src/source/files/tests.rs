@@ -1,0 +1,84 @@
+//! A folder whose data plane takes its upstreams from resolv.conf, and a resolv.conf that changes (FW3).
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use dataplane_core::Identity;
+
+use super::*;
+use crate::snapshot::tests::Folder;
+
+/// Generous: only a failure takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder without a ClusterDNS: its upstreams are those of resolv.conf, which is elsewhere.
+struct Disk {
+    manifests: Folder,
+    elsewhere: Folder,
+}
+
+impl Disk {
+    fn new() -> Disk {
+        let disk = Disk { manifests: Folder::new(), elsewhere: Folder::new() };
+        disk.write("nameserver 10.0.0.2\n");
+        disk
+    }
+
+    fn resolv_conf(&self) -> PathBuf {
+        self.elsewhere.0.join("resolv.conf")
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.resolv_conf(), text).unwrap();
+    }
+
+    fn open(&self) -> Files {
+        let setup = Setup {
+            counters: Vec::new(),
+            identity: Identity::default(),
+            resolv_conf: self.resolv_conf(),
+            location: Default::default(),
+            status: Arc::default(),
+        };
+        Files::open(&self.manifests.0, setup).unwrap()
+    }
+}
+
+/// The servers that serving threads ask.
+fn servers(state: &State) -> Vec<String> {
+    let published = state.published.load();
+    published.upstreams.servers().iter().map(|server| server.address.to_string()).collect()
+}
+
+#[test]
+fn fw3_a_folder_takes_the_servers_of_a_resolv_conf_that_changed() {
+    let disk = Disk::new();
+    let mut files = disk.open();
+    let (state, status) = (files.state(), Arc::clone(&files.status));
+    let publications = || status.read().publications;
+    let before = publications();
+    files.refresh_resolv_conf();
+    assert_eq!(servers(&state), ["10.0.0.2:53"]);
+    assert_eq!(publications(), before, "it is the same file");
+    disk.write("nameserver 10.0.0.3\nnameserver 127.0.0.53\nnameserver 10.0.0.4\n");
+    files.refresh_resolv_conf();
+    assert_eq!(servers(&state), ["10.0.0.3:53", "10.0.0.4:53"]);
+    let warnings = status.read().warnings.join("\n");
+    assert!(warnings.contains("nameserver 127.0.0.53"), "{warnings}");
+}
+
+#[test]
+fn fw3_the_thread_that_follows_a_folder_looks_at_resolv_conf_too() {
+    let disk = Disk::new();
+    let files = disk.open();
+    let state = files.state();
+    let _watch = files.watch().unwrap();
+    disk.write("nameserver 10.0.0.3\n");
+    // An event wakes the thread: the test does not wait until it looks without one.
+    fs::write(disk.manifests.0.join("a.yaml"), "").unwrap();
+    let started = Instant::now();
+    while servers(&state) != ["10.0.0.3:53"] {
+        assert!(started.elapsed() < PATIENCE, "{:?}", servers(&state));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

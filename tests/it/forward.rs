@@ -4,6 +4,7 @@
 mod stage;
 mod many;
 mod good;
+mod order;
 mod health;
 mod chains;
 mod cached;

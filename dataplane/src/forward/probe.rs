@@ -203,6 +203,51 @@ mod tests {
         assert!(server.seen(now()).looping_for.is_some());
     }
 
+    /// The question of the next query that is no loop probe.
+    async fn probed(far: &UdpSocket) -> Vec<u8> {
+        let mut buffer = [0; 512];
+        loop {
+            let (octets, _) = far.recv_from(&mut buffer).await.unwrap();
+            let question = &buffer[12..octets];
+            if !question.windows(LOOP_ZONE.len()).any(|part| part == LOOP_ZONE.as_bytes()) {
+                return question.to_vec();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn fw27_a_server_is_probed_for_the_root_and_one_of_a_stub_domain_for_its_soa() {
+        let bind = async || UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (default, of_stub_domain) = (bind().await, bind().await);
+        let group = |far: &UdpSocket| {
+            let address = far.local_addr().unwrap();
+            let (ip, port) = (address.ip(), address.port());
+            let server = config::Server { ip, port, transport: Transport::Udp, tls: None };
+            GroupConfig { servers: vec![server], options: GroupOptions::default() }
+        };
+        let stub =
+            config::StubDomain { domain: "corp.example".into(), group: group(&of_stub_domain) };
+        let config = Config {
+            upstreams: config::Upstreams::Servers(group(&default)),
+            stub_domains: vec![stub],
+            ..Config::default()
+        };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        for server in upstreams.known() {
+            (0..3).for_each(|_| server.send(true).unwrap().settle(Heard::Nothing));
+        }
+        probe_due(&upstreams, now());
+        // Name, type, class.
+        let questions: [(&UdpSocket, &[u8]); 2] = [
+            (&default, b"\0\0\x02\0\x01"),
+            (&of_stub_domain, b"\x04corp\x07example\0\0\x06\0\x01"),
+        ];
+        for (far, question) in questions {
+            let asked = timeout(Duration::from_secs(30), probed(far)).await.expect("a probe");
+            assert!(asked.starts_with(question), "{asked:?}");
+        }
+    }
+
     #[tokio::test]
     async fn fw27_without_a_port_to_probe_from_no_server_is_declared_down() {
         let server = config::Server {

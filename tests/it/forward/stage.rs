@@ -27,9 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) const GOLDEN: &str = include_str!("../../scenarios/upstreams.txt");
 pub(super) const FIRST: [u8; 4] = [10, 0, 0, 2];
 pub(super) const SECOND: [u8; 4] = [10, 0, 0, 3];
+pub(super) const THIRD: [u8; 4] = [10, 0, 0, 4];
 
-/// Scripted upstreams, and a forwarder that knows them: group 0 asks 10.0.0.2, then 10.0.0.3 (those
-/// there are a script for), group 1 is 10.20.0.53, group 2 is 10.30.0.53.
+/// Scripted upstreams, and a forwarder that knows them: group 0 asks 10.0.0.2, 10.0.0.3, then 10.0.0.4
+/// (those there are a script for), group 1 is 10.20.0.53, group 2 is 10.30.0.53.
 pub(super) struct Stage {
     upstreams: BTreeMap<IpAddr, ScriptedUpstream>,
     pub(super) published: Arc<Published>,
@@ -54,7 +55,7 @@ impl Stage {
         };
         let stub = |domain: &str, ip| StubDomain { domain: domain.into(), group: group(&[ip]) };
         let mut config = Config {
-            upstreams: config::Upstreams::Servers(group(&[FIRST, SECOND])),
+            upstreams: config::Upstreams::Servers(group(&[FIRST, SECOND, THIRD])),
             stub_domains: vec![
                 stub("corp.example", [10, 20, 0, 53]),
                 stub("lab.corp.example", [10, 30, 0, 53]),

@@ -1,0 +1,34 @@
+//! Which server of a group is asked first (FW22), seen at the servers. The order itself is a table in
+//! `dataplane/src/forward/plan/tests.rs`.
+
+use crds::config::{Policy, Upstreams};
+use hickory_proto::rr::RecordType;
+
+use super::stage::{FIRST, SECOND, Stage, THIRD, waiting};
+
+/// Each answers at once, so no other one is asked.
+const THREE: &str = "server 10.0.0.2 10.0.0.3 10.0.0.4\n* *\n  answer @ 60 A 192.0.2.1";
+
+const ORDERS: [(Policy, [[u8; 4]; 6]); 2] = [
+    (Policy::Sequential, [FIRST; 6]),
+    (Policy::RoundRobin, [FIRST, SECOND, THIRD, FIRST, SECOND, THIRD]),
+];
+
+#[tokio::test]
+async fn fw22_round_robin_begins_one_server_further_at_each_lookup() {
+    for (policy, order) in ORDERS {
+        let stage = Stage::with(THREE, |config| match &mut config.upstreams {
+            Upstreams::Servers(group) => group.options.policy = policy,
+            other => panic!("{other:?}"),
+        });
+        for (number, first) in order.into_iter().enumerate() {
+            let name = format!("n{number}.example");
+            let query = waiting(0, &name, RecordType::A);
+            // Neither one that joins the lookup nor a hit of the cache is another turn.
+            tokio::join!(stage.ask_cached(&query), stage.ask_cached(&query));
+            stage.ask_cached(&query).await;
+            let asked = stage.upstream(first).times_asked(&format!("{name}."));
+            assert!(asked > 0, "{policy:?}: lookup {number} began elsewhere");
+        }
+    }
+}

@@ -245,11 +245,16 @@ impl Tcp {
     }
 
     pub(crate) fn receive(&mut self) -> Reply {
+        Reply::parse(&self.message())
+    }
+
+    /// The next message as it came.
+    pub(crate) fn message(&mut self) -> Vec<u8> {
         let mut prefix = [0; 2];
         self.0.read_exact(&mut prefix).expect("a reply");
         let mut message = vec![0; u16::from_be_bytes(prefix).into()];
         self.0.read_exact(&mut message).expect("the rest of a reply");
-        Reply::parse(&message)
+        message
     }
 
     pub(crate) fn ask(&mut self, id: u16, name: &str) -> Reply {

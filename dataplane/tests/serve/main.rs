@@ -2,6 +2,7 @@
 
 mod harness;
 mod udp;
+mod waiters;
 mod edits;
 mod tcp;
 mod crowd;

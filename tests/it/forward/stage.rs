@@ -88,7 +88,7 @@ impl Stage {
         let resolved = self.begin(&waiting, None, slot).await;
         let length = resolved.write(&waiting.head, &mut buffer);
         let reply = Message::from_vec(&buffer[..length]).unwrap();
-        assert_eq!(reply.metadata.id, 0xbeef);
+        assert_eq!(reply.metadata.id, waiting.head.borrow().form.id);
         reply
     }
 

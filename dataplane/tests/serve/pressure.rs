@@ -1,9 +1,10 @@
-//! Clients that ask for more than there is (L2, T10): what the others get, by counts and not by times.
+//! Clients that ask for more than there is (L2, L4, T10): what the others get, by counts and not by times.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crds::config::Upstreams;
 use dataplane::forward::Limit;
 use dataplane::serve::Limits;
 
@@ -14,6 +15,9 @@ const OF_A_CLIENT: u32 = 32;
 /// Clients beside the one that takes all it can get.
 const VICTIMS: u8 = 50;
 const TCP_QUERIES: u16 = 200;
+/// Places of one stub domain, and clients that ask for random names below it.
+const BELOW: u32 = 200;
+const ATTACKERS: u8 = 250;
 
 fn client(address: [u8; 4]) -> UdpSocket {
     let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::from(address), 0))).unwrap();
@@ -50,6 +54,38 @@ fn l2_one_client_that_floods_upstreams_takes_no_place_of_others() {
         assert_eq!(ask(1, OURS), Reply::ours(1), "victim {number}");
         let below = format!("wiki-{number}.corp.example");
         assert_eq!(ask(2, &below), Reply::theirs(2), "victim {number}");
+    }
+    assert_eq!(house.forwarder.limited(Limit::Total), 0);
+}
+
+#[test]
+fn l4_l16_random_names_below_a_silent_stub_domain_take_the_places_of_its_group_only() {
+    let house = House::with(&["127.0.0.1:0"], Limits::default(), |config| {
+        let Upstreams::Servers(default) = &mut config.upstreams else { panic!("servers") };
+        let stub_domain = &mut config.stub_domains[0].group;
+        // The server that answers nothing is that of the stub domain.
+        std::mem::swap(&mut stub_domain.servers, &mut default.servers);
+        stub_domain.options.limits.in_flight = BELOW;
+    });
+    let attackers: Vec<UdpSocket> = (1..=ATTACKERS).map(|last| client([127, 0, 9, last])).collect();
+    let names = RefCell::new(0..u16::MAX);
+    house.until("its group is full, and much more is refused", |house| {
+        for (attacker, number) in attackers.iter().zip(names.borrow_mut().by_ref()) {
+            let asked = query(number, &format!("n{number}.corp.example"));
+            attacker.send_to(&asked, house.address()).unwrap();
+        }
+        house.forwarder.limited(Limit::Group) >= 400
+    });
+    assert!(house.forwarder.in_flight() <= BELOW as usize, "{}", house.forwarder.in_flight());
+    for number in 1..=VICTIMS {
+        let victim = client([127, 0, 7, number]);
+        let ask = |id, name| {
+            victim.send_to(&query(id, name), house.address()).unwrap();
+            receive(&victim).0
+        };
+        assert_eq!(ask(1, OURS), Reply::ours(1), "victim {number}");
+        let other = format!("n{number}.example.org");
+        assert_eq!(ask(2, &other), Reply::theirs(2), "victim {number}");
     }
     assert_eq!(house.forwarder.limited(Limit::Total), 0);
 }

@@ -1,6 +1,7 @@
 //! Golden examples of docs/dns.md 9.10 in which access, configuration and cache meet.
 
 use dataplane_core::{Change, DataSource, Resource};
+use futures::poll;
 
 use super::*;
 
@@ -72,6 +73,33 @@ async fn g132_r3_without_rd_nothing_is_forwarded_nor_taken_from_the_cache() {
     assert_eq!(outcome(&responder, www, A, true).await, (0, 1, None));
     assert_eq!(outcome(&responder, www, A, false).await, (5, 0, Some(20)), "also when cached");
     assert_eq!(upstream.asked(), 1);
+}
+
+#[tokio::test]
+async fn g136_n20_fw52_fw53_with_every_place_taken_only_names_of_the_cluster_are_there() {
+    let upstream = Upstream::start().await;
+    let mut config = upstream.config();
+    config.limits.in_flight = 2;
+    let responder = serving(&config, "/nonexistent");
+    // Each of those who wait for one lookup has a place.
+    let mut waiting = [Box::pin(responder.ask()), Box::pin(responder.ask())];
+    for client in &mut waiting {
+        assert!(poll!(client).is_pending());
+    }
+    assert_eq!((responder.forwarder.lookups(), responder.forwarder.in_flight()), (1, 2));
+    // At once: the first poll has the reply. The name that is asked already is no exception.
+    for name in ["new.example.org", "www.example.org"] {
+        let refused = outcome(&responder, name, A, true).now_or_never();
+        assert_eq!(refused, Some((2, 0, Some(0))), "{name}");
+    }
+    let (cart, origin) = responder.ask_for(&question(CART, A, true)).now_or_never().expect("G12");
+    assert_eq!((cart[3] & 15, origin), (0, Origin::Own));
+    assert!(cart.windows(6).any(|octets| octets == [0, 4, 10, 96, 0, 12]), "{cart:?}");
+    for client in waiting {
+        assert_eq!(client.await, Got(0, vec![600], Origin::Upstream), "it had its place");
+    }
+    assert_eq!(upstream.asked(), 1);
+    assert_eq!(outcome(&responder, "new.example.org", A, true).await, (0, 1, None));
 }
 
 #[tokio::test]

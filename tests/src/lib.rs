@@ -12,7 +12,7 @@ pub mod fuzzing;
 pub mod golden;
 pub mod helm;
 pub mod http;
-mod in_process;
+pub mod in_process;
 pub mod kstatus;
 pub mod kubelet;
 pub mod largest;

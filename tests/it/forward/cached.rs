@@ -2,6 +2,7 @@
 //! only the 1.8 s that a client waits for upstreams that stay silent (CA40) pass.
 
 mod memory;
+mod questions;
 mod silence;
 
 use std::time::Duration;
@@ -292,19 +293,6 @@ async fn ca40_without_a_window_no_expired_answer_is_served() {
     stage.later(600_000);
     let failed = stage.a("www.example.org").await;
     assert_eq!(failure(&failed), (ResponseCode::ServFail, Some(23)));
-}
-
-#[tokio::test]
-async fn c4_do_cd_and_type_are_kept_apart_and_letter_case_is_not() {
-    let stage = Stage::new(GOLDEN);
-    let www = waiting(0, "www.example.org", RecordType::A);
-    let key = |dnssec, cd| dataplane_core::LookupKey::new(www.key.name().clone(), 1, dnssec, cd);
-    for key in [key(false, false), key(true, false), key(false, true)] {
-        for _ in 0..2 {
-            stage.ask_cached(&dataplane_core::Waiting { key: key.clone(), ..www.clone() }).await;
-        }
-    }
-    assert_eq!(stage.asked("www.example.org."), 3);
 }
 
 #[tokio::test]

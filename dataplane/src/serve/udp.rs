@@ -58,6 +58,8 @@ pub(super) struct Worker {
     later: Turns<Ask>,
     /// Full batches in a row after which no upstream was asked.
     full: usize,
+    /// New queries go to the sockets of others, as this one will close (D3).
+    has_turned_away: bool,
     /// A message whose handling panics, as a defect would.
     #[cfg(test)]
     defect: Option<Vec<u8>>,
@@ -101,6 +103,7 @@ impl Worker {
             answered: Vec::with_capacity(BATCH),
             later: Turns::new(),
             full: 0,
+            has_turned_away: false,
             #[cfg(test)]
             defect: None,
         }
@@ -114,43 +117,47 @@ impl Worker {
         let runtime = self.responder.runtime.clone();
         let _lookups = runtime.enter();
         let (mut batch, mut reading) = (Batch::new(), Reading::begin());
-        let mut has_turned_away = false;
-        loop {
-            // Read before receiving: nothing is left behind by a stop that comes in between.
-            let stopping = self.stop.load(Ordering::Acquire);
-            if stopping && !has_turned_away {
-                has_turned_away = true;
-                if let Err(error) = self.socket.turn_away() {
-                    tracing::debug!(%error, "queries still come to a socket that will close");
-                }
-            }
-            match self.receive(&mut batch, reading.as_mut(), stopping) {
-                Ok(0) if stopping && self.later.is_empty() => break,
-                Ok(0) => self.full = 0,
-                Ok(queries) => {
-                    self.answer(&mut batch);
-                    if self.reads_on(queries) {
-                        continue;
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
-                    add(&self.responder.counters.udp_receive_failed, 1);
-                    if stopping && self.later.is_empty() {
-                        break;
-                    }
-                    std::thread::sleep(RECEIVE_PAUSE);
-                }
-            }
-            // Answers of ours have left.
-            self.ask();
-            if let Some(reading) = &mut reading {
-                reading.read();
-            }
-        }
+        while self.turn(&mut batch, reading.as_mut()) {}
         if let Some(reading) = reading.filter(Reading::has_ports) {
             finish(reading, runtime.clone());
         }
+    }
+
+    /// Answers a batch, then asks upstreams and reads what they reply, unless clients are read again at once. Returns
+    /// whether there is another turn.
+    fn turn(&mut self, batch: &mut Batch, mut reading: Option<&mut Reading>) -> bool {
+        // Read before receiving: nothing is left behind by a stop that comes in between.
+        let stopping = self.stop.load(Ordering::Acquire);
+        if stopping && !self.has_turned_away {
+            self.has_turned_away = true;
+            if let Err(error) = self.socket.turn_away() {
+                tracing::debug!(%error, "queries still come to a socket that will close");
+            }
+        }
+        match self.receive(batch, reading.as_deref_mut(), stopping) {
+            Ok(0) if stopping && self.later.is_empty() => return false,
+            Ok(0) => self.full = 0,
+            Ok(queries) => {
+                self.answer(batch);
+                if self.reads_on(queries) {
+                    return true;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
+                add(&self.responder.counters.udp_receive_failed, 1);
+                if stopping && self.later.is_empty() {
+                    return false;
+                }
+                std::thread::sleep(RECEIVE_PAUSE);
+            }
+        }
+        // Answers of ours have left.
+        self.ask();
+        if let Some(reading) = reading {
+            reading.read();
+        }
+        true
     }
 
     /// Waits for queries, and for what upstreams reply while there is a socket of this thread on which they may. Waits for

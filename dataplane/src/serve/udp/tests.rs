@@ -195,11 +195,33 @@ async fn l2_a_client_that_asks_for_many_names_delays_none_of_another_one() {
 
 #[tokio::test]
 async fn l2_clients_are_read_again_before_upstreams_are_asked_while_batches_are_full() {
-    let Site { upstream: _upstream, mut worker, .. } = Site::start().await;
-    let batches = [BATCH, BATCH, BATCH, BATCH, BATCH, 3, BATCH, BATCH];
-    let reads_on = batches.map(|queries| worker.reads_on(queries));
-    // After the fourth in a row upstreams are asked for some, so none waits without end.
-    assert_eq!(reads_on, [true, true, true, false, true, false, true, true]);
+    // Queries of each batch, of which the first is for a name that is not ours, and the lookups after it.
+    const BATCHES: [(usize, usize); 8] = [
+        (BATCH, 0),
+        (BATCH, 0),
+        (BATCH, 0),
+        // After the fourth in a row upstreams are asked, so that none waits without end.
+        (BATCH, 4),
+        (BATCH, 4),
+        // Nothing waits to be read.
+        (3, 6),
+        (BATCH, 6),
+        (1, 8),
+    ];
+    let site = Site::with(|config| {
+        config.limits.in_flight = 100;
+        config.limits.in_flight_per_client = 100;
+    });
+    let Site { upstream: _upstream, responder, client, mut worker, .. } = site.await;
+    let mut batch = Batch::new();
+    for (number, (queries, lookups)) in BATCHES.into_iter().enumerate() {
+        client.send(&question(&format!("n{number}.example.org"), 1, true)).unwrap();
+        for _ in 1..queries {
+            client.send(&question("cart.shop.svc.cluster.local", 1, true)).unwrap();
+        }
+        assert!(worker.turn(&mut batch, None));
+        assert_eq!(responder.forwarder.lookups(), lookups, "after batch {number}");
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod golden;
 mod budget;
+mod outage;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -65,8 +66,8 @@ impl Upstream {
                 if silent.load(Ordering::Relaxed) {
                     continue;
                 }
-                // Without the OPT, which has 11 octets.
-                let mut reply = buffer[..octets - 11].to_vec();
+                // Without the OPT, which has 11 octets; a probe may have none (FW25).
+                let mut reply = buffer[..octets - 11 * usize::from(buffer[11])].to_vec();
                 (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
                 reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4]);
                 let is_private = private.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ use futures::poll;
 
 use super::*;
 
-const A: u8 = 1;
+pub(super) const A: u8 = 1;
 const TXT: u8 = 16;
 /// Two Services of docs/dns.md 9.1, and an ExternalName for one of them.
 const SERVICES: &str = "
@@ -31,10 +31,10 @@ metadata: {name: shop}
 /// A resolv.conf with one name server: 127.0.0.53.
 const LOOPBACK: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/serve/responder/tests/loopback.conf");
-const CART: &str = "cart.shop.svc.cluster.local";
+pub(super) const CART: &str = "cart.shop.svc.cluster.local";
 
 /// Serves the Services above by this configuration.
-fn serving(config: &Config, resolv_conf: &str) -> Responder {
+pub(super) fn serving(config: &Config, resolv_conf: &str) -> Responder {
     let mut index = Index::new(settings::of(config).expect("settings"));
     let (objects, skipped) = crate::source::objects_from_yaml(SERVICES).expect("objects");
     assert!(skipped.is_empty(), "{skipped:?}");

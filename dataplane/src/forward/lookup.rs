@@ -216,8 +216,7 @@ impl Lookup {
                 }
                 Next::Wait(until) | Next::Listen(until) => until,
                 Next::Expired => {
-                    // All of them had their time.
-                    sent.into_iter().flatten().for_each(|sent| sent.settle(Heard::Nothing));
+                    sent.into_iter().flatten().for_each(|sent| sent.expire(now_at));
                     return Err(self.why());
                 }
             };

@@ -126,3 +126,27 @@ async fn fw52_a_place_that_the_first_who_waits_cannot_use_is_for_the_next() {
     assert!(poll!(&mut old).is_ready() && poll!(&mut young).is_pending());
     assert_eq!(group.servers[0].seen(now()).in_flight, PLACES, "the young one asks");
 }
+
+#[tokio::test]
+async fn fw24_a_query_that_had_no_time_when_its_lookup_ended_is_no_silence() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = upstreams(far.local_addr().unwrap());
+    let group = upstreams.group(0).unwrap();
+    let server = &group.servers[0];
+    let mut others: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+    tokio::time::pause();
+    let key = LookupKey::new(Name::ROOT, 1, false, false);
+    let began = now();
+    let mut late = Box::pin(lookup(group, &[0], &key, began));
+    assert!(poll!(&mut late).is_pending());
+    let left = std::time::Duration::from_millis(100);
+    tokio::time::advance(crate::forward::plan::USUAL.budget - left).await;
+    // It gets a place 0.1 s before its budget ends.
+    others.pop().unwrap().cancel();
+    assert!(poll!(&mut late).is_pending());
+    assert_eq!(server.seen(now()).in_flight, PLACES, "it asks");
+    let before = server.seen(now());
+    assert_eq!(late.await.unwrap_err(), Unresolved::Silence);
+    let seen = server.seen(now());
+    assert_eq!((seen.heard, seen.places), (before.heard, before.places));
+}

@@ -75,6 +75,14 @@ impl Sent {
         self.settle_at(heard, now());
     }
 
+    /// The time of its lookup is over. It is silence only where the server had at least half of the time between two sends:
+    /// the last query of a lookup has nearly all of it, and one that got its place late says nothing about its server.
+    pub(in crate::forward) fn expire(self, now: Instant) {
+        if now >= self.at + USUAL.interval / 2 {
+            self.settle(Heard::Nothing);
+        }
+    }
+
     /// Its reply came, with this response code.
     pub(in crate::forward) fn replied(mut self, heard: Heard, rcode: u16) {
         self.rcode = rcode;

@@ -40,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use dataplane_core::{Freshness, LookupKey, Resolution, Waiting};
+use dataplane_core::{ErrorCodes, Freshness, LookupKey, Resolution, Waiting};
 use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
@@ -49,7 +49,7 @@ use crate::state::{Published, State};
 use answer::End;
 pub(crate) use answer::LateEnd;
 pub use answer::{Cached, Resolved};
-use cache::Cache;
+use cache::{Cache, Found};
 pub use clock::Clock;
 pub(crate) use connections::Together;
 use flight::Begun;
@@ -243,12 +243,37 @@ impl Forwarder {
         match self.table.join_late(group.route(), key, upstreams.max_in_flight, late) {
             Joined::Running(()) => _ = self.counts.joined.fetch_add(1, Ordering::Relaxed),
             Joined::Begun((), running) => {
-                self.begin(group, running, slot, upstreams, Purpose::Miss);
+                match self.left_behind(upstreams, group, running.key()) {
+                    // It waits for the end of that lookup, only later.
+                    Some(ended) => {
+                        self.counts.joined.fetch_add(1, Ordering::Relaxed);
+                        running.end(ended);
+                    }
+                    None => self.begin(group, running, slot, upstreams, Purpose::Miss),
+                }
             }
             Joined::Full(late) => {
                 self.in_flight.refuse(Limit::Total, Purpose::Miss);
                 late.call(Err(Unresolved::Limited(Limit::Total)));
             }
+        }
+    }
+
+    /// What a lookup for this key has left in the cache a moment ago: it began after the cache was asked for this query, which
+    /// has waited for its turn since, and it is over. Else equal queries of one batch would begin a lookup in each turn.
+    fn left_behind(&self, upstreams: &Upstreams, group: &Group, key: &LookupKey) -> Option<Ended> {
+        let at = (self.clock.now_ms(), group.recoveries());
+        let peeked = self.cache.peek(group.route(), key, at, upstreams.cache())?;
+        match peeked.found {
+            Found::Reply { relayed, freshness: Freshness::Fresh { age_s: 0 }, .. } => {
+                Some(Ok(relayed))
+            }
+            Found::Failed { was_silent: true } => Some(Err(Unresolved::Silence)),
+            Found::Failed { was_silent: false } => {
+                Some(Err(Unresolved::Errors(ErrorCodes::default())))
+            }
+            // With an older one its client would see too long TTLs.
+            Found::Reply { .. } | Found::Nothing => None,
         }
     }
 

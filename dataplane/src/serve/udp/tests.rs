@@ -194,6 +194,32 @@ async fn l2_a_client_that_asks_for_many_names_delays_none_of_another_one() {
 }
 
 #[tokio::test]
+async fn fw11_queries_of_one_batch_for_one_name_ask_once_though_they_have_turns() {
+    const MANY: usize = 3 * ASKED_AT_ONCE;
+    let site = Site::with(|config| {
+        config.limits.in_flight = 100;
+        config.limits.in_flight_per_client = 100;
+    });
+    let Site { upstream, socket, responder, client, mut worker } = site.await;
+    let (mut batch, published) = (Batch::new(), responder.state.published.load_full());
+    for _ in 0..MANY {
+        client.send(&question("www.example.org", 1, true)).unwrap();
+    }
+    assert_eq!(socket.recv(&mut batch).unwrap(), MANY);
+    worker.decide(&published, &mut batch);
+    while !worker.later.is_empty() {
+        worker.ask();
+        while responder.forwarder.lookups() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    responder.finish_late().await;
+    client.set_nonblocking(true).unwrap();
+    let answers = std::iter::from_fn(|| client.recv(&mut [0; 512]).ok()).count();
+    assert_eq!((answers, upstream.asked()), (MANY, 1));
+}
+
+#[tokio::test]
 async fn l2_clients_are_read_again_before_upstreams_are_asked_while_batches_are_full() {
     // Queries of each batch, of which the first is for a name that is not ours, and the lookups after it.
     const BATCHES: [(usize, usize); 8] = [

@@ -44,6 +44,8 @@ const ANSWER_COUNT: usize = 7;
 pub struct Resolution {
     hops: Vec<(Relayed, Freshness)>,
     no_private_addresses: bool,
+    /// How old the oldest snapshot is that names of ours on the chain are from, in seconds (E42).
+    snapshot_age_s: Option<u32>,
 }
 
 /// The state of this process that a resolution reads.
@@ -114,7 +116,10 @@ impl Resolution {
             }
             match hop(&key, around, self.no_private_addresses) {
                 Hop::Group(group) => return Step::Ask { group, key },
-                Hop::Own(relayed) => last = relayed,
+                Hop::Own(relayed, age_s) => {
+                    last = relayed;
+                    self.snapshot_age_s = self.snapshot_age_s.max(age_s);
+                }
                 Hop::Failed(ede, text) => return Step::Failed { ede, text },
             }
             self.hops.push((last.clone(), Freshness::Fresh { age_s: 0 }));
@@ -142,14 +147,18 @@ impl Resolution {
     pub fn write(&self, head: &ReplyHead<'_>, seed: u64, buffer: &mut [u8]) -> usize {
         let hops: Vec<(&Relayed, Freshness)> =
             self.hops.iter().map(|(relayed, freshness)| (relayed, *freshness)).collect();
-        write_chain(head, &hops, seed, buffer)
+        // The CNAMEs of ours in front may be from a snapshot too.
+        let mut head = *head;
+        head.form.snapshot_age_s = head.form.snapshot_age_s.max(self.snapshot_age_s);
+        write_chain(&head, &hops, seed, buffer)
     }
 }
 
 /// Where the target of a chain leads (docs/dns.md §2.2).
 enum Hop {
     Group(usize),
-    Own(Relayed),
+    /// Our answer, and how old the snapshot is that it is from, in seconds.
+    Own(Relayed, Option<u32>),
     Failed(u16, &'static str),
 }
 
@@ -163,6 +172,8 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -
     if around.records.lacks(lookup.needs) {
         return Hop::Failed(ede::NOT_READY, lookup.needs.what_is_missing());
     }
+    let age = |at_s| u32::try_from(around.now_s.saturating_sub(at_s)).unwrap_or(u32::MAX);
+    let age_s = around.records.snapshot(lookup.needs).map(age);
     let whole = |reply| (reply, false);
     let (reply, is_cut) = match lookup.node {
         Some(Node::Alias(target, ttl_s)) if key.qtype() != rtype::CNAME => {
@@ -186,8 +197,8 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -
     // Bounds are for what upstreams say, not for our own records.
     let caps = TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses };
     match key.judge(0, &reply, &caps) {
-        Verdict::Good(relayed) if is_cut => Hop::Own(relayed.cut()),
-        Verdict::Good(relayed) => Hop::Own(relayed),
+        Verdict::Good(relayed) if is_cut => Hop::Own(relayed.cut(), age_s),
+        Verdict::Good(relayed) => Hop::Own(relayed, age_s),
         Verdict::Discard(_) | Verdict::Failed(_) => Hop::Failed(ede::OTHER, "no answer of ours"),
     }
 }

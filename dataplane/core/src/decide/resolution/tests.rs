@@ -2,9 +2,12 @@
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::RecordType;
+use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 
 use super::*;
 use crate::index::Index;
+use crate::object::Resource;
+use crate::records::DataSource;
 use crate::relay::{Cnames, ReplyForm};
 use crate::settings::{ExtraData, ExtraRecord, Settings};
 use crate::testing::settings;
@@ -63,6 +66,16 @@ fn address(owner: &str) -> Relayed {
 
 /// The answer section that the client gets: owner, type, data.
 fn answers(resolution: &Resolution, asked: &str) -> Vec<String> {
+    let reply = reply(resolution, asked);
+    let line = |record: &hickory_proto::rr::Record| {
+        let kind: RecordType = record.record_type();
+        format!("{} {kind} {}", record.name, record.data)
+    };
+    reply.answers.iter().map(line).collect()
+}
+
+/// What the client gets.
+fn reply(resolution: &Resolution, asked: &str) -> Message {
     let form = ReplyForm {
         id: 1,
         rd: true,
@@ -82,11 +95,7 @@ fn answers(resolution: &Resolution, asked: &str) -> Vec<String> {
     let octets = resolution.write(&head, 0, &mut buffer);
     let reply = Message::from_vec(&buffer[..octets]).unwrap();
     assert!(!reply.metadata.authoritative, "an upstream began it");
-    let line = |record: &hickory_proto::rr::Record| {
-        let kind: RecordType = record.record_type();
-        format!("{} {kind} {}", record.name, record.data)
-    };
-    reply.answers.iter().map(line).collect()
+    reply
 }
 
 #[test]
@@ -293,4 +302,30 @@ fn n9_a_chain_into_the_cluster_before_its_data_is_there_is_servfail() {
         let step = resolution.answered(inside, FRESH, around);
         assert!(matches!(step, Step::Failed { ede: 14, .. }), "{step:?}");
     });
+}
+
+#[test]
+fn e42_a_chain_that_passes_data_of_a_snapshot_tells_its_age() {
+    let mut index = Index::new(settings_of_tests());
+    for resource in Resource::ALL {
+        index.begin_list(resource);
+        index.end_list(resource, 1, DataSource::Snapshot { confirmed_at_s: 90 });
+    }
+    let records = index.publish(1).expect("other records");
+    let around = Surroundings { records: &records, now_s: 100, seed: 0, limit: 1232 };
+    for (target, age) in [
+        ("cart.shop.svc.cluster.local", Some(&b"\0\x03snapshot 10s"[..])),
+        ("www.own.example", None),
+    ] {
+        let mut resolution = Resolution::default();
+        let inside = alias("a.example.org", target);
+        assert_eq!(resolution.answered(inside, FRESH, &around), Step::Done);
+        let reply = reply(&resolution, "a.example.org");
+        let options = reply.edns.as_ref().unwrap().options();
+        let ede = options.get(EdnsCode::Unknown(15)).map(|option| match option {
+            EdnsOption::Unknown(_, octets) => &octets[..],
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(ede, age, "{target}");
+    }
 }

@@ -17,6 +17,9 @@ const ALONE_WAIT: Duration = Duration::from_secs(1);
 const FAILING_WAIT: Duration = Duration::from_secs(5);
 /// Until the next attempt at a probe that could not be sent.
 const UNSENT_WAIT: Duration = Duration::from_secs(1);
+/// Between the end of a probe and one for a suspicion. Names without a reply raise one suspicion after the other. Less than the
+/// time after which a query is overdue: the replies keep the places of a server that answers nothing else (L16).
+const SUSPECTED_WAIT: Duration = Duration::from_millis(250);
 
 /// The result of one send or probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ pub(in crate::forward) struct Health {
     probed: Option<Instant>,
     is_suspected: bool,
     is_probing: bool,
-    /// No probe before this, as the latest could not be sent.
+    /// No probe before this, as the latest could not be sent, or has just been answered.
     not_before: Option<Instant>,
 }
 
@@ -67,7 +70,10 @@ impl Health {
     /// Records the result of a client's query; for probes see [`Health::probe_ended`].
     pub(in crate::forward) fn heard(&mut self, heard: Heard, now: Instant) {
         match heard {
-            Heard::Good => *self = Health { is_probing: self.is_probing, ..Health::default() },
+            Heard::Good => {
+                let Health { is_probing, not_before, .. } = *self;
+                *self = Health { is_probing, not_before, ..Health::default() };
+            }
             Heard::Error => {
                 self.answered();
                 self.errors = self.errors.saturating_add(1);
@@ -127,8 +133,14 @@ impl Health {
         self.is_probing = false;
         self.probed = Some(now);
         match heard {
-            Heard::Good => *self = Health::default(),
-            Heard::Error => self.answered(),
+            Heard::Good => {
+                let not_before = Some(now + SUSPECTED_WAIT);
+                *self = Health { not_before, ..Health::default() };
+            }
+            Heard::Error => {
+                self.answered();
+                self.not_before = Some(now + SUSPECTED_WAIT);
+            }
             Heard::Nothing if self.is_suspected || self.down_since.is_some() => {
                 self.is_suspected = false;
                 self.down_since.get_or_insert(now);
@@ -205,6 +217,28 @@ mod tests {
         health.probe_started();
         health.probe_ended(Heard::Good, after(now, 1));
         assert_eq!(health.probe_at(false, after(now, 1)), None);
+    }
+
+    #[test]
+    fn fw27_names_without_a_reply_do_not_cause_one_probe_after_the_other() {
+        let start = Instant::now();
+        for answer in [Heard::Good, Heard::Error] {
+            let (mut health, mut probes) = (Health::default(), 0);
+            // Ten seconds of a thousand names without a reply and of a hundred replies in each.
+            for ms in 0..10_000 {
+                let now = start + Duration::from_millis(ms);
+                health.heard(Heard::Nothing, now);
+                if ms % 10 == 0 {
+                    health.heard(Heard::Good, now);
+                }
+                if health.probe_at(false, now).is_some_and(|at| at <= now) {
+                    health.probe_started();
+                    health.probe_ended(answer, now);
+                    probes += 1;
+                }
+            }
+            assert_eq!(probes, 40, "{answer:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 )]
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
 use super::rdata::{CNAME, SOA};
@@ -151,15 +151,28 @@ fn hints(rdata: &[u8]) -> Option<impl Iterator<Item = IpAddr>> {
 }
 
 fn is_private_address(address: IpAddr) -> bool {
+    let is_private = |v4: Ipv4Addr| {
+        v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
+    };
     match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
-        }
+        IpAddr::V4(v4) => is_private(v4),
         IpAddr::V6(v6) => {
             v6.is_unique_local()
                 || v6.is_loopback()
                 || v6.is_unicast_link_local()
                 || v6.is_unspecified()
+                || translated(v6).is_some_and(is_private)
         }
+    }
+}
+
+/// The IPv4 address that a translator makes of an address in the well-known prefix `64:ff9b::/96`, which no private address
+/// should be in (RFC 6052 §3.1).
+fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+        }
+        _ => None,
     }
 }

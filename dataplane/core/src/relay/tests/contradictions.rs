@@ -59,12 +59,14 @@ fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
             other => panic!("not relayed: {other:?}"),
         }
     };
-    let public = [hint(4, "192.0.2.1"), hint(6, "2001:db8::1")];
+    let public = [hint(4, "192.0.2.1"), hint(6, "2001:db8::1"), hint(6, "64:ff9b::c000:201")];
     for good in &public {
         let relayed = judged(&[good]);
         assert!(!relayed.is_blocked() && relayed.counts().rrset == 1, "{good}");
     }
-    for bad in [hint(4, "10.1.2.3"), hint(4, "127.0.0.1"), hint(6, "fd00::1"), hint(6, "::1")] {
+    let v6 = ["fd00::1", "::1", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "64:ff9b::127.0.0.1"];
+    let v6 = v6.map(|address| hint(6, address));
+    for bad in [hint(4, "10.1.2.3"), hint(4, "127.0.0.1")].into_iter().chain(v6) {
         assert!(judged(&[&bad]).is_blocked(), "{bad}");
         let relayed = judged(&[&public[0], &bad]);
         assert!(!relayed.is_blocked() && relayed.counts().rrset == 1, "{bad}");

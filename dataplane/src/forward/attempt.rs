@@ -7,7 +7,7 @@ use dataplane_core::{
     Discard, ErrorCodes, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict,
 };
 
-use super::connections::{self, Progress, Reply};
+use super::connections::{self, Progress, Reply, Unsent};
 use super::plan::Transport;
 use super::random;
 use super::server::Server;
@@ -36,8 +36,12 @@ pub(super) enum AttemptResult {
     Distrusted,
     /// An ICMP error, a connection refused or broken off.
     Unreachable,
+    /// The same within the pause after a connection that failed (FW54): the server was not asked again.
+    HeldOff,
     /// `upstreamPorts` is reached and no socket is open (FW10), or the system gave none: the server was not asked.
     NoPort,
+    /// Every connection to the server has as many queries as it may have: the server was not asked.
+    NoPlace,
 }
 
 /// Asks the server over this transport, with or without an OPT record.
@@ -186,7 +190,11 @@ pub(super) async fn exchange(
     let query = |id| messages.query(question.key, id);
     match connections::ask(&messages.server.connections, progress, query).await {
         Ok(reply) => messages.judge(question, &reply),
-        Err(failure) if failure.is_ours => AttemptResult::NoPort,
-        Err(_) => AttemptResult::Unreachable,
+        Err(failure) => match failure.unsent {
+            None => AttemptResult::Unreachable,
+            Some(Unsent::Pause) => AttemptResult::HeldOff,
+            Some(Unsent::NoSocket) => AttemptResult::NoPort,
+            Some(Unsent::NoPlace) => AttemptResult::NoPlace,
+        },
     }
 }

@@ -33,9 +33,10 @@ use super::now;
 pub(super) use connection::{Arrived, Place, Reply};
 use connection::{Connection, MAX_QUERIES, Shared};
 pub(super) use counts::Counted;
-pub(super) use failure::Failure;
+pub(super) use failure::{Failure, Unsent};
 pub(crate) use outlet::Together;
 use outlet::{Outlet, Query};
+pub(super) use pause::HOLD_OFF;
 pub(super) use tls::Client;
 use tls::Spoken;
 use tls_session::TlsSession;
@@ -369,4 +370,4 @@ impl Connections {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -296,7 +296,7 @@ impl Lookup {
                 sent.settle(Heard::Nothing);
                 self.plan.over_stream(send.place, now);
             }
-            AttemptResult::Unreachable => {
+            AttemptResult::Unreachable | AttemptResult::HeldOff => {
                 sent.settle(Heard::Nothing);
                 self.plan.unreachable(now);
             }
@@ -304,6 +304,12 @@ impl Lookup {
                 sent.cancel();
                 self.sends -= 1;
                 self.limited(send, Limit::UpstreamPorts);
+            }
+            AttemptResult::NoPlace => {
+                sent.cancel();
+                self.sends -= 1;
+                self.limit = Some(Limit::Server);
+                self.plan.no_place(send, now);
             }
         }
         None

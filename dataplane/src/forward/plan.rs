@@ -153,6 +153,8 @@ struct Place {
     streamed: bool,
     /// What it is asked as soon as it has a place.
     waits: Option<Send>,
+    /// When that is tried again, without a notice that there is a place.
+    again_at: Option<Instant>,
 }
 
 impl Plan {
@@ -160,7 +162,13 @@ impl Plan {
     pub(super) fn new(order: Vec<Candidate>, started: Instant) -> Plan {
         let all_down = order.iter().all(|candidate| candidate.standing == Standing::Down);
         let pace = if all_down { ALL_DOWN } else { USUAL };
-        let place = |candidate| Place { candidate, is_done: false, streamed: false, waits: None };
+        let place = |candidate| Place {
+            candidate,
+            is_done: false,
+            streamed: false,
+            waits: None,
+            again_at: None,
+        };
         Plan {
             order: order.into_iter().map(place).collect(),
             pace,
@@ -188,14 +196,17 @@ impl Plan {
         if now >= self.deadline {
             return Next::Expired;
         }
+        let again_at = self.try_again(now);
         if self.sends < MAX_SENDS
             && let Some(send) = self.urgent.pop_front()
         {
             return self.take(send, now);
         }
+        let until = again_at.map_or(self.deadline, |at| at.min(self.deadline));
         match self.peek() {
+            None if again_at.is_some() => Next::Wait(until),
             None => Next::Listen(self.deadline),
-            Some(_) if now < self.next_at => Next::Wait(self.next_at.min(self.deadline)),
+            Some(_) if now < self.next_at => Next::Wait(self.next_at.min(until)),
             Some(send) => {
                 self.place += 1;
                 self.take(send, now)
@@ -248,7 +259,7 @@ impl Plan {
     /// It gave an error: it is not asked again, nor waited for, and the next one is asked at once (FW21).
     pub(super) fn error(&mut self, place: usize, now: Instant) {
         let of = &mut self.order[place];
-        (of.is_done, of.waits) = (true, None);
+        (of.is_done, of.waits, of.again_at) = (true, None, None);
         self.move_on(now);
     }
 
@@ -269,9 +280,31 @@ impl Plan {
         self.move_on(now);
     }
 
-    /// Servers that are asked as soon as they have a place.
+    /// No connection to it has a place: the next server is asked, and this one again when its next send would be, because
+    /// nothing tells when there is a place.
+    pub(super) fn no_place(&mut self, send: Send, now: Instant) {
+        self.full(send, now);
+        let place = &mut self.order[send.place];
+        place.again_at = place.waits.map(|_| now + self.pace.interval);
+    }
+
+    /// Takes up what must be tried again by now; returns when the next is.
+    fn try_again(&mut self, now: Instant) -> Option<Instant> {
+        for place in &mut self.order {
+            if place.again_at.is_some_and(|at| at <= now) {
+                place.again_at = None;
+                self.urgent.extend(place.waits.take());
+            }
+        }
+        self.order.iter().filter_map(|place| place.again_at).min()
+    }
+
+    /// Servers that are asked as soon as they have a place, of which there is a notice.
     pub(super) fn waiting(&self) -> impl Iterator<Item = usize> {
-        let waits = |place: &usize| self.order[*place].waits.is_some();
+        let waits = |place: &usize| {
+            let place = &self.order[*place];
+            place.waits.is_some() && place.again_at.is_none()
+        };
         (0..self.order.len()).filter(waits)
     }
 
@@ -287,7 +320,7 @@ impl Plan {
         of.is_done = true;
         // What waits may be the query over its stream.
         if of.waits.is_some_and(|send| send.transport == Transport::Udp) {
-            of.waits = None;
+            (of.waits, of.again_at) = (None, None);
         }
         if of.streamed {
             self.move_on(now);

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane_core::{LookupKey, Name, RelayError, TtlCaps};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use super::attempt::{self, AttemptResult, Question};
+use super::connections::HOLD_OFF;
 use super::lookup::REFUSES_EDNS;
 use super::plan::Transport;
 use super::server::{Heard, Server};
@@ -106,7 +107,7 @@ async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option
 /// What came of a probe.
 #[derive(Clone, Copy, Debug)]
 enum Probed {
-    /// There was no port to ask from.
+    /// There was no port to ask from, or no place on a connection.
     Unsent,
     Silent,
     /// A response code that is an error.
@@ -116,7 +117,19 @@ enum Probed {
     },
 }
 
+/// Asks the server. In the pause after a connection that failed (FW54) nothing is sent, which would say no more than that
+/// failure did: the probe waits for the end of the pause.
 async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
+    if let Some(probed) = ask_now(key, server, edns).await {
+        return probed;
+    }
+    sleep(HOLD_OFF).await;
+    // Another pause: another connection has failed meanwhile.
+    ask_now(key, server, edns).await.unwrap_or(Probed::Silent)
+}
+
+/// `None` in that pause.
+async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Probed> {
     let question = Question { key, caps: &TtlCaps::default(), randomise_case: false };
     let transport = server.transport();
     let asked = async {
@@ -127,8 +140,9 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
             outcome => outcome,
         }
     };
-    match timeout(PATIENCE, asked).await {
-        Ok(AttemptResult::NoPort) => Probed::Unsent,
+    Some(match timeout(PATIENCE, asked).await {
+        Ok(AttemptResult::HeldOff) => return None,
+        Ok(AttemptResult::NoPort | AttemptResult::NoPlace) => Probed::Unsent,
         Ok(AttemptResult::Good(relayed)) => Probed::Reply { has_data: !relayed.is_negative() },
         Ok(AttemptResult::Error(RelayError::Rcode(rcode), _)) => Probed::Error(rcode),
         // The Rcode is no error, which is what is asked (FW28).
@@ -140,7 +154,7 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
             _,
         )) => Probed::Reply { has_data: false },
         Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => Probed::Silent,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -153,6 +167,7 @@ mod tests {
     use tokio::net::UdpSocket;
 
     use super::*;
+    use crate::forward::connections::tests::fill;
 
     /// A server that leads back to us and answers FORMERR to an OPT record. Returns how many queries came with one, and
     /// how many without.
@@ -272,5 +287,48 @@ mod tests {
         }
         assert!(server.is_up());
         assert!(server.probe_at(false, now).is_some_and(|at| at > now), "it is tried again");
+    }
+
+    /// A group of one server over TCP whose next probe is due.
+    fn suspected(address: SocketAddr) -> Upstreams {
+        let (ip, port) = (address.ip(), address.port());
+        let server = config::Server { ip, port, transport: Transport::Tcp, tls: None };
+        let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
+        let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
+        let upstreams = Upstreams::of(&config, Path::new(""));
+        for _ in 0..3 {
+            upstreams.known()[0].send(true).unwrap().settle(Heard::Nothing);
+        }
+        upstreams
+    }
+
+    #[tokio::test]
+    async fn fw27_a_probe_for_which_every_connection_is_full_condemns_no_server() {
+        let upstreams = suspected(([127, 0, 0, 1], 9).into());
+        let server = &upstreams.known()[0];
+        let _kept = fill(&server.connections);
+        let now = now();
+        probe_due(&upstreams, now);
+        while server.probe_at(false, now).is_none() && server.is_up() {
+            tokio::task::yield_now().await;
+        }
+        assert!(server.is_up());
+        assert!(server.probe_at(false, now).is_some_and(|at| at > now), "it is tried again");
+    }
+
+    #[tokio::test]
+    async fn fw27_a_probe_in_the_pause_after_a_failed_connection_waits_for_its_end() {
+        // Nothing listens there yet.
+        let listener = tokio::net::TcpSocket::new_v4().unwrap();
+        listener.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let upstreams = suspected(listener.local_addr().unwrap());
+        let server = &upstreams.known()[0];
+        let key = LookupKey::new(Name::ROOT, 2, false, false);
+        assert!(matches!(ask(&key, server, true).await, Probed::Silent));
+        let listener = listener.listen(8).unwrap();
+        probe_due(&upstreams, now());
+        let accepted = timeout(2 * PATIENCE, listener.accept()).await;
+        assert!(accepted.is_ok(), "the server is asked");
+        assert!(server.is_up());
     }
 }

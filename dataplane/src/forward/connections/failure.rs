@@ -157,8 +157,19 @@ pub(in crate::forward) struct Failure {
     pub(in crate::forward) reason: Reason,
     /// What the library or the system said.
     pub(in crate::forward) text: Arc<str>,
-    /// The system gave us no socket: the server is not at fault.
-    pub(in crate::forward) is_ours: bool,
+    /// Why the query was not sent, where no connection was tried for it.
+    pub(in crate::forward) unsent: Option<Unsent>,
+}
+
+/// Why a query did not leave: the server was not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forward) enum Unsent {
+    /// The system gave us no socket.
+    NoSocket,
+    /// Every connection has as many queries as it may have.
+    NoPlace,
+    /// A connection failed a moment ago, and the next one is made later.
+    Pause,
 }
 
 impl Failure {
@@ -167,11 +178,12 @@ impl Failure {
         // get it.
         let shown = |it: char| if it.is_control() { '?' } else { it };
         let text: String = text.chars().map(shown).take(MAX_TEXT).collect();
-        Failure { reason, text: text.into(), is_ours: false }
+        Failure { reason, text: text.into(), unsent: None }
     }
 
     pub(super) fn connect(error: io::Error) -> Failure {
-        Failure { is_ours: is_ours(&error), ..Failure::new(Reason::Connect, &error.to_string()) }
+        let unsent = is_ours(&error).then_some(Unsent::NoSocket);
+        Failure { unsent, ..Failure::new(Reason::Connect, &error.to_string()) }
     }
 
     pub(super) fn slow() -> Failure {
@@ -187,7 +199,13 @@ impl Failure {
     }
 
     pub(super) fn full() -> Failure {
-        Failure::new(Reason::Full, "every connection to this server is in use")
+        let full = Failure::new(Reason::Full, "every connection to this server is in use");
+        Failure { unsent: Some(Unsent::NoPlace), ..full }
+    }
+
+    /// The same failure for a query that was not sent because of it.
+    pub(super) fn held_off(self) -> Failure {
+        Failure { unsent: self.unsent.or(Some(Unsent::Pause)), ..self }
     }
 
     /// The server does not speak our protocol.
@@ -298,7 +316,8 @@ mod tests {
     #[test]
     fn fw10_a_connection_for_which_there_is_no_descriptor_is_our_failure() {
         let failure = |code| Failure::connect(io::Error::from_raw_os_error(code));
-        assert!(failure(libc::EMFILE).is_ours && !failure(libc::ECONNREFUSED).is_ours);
+        assert_eq!(failure(libc::EMFILE).unsent, Some(Unsent::NoSocket));
+        assert_eq!(failure(libc::ECONNREFUSED).unsent, None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::failure::Failure;
 
 /// Pause after a connection that could not be made or gave no reply: less than the time between two
 /// sends of a lookup.
-pub(super) const HOLD_OFF: Duration = Duration::from_millis(400);
+pub(in crate::forward) const HOLD_OFF: Duration = Duration::from_millis(400);
 
 /// When the next connection to one server may be made.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Pause {
         let latest = self.latest();
         let is_recent = latest.at.is_some_and(|at| now.saturating_duration_since(at) < HOLD_OFF);
         let failure = latest.failure.clone().or(is_silent.then(Failure::broken));
-        failure.filter(|_| is_recent)
+        failure.filter(|_| is_recent).map(Failure::held_off)
     }
 }
 

@@ -4,7 +4,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::connection::{IDLE, Message, SILENCE};
 use super::failure::Reason;
-use super::pause::HOLD_OFF;
 use super::*;
 
 mod ends;
@@ -32,6 +31,18 @@ async fn read_query(far: &mut DuplexStream) -> Vec<u8> {
 async fn write_reply(far: &mut DuplexStream, octets: &[u8]) {
     far.write_u16(octets.len() as u16).await.unwrap();
     far.write_all(octets).await.unwrap();
+}
+
+/// As many connections with streams as there may be, each with as many queries as it takes, for as long as this is kept.
+pub(in crate::forward) fn fill(connections: &Connections) -> impl Sized + use<> {
+    let connections = (0..MAX_CONNECTIONS).map(|_| {
+        let (connection, mut queries) = connections.add_queue(CancellationToken::new());
+        let places: Vec<_> = std::iter::from_fn(|| connection.place(query, now())).collect();
+        // A task would take what is sent.
+        while queries.try_recv().is_ok() {}
+        (places, queries)
+    });
+    connections.collect::<Vec<_>>()
 }
 
 #[tokio::test]

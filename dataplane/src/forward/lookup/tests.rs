@@ -150,3 +150,23 @@ async fn fw24_a_query_that_had_no_time_when_its_lookup_ended_is_no_silence() {
     let seen = server.seen(now());
     assert_eq!((seen.heard, seen.places), (before.heard, before.places));
 }
+
+#[tokio::test]
+async fn fw52_a_lookup_without_a_connection_place_tries_again_and_condemns_no_server() {
+    let (ip, port, transport) = ([127, 0, 0, 1].into(), 9, config::Transport::Tcp);
+    let server = config::Server { ip, port, transport, tls: None };
+    let group = config::Group { servers: vec![server], options: GroupOptions::default() };
+    let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let group = upstreams.group(0).unwrap();
+    let server = &group.servers[0];
+    let all = server.seen(now()).places;
+    tokio::time::pause();
+    let _kept = crate::forward::connections::tests::fill(&server.connections);
+    let key = LookupKey::new(Name::ROOT, 1, false, false);
+    let mut asks = Box::pin(lookup(group, &[0], &key, now()));
+    assert!(poll!(&mut asks).is_pending());
+    let seen = server.seen(now());
+    let (sent, heard, in_flight, places) = (seen.sent, seen.heard, seen.in_flight, seen.places);
+    assert_eq!((sent, heard, in_flight, places), (0, [0; 3], 0, all), "it was not asked");
+}

@@ -205,6 +205,30 @@ fn fw21_a_server_that_gave_an_error_is_not_waited_for_either() {
 }
 
 #[test]
+fn fw52_a_server_whose_connections_are_full_is_asked_again_after_half_a_second() {
+    let started = Instant::now();
+    let at = |ms| started + Duration::from_millis(ms);
+    let mut plan =
+        Plan::new(vec![Candidate { transport: Transport::Connection, ..candidate(0) }], started);
+    for ms in [0, 500, 1000, 1500, 2000, 2500] {
+        let Next::Send(send) = plan.next(at(ms)) else { panic!() };
+        plan.no_place(send, at(ms));
+        assert_eq!((plan.waiting().count(), plan.next(at(ms))), (0, Next::Wait(at(ms + 500))));
+    }
+    // None of these was a send.
+    let asked: Vec<u128> = sends(&mut plan, started).into_iter().map(|(ms, ..)| ms).collect();
+    assert_eq!(asked, [3000, 3500]);
+    let mut plan = Plan::new(candidates(2), started);
+    let Next::Send(first) = plan.next(started) else { panic!() };
+    plan.no_place(first, started);
+    let Next::Send(second) = plan.next(started) else { panic!("at once") };
+    assert_eq!(plan.member(second.place), 1);
+    plan.error(second.place, at(10));
+    assert_eq!(plan.next(at(10)), Next::Wait(at(500)));
+    assert_eq!(plan.next(at(500)), Next::Send(first));
+}
+
+#[test]
 fn fw52_while_all_servers_are_down_no_place_is_waited_for() {
     let started = Instant::now();
     let down = |member| Candidate { standing: Standing::Down, ..candidate(member) };

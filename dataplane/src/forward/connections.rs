@@ -2,6 +2,8 @@
 //! connection breaks is asked once more, on a new one. What carries the messages is below: TCP, TLS, HTTP/2 or QUIC.
 
 mod connection;
+mod crowd;
+mod exchanges;
 mod outlet;
 mod stream;
 mod tls_session;
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant};
 use futures::future::Either;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +47,8 @@ use tls_session::TlsSession;
 const MAX_CONNECTIONS: usize = 32;
 /// Time of a handshake, from the first packet on. A handshake continues without the query that began it.
 const HANDSHAKE: Duration = Duration::from_secs(3);
+/// A query waits for a handshake this long before it takes a place in a crowd: less than the time between two sends.
+const LONG_HANDSHAKE: Duration = Duration::from_millis(200);
 /// Times that a query is sent: once, and once more where it was lost (FW54).
 const TRIES: usize = 2;
 /// Between two looks for queries without a task that wait too long: so much later their next send may leave (FW23).
@@ -203,12 +207,6 @@ impl Connections {
         self.fitting(after, now).find_map(|connection| connection.place(&query, now))
     }
 
-    /// A place on the latest connection that has one, silent or not.
-    fn place_on_latest(&self, query: impl Fn(u16) -> Vec<u8>) -> Option<Place> {
-        let open = self.open().clone();
-        open.iter().rev().find_map(|connection| connection.place(&query, now()))
-    }
-
     /// Waits for `wanted`, or until a place on an open connection is free.
     async fn place_or<T>(
         &self,
@@ -216,16 +214,23 @@ impl Connections {
         query: &impl Fn(u16) -> Vec<u8>,
         wanted: impl Future<Output = T>,
     ) -> Either<Place, T> {
-        let mut wanted = pin!(wanted);
+        let (mut wanted, mut too_long) = (pin!(wanted), pin!(sleep(LONG_HANDSHAKE)));
+        // A query that was lost needs a later connection, so it must not take a notice that others wait for.
+        let (takes_others, mut waits) = (after == 0, after == 0);
         loop {
             tokio::select! {
                 biased;
                 got = &mut wanted => return Either::Right(got),
-                // A query that was lost needs a later connection, so it must not take a notice that others wait for.
-                () = self.shared.freed.notified(), if after == 0 => {
+                () = self.shared.freed.notified(), if takes_others => {
                     if let Some(place) = self.place(after, query, now()) {
                         // There may be more places than this one.
                         self.shared.freed.notify_one();
+                        return Either::Left(place);
+                    }
+                }
+                () = &mut too_long, if waits => {
+                    waits = false;
+                    if let Some(place) = self.place_in_crowd(false, query) {
                         return Either::Left(place);
                     }
                 }
@@ -252,12 +257,14 @@ impl Connections {
         self.close_finished();
         let is_silent = self.open().iter().any(|connection| connection.is_useless(now()));
         if let Some(failure) = self.shared.pause.holds(is_silent, now()) {
-            return is_silent.then(|| self.place_on_latest(&query)).flatten().ok_or(failure);
+            let is_full = self.open().iter().any(|connection| connection.is_open());
+            let failure = if is_full { Failure::full() } else { failure };
+            return self.place_in_crowd(is_silent, &query).ok_or(failure);
         }
         if self.open().len() >= MAX_CONNECTIONS {
-            // A slow server may be silent on each of them; the latest is the least likely to be dead.
+            // A slow server may be silent on each of them.
             return self
-                .place_on_latest(&query)
+                .place_in_crowd(true, &query)
                 .ok_or_else(|| self.counted_failure(Failure::full()));
         }
         // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
@@ -279,11 +286,22 @@ impl Connections {
             Either::Left(place) => return Ok(place),
             Either::Right(ended) => ended.map_err(|_| Failure::broken())?,
         };
-        opened?.place(&query, now()).ok_or_else(|| {
-            let failure = self.counted_failure(Failure::broken());
-            self.shared.pause.failed(&failure, now());
-            failure
-        })
+        let opened = match opened {
+            Ok(opened) => opened,
+            // The server may allow no more connections than there are.
+            Err(failure) => return self.place_in_crowd(false, &query).ok_or(failure),
+        };
+        if let Some(place) = opened.place(&query, now()) {
+            return Ok(place);
+        }
+        if opened.is_open() {
+            // Others were faster: it says nothing about the server.
+            let place = self.place_in_crowd(false, &query);
+            return place.ok_or_else(|| self.counted_failure(Failure::full()));
+        }
+        let failure = self.counted_failure(Failure::broken());
+        self.shared.pause.failed(&failure, now());
+        Err(failure)
     }
 
     /// Counts why a query got no place on any connection.
@@ -345,15 +363,16 @@ impl Connections {
         &self,
         io: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
     ) -> Arc<Connection> {
-        let (connection, queries) = self.add_queue(CancellationToken::new());
-        tokio::spawn(stream::carry(Arc::clone(&connection), io, queries));
+        let (queries, taken) = mpsc::channel(MAX_QUERIES);
+        let connection = self.add(Outlet::Task(queries), CancellationToken::new());
+        tokio::spawn(stream::carry(Arc::clone(&connection), io, taken));
         connection
     }
 
-    /// Adds a connection whose queries a task takes. `end` ends the tasks that carry its messages.
+    /// Adds a connection with a stream for each query, which a task opens. `end` ends the tasks that carry its messages.
     fn add_queue(&self, end: CancellationToken) -> (Arc<Connection>, mpsc::Receiver<Query>) {
         let (queries, taken) = mpsc::channel(MAX_QUERIES);
-        (self.add(Outlet::Task(queries), end), taken)
+        (self.add(Outlet::Streams(queries), end), taken)
     }
 
     fn add(&self, outlet: Outlet, end: CancellationToken) -> Arc<Connection> {
@@ -363,8 +382,10 @@ impl Connections {
         connection
     }
 
-    /// Forgets those whose socket is closed.
+    /// Ends those that are not needed any more, and forgets those whose socket is closed.
     fn close_finished(&self) {
+        let open = self.open().clone();
+        open.iter().for_each(|connection| connection.close_if_over());
         self.open().retain(|connection| !connection.is_gone());
     }
 }

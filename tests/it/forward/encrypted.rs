@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::config::{self, CaBundle, Config, Group, GroupOptions, Policy, Server, ServerTls};
 use dataplane::forward::ConnectionsView;
 use dataplane::state::Published;
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
 use tests::upstream::{Credentials, Encrypted, Script, ScriptedUpstream, UpstreamTransport};
@@ -317,6 +319,43 @@ async fn l16_handshakes_that_do_not_end_take_no_places_of_another_group() {
         let slow = stage.view().groups[1].servers[0].connections.clone();
         let tried: u64 = slow.iter().flat_map(|slow| slow.failures.values()).sum();
         assert!(tried <= 2, "one handshake at a time: {tried}");
+    }
+}
+
+#[tokio::test]
+async fn l16_names_without_a_reply_take_no_connection_places_of_others_in_their_group() {
+    // Each of them is sent three times within a second: there are 1,024 places.
+    const SILENT: usize = 600;
+    const OTHERS: usize = 30;
+    let silent = |n: usize| format!("n{n}.silent.example");
+    let rules: String = (0..SILENT).map(|n| format!("{}. *\n  silent\n", silent(n))).collect();
+    for over in ALL {
+        // Over QUIC there are no streams for all of them: those that are overdue must be given back.
+        let encrypted = Encrypted { streams: Some(48), ..named(over) };
+        let stage = stage(encrypted, &format!("{ANSWERS}\n{rules}"));
+        stage.probe();
+        let ask = |name: String| {
+            let stage = &stage;
+            async move { stage.ask(0, &name, RecordType::A).await }
+        };
+        assert_eq!(answers(&ask("first.example".to_owned()).await), ["192.0.2.9"], "{over:?}");
+        let without = join_all((0..SILENT).map(|n| ask(silent(n))));
+        let others = async {
+            let mut answered = 0;
+            for n in 0..OTHERS {
+                let reply = ask(format!("n{n}.example")).await;
+                answered += usize::from(answers(&reply) == ["192.0.2.9"]);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            answered
+        };
+        let answered = match select(pin!(without), pin!(others)).await {
+            // On a slow machine they end before.
+            Either::Left((_, others)) => others.await,
+            Either::Right((answered, _)) => answered,
+        };
+        // One that is slow may lose some, but not all that come after the second sends of the silent names.
+        assert!(answered >= OTHERS - 5, "{over:?}: {answered}, {}", stage.view().text());
     }
 }
 

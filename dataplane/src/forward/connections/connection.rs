@@ -1,7 +1,8 @@
 //! One connection, as the queries on it see it: the queries that wait on it, how long it may be used, and how it
 //! ends.
 
-use std::collections::HashMap;
+mod waiting;
+
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -16,9 +17,14 @@ use super::partial::Held;
 use super::pause::Pause;
 use crate::forward::plan::USUAL;
 use crate::forward::{now, random};
+use waiting::{ConnectionState, Waiting, Way};
 
 /// Queries in progress on each (FW54); fewer where the server allows fewer.
 pub(super) const MAX_QUERIES: usize = 32;
+/// The same over HTTPS, where every connection has that many: its server says how many it allows, often a hundred and more.
+pub(super) const MAX_STREAMS: usize = 96;
+/// Queries without a reply on each over TCP and TLS, where every connection has that many: their ids are not used again.
+pub(super) const MAX_WAITING: usize = 1024;
 /// Idle time until a connection is closed (FW54). With queries waiting it is not idle, but dead when
 /// nothing came for this time.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
@@ -89,42 +95,20 @@ enum Waiter {
     Call(OnArrival, Instant),
 }
 
+impl Waiter {
+    /// Whether no lookup waits for the reply any more.
+    fn is_gone(&self) -> bool {
+        match self {
+            Waiter::Task(reply) => reply.is_closed(),
+            Waiter::Call(..) => false,
+        }
+    }
+}
+
 impl std::fmt::Debug for Waiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Waiter").finish_non_exhaustive()
     }
-}
-
-#[derive(Debug)]
-struct Waiting {
-    /// Queries on the connection. One whose client is gone stays until its reply, because the server still works on it.
-    replies: HashMap<u16, Waiter>,
-    /// How many queries the connection may have.
-    places: usize,
-    /// Since when queries wait without any message.
-    silent_since: Option<Instant>,
-    /// When the latest query left or the latest reply came.
-    used: Instant,
-    /// Replies that were not found wrong.
-    good: u64,
-    state: ConnectionState,
-}
-
-impl Waiting {
-    /// When it ends, unless something happens before.
-    fn ends_at(&self) -> Instant {
-        self.silent_since.unwrap_or(self.used) + IDLE
-    }
-}
-
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConnectionState {
-    Open,
-    /// It takes no more queries; those that wait still have their time.
-    Draining,
-    /// Its tasks end at once.
-    Closed,
 }
 
 /// A query in progress on a connection.
@@ -175,14 +159,7 @@ impl Connection {
         outlet: Outlet,
         end: CancellationToken,
     ) -> Arc<Connection> {
-        let waiting = Mutex::new(Waiting {
-            replies: HashMap::new(),
-            places: MAX_QUERIES,
-            silent_since: None,
-            used: now(),
-            good: 0,
-            state: ConnectionState::Open,
-        });
+        let waiting = Mutex::new(Waiting::new(outlet.has_streams(), now()));
         Arc::new(Connection { number, outlet, waiting, shared, end })
     }
 
@@ -206,8 +183,26 @@ impl Connection {
         query: impl Fn(u16) -> Vec<u8>,
         now: Instant,
     ) -> Option<Place> {
+        self.place_by(|waiting| waiting.way(now), query, now)
+    }
+
+    /// The same where no other connection has a place.
+    pub(super) fn place_in_crowd(
+        self: &Arc<Self>,
+        query: impl Fn(u16) -> Vec<u8>,
+        now: Instant,
+    ) -> Option<Place> {
+        self.place_by(|waiting| waiting.way_in_crowd(now), query, now)
+    }
+
+    fn place_by(
+        self: &Arc<Self>,
+        way: impl FnOnce(&mut Waiting) -> Option<Way>,
+        query: impl Fn(u16) -> Vec<u8>,
+        now: Instant,
+    ) -> Option<Place> {
         let mut reply = None;
-        let id = self.enter(now, |id| {
+        let id = self.enter(now, way, |id| {
             let (sender, receiver) = oneshot::channel();
             reply = Some(receiver);
             Some((query(id), Waiter::Task(sender)))
@@ -226,31 +221,38 @@ impl Connection {
             let (octets, call) = make(id)?;
             Some((octets, Waiter::Call(call, now + USUAL.interval)))
         };
-        self.enter(now, waits).is_some()
+        self.enter(now, |waiting| waiting.way(now), waits).is_some()
     }
 
     /// Sends the query that `begin` writes for an id, if there is a place.
     fn enter(
         self: &Arc<Self>,
         now: Instant,
+        way: impl FnOnce(&mut Waiting) -> Option<Way>,
         begin: impl FnOnce(u16) -> Option<(Vec<u8>, Waiter)>,
     ) -> Option<u16> {
         let mut waiting = self.waiting();
-        if waiting.state != ConnectionState::Open || waiting.replies.len() >= waiting.places {
-            return None;
-        }
+        let instead = match way(&mut waiting)? {
+            Way::Free => None,
+            Way::Instead(other) => Some(other),
+        };
         let room = self.outlet.room()?;
-        // At most 32 of 65,536 ids are taken.
+        // At most 1,024 of 65,536 ids are taken.
         let id = std::iter::repeat_with(|| random() as u16)
-            .find(|id| !waiting.replies.contains_key(id))
+            .find(|id| !waiting.has(*id))
             .unwrap_or_default();
         let (octets, waiter) = begin(id)?;
-        room.put(Query { id, octets });
-        waiting.replies.insert(id, waiter);
+        room.put(Query { id, octets, instead });
+        let ended = instead.and_then(|other| waiting.remove(other));
+        waiting.add(id, waiter, now + USUAL.interval);
         waiting.silent_since.get_or_insert(now);
         waiting.used = now;
         drop(waiting);
         self.outlet.send();
+        if let (Some(other), Some(ended)) = (instead, ended) {
+            self.shared.counts.failed(&Failure::gave_way(), now);
+            self.give(ended, Err(Failure::gave_way()), other);
+        }
         Some(id)
     }
 
@@ -258,7 +260,7 @@ impl Connection {
     pub(super) fn overdue(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let (mut late, mut next) = (Vec::new(), None::<Instant>);
         let mut waiting = self.waiting();
-        for (id, waiter) in &mut waiting.replies {
+        for (id, waiter) in waiting.each() {
             let Waiter::Call(_, at) = waiter else { continue };
             if *at > now {
                 next = Some(next.map_or(*at, |next| next.min(*at)));
@@ -275,10 +277,8 @@ impl Connection {
     }
 
     /// The server allows this many queries at once from here on.
-    pub(super) fn allow(&self, places: usize) {
-        let places = places.min(MAX_QUERIES);
-        let before = std::mem::replace(&mut self.waiting().places, places);
-        if places > before {
+    pub(super) fn allow(&self, streams: usize) {
+        if self.waiting().allow(streams) {
             self.shared.freed.notify_one();
         }
     }
@@ -301,7 +301,7 @@ impl Connection {
     pub(super) fn close(&self) {
         let mut waiting = self.waiting();
         waiting.state = ConnectionState::Closed;
-        let lost = std::mem::take(&mut waiting.replies);
+        let lost = waiting.take_all();
         let is_useless = !lost.is_empty() && waiting.good == 0;
         drop(waiting);
         if is_useless {
@@ -328,10 +328,16 @@ impl Connection {
         self.waiting().retire();
     }
 
+    /// Ends it where it takes no more queries and no lookup waits for those on it.
+    pub(super) fn close_if_over(&self) {
+        if self.waiting().forget_all_gone() {
+            self.close();
+        }
+    }
+
     /// Queries that wait on it.
-    #[cfg(test)]
     pub(super) fn in_progress(&self) -> usize {
-        self.waiting().replies.len()
+        self.waiting().len()
     }
 
     #[cfg(test)]
@@ -355,8 +361,8 @@ impl Connection {
     /// Gives a reply to the query with this id; false if none waits for it (FW54).
     pub(super) fn answered(self: &Arc<Self>, id: u16, ended: Ended, now: Instant) -> bool {
         let mut waiting = self.waiting();
-        let Some(reply) = waiting.replies.remove(&id) else { return false };
-        waiting.silent_since = (!waiting.replies.is_empty()).then_some(now);
+        let Some(waiter) = waiting.remove(id) else { return false };
+        waiting.silent_since = (waiting.len() > 0).then_some(now);
         waiting.used = now;
         waiting.good += u64::from(ended.is_ok());
         drop(waiting);
@@ -368,7 +374,13 @@ impl Connection {
             Err(failure) => self.shared.counts.failed(failure, now),
         }
         self.shared.freed.notify_one();
-        match (reply, ended) {
+        self.give(waiter, ended, id);
+        true
+    }
+
+    /// Gives the end of the query with this id to who waits for it.
+    fn give(self: &Arc<Self>, waiter: Waiter, ended: Ended, id: u16) {
+        match (waiter, ended) {
             // The client of this query may be gone; then the reply is dropped.
             (Waiter::Task(reply), ended) => _ = reply.send(ended),
             (Waiter::Call(call, _), Ok(Message { octets, age_s })) => {
@@ -378,19 +390,6 @@ impl Connection {
             (Waiter::Call(call, _), Err(failure)) => {
                 call(Arrived::Failed(failure, self.after_loss()));
             }
-        }
-        true
-    }
-}
-
-impl Waiting {
-    fn is_silent(&self, now: Instant) -> bool {
-        self.silent_since.is_some_and(|since| now.saturating_duration_since(since) >= SILENCE)
-    }
-
-    fn retire(&mut self) {
-        if self.state == ConnectionState::Open {
-            self.state = ConnectionState::Draining;
         }
     }
 }

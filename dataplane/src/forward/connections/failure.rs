@@ -203,6 +203,11 @@ impl Failure {
         Failure { unsent: Some(Unsent::NoPlace), ..full }
     }
 
+    /// It was overdue, and its stream was needed for another query.
+    pub(super) fn gave_way() -> Failure {
+        Failure::new(Reason::Full, "every connection to this server is in use, and it was overdue")
+    }
+
     /// The same failure for a query that was not sent because of it.
     pub(super) fn held_off(self) -> Failure {
         Failure { unsent: self.unsent.or(Some(Unsent::Pause)), ..self }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::client::conn::http2::{self, Builder, SendRequest};
@@ -17,7 +16,8 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Connection, MAX_QUERIES, Message};
+use super::connection::{Connection, MAX_STREAMS, Message};
+use super::exchanges::Exchanges;
 use super::failure::Failure;
 use super::outlet::Query;
 use super::partial::{Held, Partial};
@@ -31,8 +31,8 @@ const MAX_BODY: usize = 65_535;
 const WINDOW: u32 = 128 << 10;
 /// Octets of the header fields of a reply.
 const MAX_HEADERS: u32 = 8 << 10;
-/// Tasks of hyper for one connection: one for the socket and up to two for each query, and as many that end.
-const MAX_TASKS: usize = 4 * MAX_QUERIES;
+/// Tasks of hyper for one connection: one for the socket, up to two for each query, and thrice as many that end.
+const MAX_TASKS: usize = 8 * MAX_STREAMS;
 
 /// Requests are sent with this.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
@@ -100,7 +100,8 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     mut queries: mpsc::Receiver<Query>,
 ) {
     let _end = connection.end.clone().drop_guard();
-    let mut requests = FuturesUnordered::new();
+    let ask = |query| exchange(&connection, sender.clone(), Arc::clone(&uri), query);
+    let mut requests = Exchanges::new();
     let mut takes_requests = true;
     loop {
         tokio::select! {
@@ -111,16 +112,15 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 if ended.is_err() {
                     break;
                 }
-                // GOAWAY: the server still answers the requests that it took (RFC 9113 §6.8); the others are asked
-                // again on another connection.
+                // GOAWAY: the server answers what it took (RFC 9113 §6.8); the rest is asked again elsewhere.
                 takes_requests = false;
                 connection.retire();
             }
-            Some((id, ended)) = requests.next(), if !requests.is_empty() => {
+            (id, ended) = requests.next() => {
                 connection.answered(id, ended, now());
             }
             Some(query) = queries.recv() => {
-                requests.push(exchange(&connection, sender.clone(), Arc::clone(&uri), query));
+                requests.begin(query, ask);
             }
             () = connection.unused() => break,
         }
@@ -140,7 +140,7 @@ async fn exchange(
     uri: Arc<str>,
     query: Query,
 ) -> (u16, Result<Message, Failure>) {
-    let Query { id, octets } = query.without_id();
+    let Query { id, octets, .. } = query.without_id();
     let request = Request::post(&*uri)
         .header(CONTENT_TYPE, MEDIA_TYPE)
         .header(ACCEPT, MEDIA_TYPE)

@@ -18,6 +18,8 @@ thread_local! {
 pub(super) struct Query {
     pub(super) id: u16,
     pub(super) octets: Vec<u8>,
+    /// The query whose stream it takes: the exchange with this id must end.
+    pub(super) instead: Option<u16>,
 }
 
 impl Query {
@@ -31,8 +33,10 @@ impl Query {
 /// Where the queries on one connection leave.
 #[derive(Debug)]
 pub(super) enum Outlet {
-    /// To a task, which sends them.
+    /// To a task, which sends them, each as a message with its id.
     Task(mpsc::Sender<Query>),
+    /// To a task, which opens a stream for each.
+    Streams(mpsc::Sender<Query>),
     Tls(Arc<TlsSession>),
 }
 
@@ -43,10 +47,16 @@ pub(super) enum Room<'o> {
 }
 
 impl Outlet {
+    pub(super) fn has_streams(&self) -> bool {
+        matches!(self, Outlet::Streams(_))
+    }
+
     /// Room for one query; none once the connection has ended.
     pub(super) fn room(&self) -> Option<Room<'_>> {
         match self {
-            Outlet::Task(queries) => queries.try_reserve().ok().map(Room::Task),
+            Outlet::Task(queries) | Outlet::Streams(queries) => {
+                queries.try_reserve().ok().map(Room::Task)
+            }
             Outlet::Tls(tls) => Some(Room::Tls(tls)),
         }
     }
@@ -55,7 +65,7 @@ impl Outlet {
     pub(super) fn send(&self) {
         match self {
             // The task is awake.
-            Outlet::Task(_) => {}
+            Outlet::Task(_) | Outlet::Streams(_) => {}
             Outlet::Tls(tls) if is_noted(tls) => {}
             Outlet::Tls(tls) => tls.send(),
         }
@@ -64,7 +74,7 @@ impl Outlet {
     /// Whether the socket is closed.
     pub(super) fn is_gone(&self) -> bool {
         match self {
-            Outlet::Task(queries) => queries.is_closed(),
+            Outlet::Task(queries) | Outlet::Streams(queries) => queries.is_closed(),
             Outlet::Tls(tls) => tls.is_gone(),
         }
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::failure::Failure;
 
-/// Octets that all unfinished replies of one server take in memory: 1,024 queries on 32 connections have 4 KiB each, and
-/// few replies are longer.
+/// Octets that all unfinished replies of one server take in memory: 1,024 queries on 32 connections have 4 KiB each, thrice as
+/// many in a crowd 1 KiB each, and few replies are longer.
 pub(super) const MAX_OCTETS: usize = 4 << 20;
 /// The first room of a reply. It is doubled when it is full.
 const FIRST: usize = 512;

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::stream::{FuturesUnordered, StreamExt};
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, TransportConfig, VarInt};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -17,6 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls;
 
 use super::connection::{Connection, MAX_QUERIES, Message};
+use super::exchanges::Exchanges;
 use super::failure::Failure;
 use super::outlet::Query;
 use super::partial::{Held, Partial};
@@ -86,18 +86,18 @@ pub(super) async fn carry(
     mut queries: mpsc::Receiver<Query>,
 ) {
     let counted = Streams::default();
-    let mut streams = FuturesUnordered::new();
+    let mut streams = Exchanges::new();
     loop {
         tokio::select! {
             biased;
             // For any reason of the end, waiting queries are asked again on another connection.
             () = connection.end.cancelled() => break,
             _ = quic.closed() => break,
-            Some((id, ended)) = streams.next(), if !streams.is_empty() => {
+            (id, ended) = streams.next() => {
                 connection.answered(id, ended, now());
             }
             Some(query) = queries.recv() => {
-                streams.push(exchange(&connection, quic.clone(), &counted, query));
+                streams.begin(query, |query| exchange(&connection, quic.clone(), &counted, query));
             }
             () = connection.unused() => break,
         }
@@ -117,7 +117,7 @@ async fn exchange(
     streams: &Streams,
     query: Query,
 ) -> (u16, Result<Message, Failure>) {
-    let Query { id, octets } = query.without_id();
+    let Query { id, octets, .. } = query.without_id();
     let reply = async {
         let mut opening = pin!(quic.open_bi());
         let opened = match futures::poll!(opening.as_mut()) {

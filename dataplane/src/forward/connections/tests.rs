@@ -8,6 +8,7 @@ use super::*;
 
 mod ends;
 mod waits;
+mod crowd;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));
@@ -122,7 +123,7 @@ async fn fw54_a_connection_that_drains_keeps_its_place_among_32() {
     assert_eq!(connections.open().len(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn fw54_queries_that_come_together_share_new_connections() {
     let connections = idle();
     let far = Arc::new(Mutex::new(Vec::new()));
@@ -178,14 +179,7 @@ async fn fw54_where_every_connection_is_silent_the_latest_is_used() {
 #[tokio::test]
 async fn e55_a_query_for_which_every_connection_is_full_is_counted() {
     let connections = idle();
-    let mut kept = Vec::new();
-    for _ in 0..MAX_CONNECTIONS {
-        let (near, far) = tokio::io::duplex(4096);
-        let connection = connections.keep(near);
-        let places: Vec<_> = std::iter::from_fn(|| connection.place(query, now())).collect();
-        assert_eq!(places.len(), MAX_QUERIES);
-        kept.push((far, places));
-    }
+    let _kept = fill(&connections);
     let full = || connections.counted(now()).failures().find(|(reason, _)| *reason == "full");
     assert_eq!(full(), Some(("full", 0)));
     for refused in 1..3 {

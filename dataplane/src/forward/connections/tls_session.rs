@@ -10,7 +10,7 @@ use tokio_rustls::rustls::ClientConnection;
 /// The session of one connection, which any thread may use.
 #[derive(Debug)]
 pub(super) struct TlsSession {
-    /// Queries that are not encrypted yet, each behind its length. At most as many as the connection has places.
+    /// Queries that are not encrypted yet, each behind its length. At most as many as the connection has ids for.
     unsent: Mutex<Vec<u8>>,
     /// `None` once the connection has ended: its socket is closed then.
     session: Mutex<Option<Opened>>,

@@ -76,7 +76,11 @@ async fn stream(
     anyhow::ensure!(is_whole && packet.starts_with(&[0, 0]), "not one message with id 0");
     let reaction = shared.receive(packet, from, UpstreamTransport::Quic).context("not a query")?;
     tokio::time::sleep(reaction.delay).await;
-    let Some(reply) = reaction.reply else { return std::future::pending().await };
+    let Some(reply) = reaction.reply else {
+        // Until the client asks for no reply any more (RFC 9000 §3.5).
+        send.stopped().await?;
+        return Ok(());
+    };
     match reaction.stream {
         Stream::Answer => {
             let framed = [&u16::try_from(reply.len())?.to_be_bytes()[..], &reply].concat();

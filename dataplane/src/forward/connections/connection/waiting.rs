@@ -1,0 +1,166 @@
+//! The queries that wait on one connection: how many it takes, and which of them gives way to another. Pure: time comes as an
+//! argument.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+use super::{IDLE, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, SILENCE, Waiter};
+
+/// The state of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionState {
+    Open,
+    /// It takes no more queries; those that wait still have their time.
+    Draining,
+    /// Its tasks end at once.
+    Closed,
+}
+
+/// How a query takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Free,
+    /// In place of the query with this id.
+    Instead(u16),
+}
+
+/// The queries on one connection, and how it is used.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// One whose client is gone stays until its reply, because the server still works on it.
+    replies: HashMap<u16, Waiter>,
+    /// The same, first to last, each with the time at which it is overdue.
+    order: VecDeque<(u16, Instant)>,
+    /// How many queries the connection may have.
+    places: usize,
+    /// How many it may have in a crowd, where each has a stream; else they need ids only.
+    streams: Option<usize>,
+    /// Since when queries wait without any message.
+    pub(super) silent_since: Option<Instant>,
+    /// When the latest query left or the latest reply came.
+    pub(super) used: Instant,
+    /// Replies that were not found wrong.
+    pub(super) good: u64,
+    pub(super) state: ConnectionState,
+}
+
+impl Waiting {
+    pub(super) fn new(has_streams: bool, now: Instant) -> Waiting {
+        Waiting {
+            replies: HashMap::new(),
+            order: VecDeque::new(),
+            places: MAX_QUERIES,
+            streams: has_streams.then_some(MAX_QUERIES),
+            silent_since: None,
+            used: now,
+            good: 0,
+            state: ConnectionState::Open,
+        }
+    }
+
+    /// How one more query takes a place, if it may have one.
+    pub(super) fn way(&self, now: Instant) -> Option<Way> {
+        let is_open = self.state == ConnectionState::Open;
+        let fits = self.in_progress(now) < self.places && self.len() < MAX_WAITING;
+        (is_open && fits).then_some(Way::Free)
+    }
+
+    /// Queries to which a reply may come. None came for a while to those that are left out: they need their ids, so that
+    /// no other query gets a late reply, and nothing else.
+    fn in_progress(&self, now: Instant) -> usize {
+        let is_old = |(_, overdue_at): &(u16, Instant)| *overdue_at + IDLE <= now;
+        match self.streams {
+            Some(_) => self.len(),
+            None => self.len() - self.order.partition_point(is_old),
+        }
+    }
+
+    /// The same where no other connection has a place: names without a reply must not take the places of others. There are ids
+    /// for many more queries, and a connection whose ids are taken ends. There are some more streams, and a query that is
+    /// overdue gives its own to another.
+    pub(super) fn way_in_crowd(&mut self, now: Instant) -> Option<Way> {
+        let way = self.way(now);
+        if way.is_some() || self.state != ConnectionState::Open {
+            return way;
+        }
+        match self.streams {
+            Some(streams) if self.len() >= streams => self.first_to_give_way(now).map(Way::Instead),
+            None if self.len() >= MAX_WAITING => {
+                self.retire();
+                None
+            }
+            Some(_) | None => Some(Way::Free),
+        }
+    }
+
+    /// Of those that are overdue the first whose lookup is over, else the first.
+    fn first_to_give_way(&self, now: Instant) -> Option<u16> {
+        let mut overdue = self.order.iter().take_while(|(_, at)| *at <= now).map(|(id, _)| *id);
+        let first = overdue.clone().next();
+        overdue.find(|id| self.replies.get(id).is_some_and(Waiter::is_gone)).or(first)
+    }
+
+    pub(super) fn add(&mut self, id: u16, waiter: Waiter, overdue_at: Instant) {
+        self.replies.insert(id, waiter);
+        self.order.push_back((id, overdue_at));
+    }
+
+    pub(super) fn remove(&mut self, id: u16) -> Option<Waiter> {
+        let waiter = self.replies.remove(&id)?;
+        // Most replies are to late queries: those that get none are the first.
+        if let Some(place) = self.order.iter().rposition(|(other, _)| *other == id) {
+            self.order.remove(place);
+        }
+        Some(waiter)
+    }
+
+    /// All of them: the connection has ended.
+    pub(super) fn take_all(&mut self) -> HashMap<u16, Waiter> {
+        self.order.clear();
+        std::mem::take(&mut self.replies)
+    }
+
+    pub(super) fn has(&self, id: u16) -> bool {
+        self.replies.contains_key(&id)
+    }
+
+    pub(super) fn each(&mut self) -> impl Iterator<Item = (&u16, &mut Waiter)> {
+        self.replies.iter_mut()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Sets how many queries there may be at once; returns whether there are more places than before.
+    pub(super) fn allow(&mut self, streams: usize) -> bool {
+        self.streams = self.streams.map(|_| streams.min(MAX_STREAMS));
+        let places = streams.min(MAX_QUERIES);
+        places > std::mem::replace(&mut self.places, places)
+    }
+
+    /// When the connection ends, unless something happens before.
+    pub(super) fn ends_at(&self) -> Instant {
+        self.silent_since.unwrap_or(self.used) + IDLE
+    }
+
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        self.silent_since.is_some_and(|since| now.saturating_duration_since(since) >= SILENCE)
+    }
+
+    pub(super) fn retire(&mut self) {
+        if self.state == ConnectionState::Open {
+            self.state = ConnectionState::Draining;
+        }
+    }
+
+    /// Forgets its queries where it takes no others and no lookup waits for a reply to any of them; whether that is so.
+    pub(super) fn forget_all_gone(&mut self) -> bool {
+        let is_over =
+            self.state == ConnectionState::Draining && self.replies.values().all(Waiter::is_gone);
+        if is_over {
+            self.take_all();
+        }
+        is_over
+    }
+}

@@ -5,11 +5,10 @@ mod clients;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use clients::{Clients, Kind};
 use tests::control_plane::not_installed;
-use tests::data_plane::DataPlane;
+use tests::data_plane::{DataPlane, wait_for};
 use tests::netns::{add_address, inside};
 use tests::scratch::Scratch;
 
@@ -22,8 +21,6 @@ const DRAIN: [&str; 2] = ["--drain-seconds", "7"];
 /// Takes the port over, and does not wait: everybody asks the next process already.
 const TAKE_OVER: [&str; 3] = ["--share-ports", "--drain-seconds", "0"];
 const TAKE_OVERS: usize = 5;
-/// A bound, so that a failing test ends.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 const OBJECTS: &str = "\
 apiVersion: v1
@@ -38,16 +35,12 @@ spec:
 #[test]
 fn d2_no_query_is_lost_while_two_pods_behind_a_balancer_restart_in_turn() {
     inside(async || {
-        let Some(balancer) = Balancer::start() else { return };
-        let folder = objects();
-        let mut pods = PODS.map(|ip| pod(&folder, ip, &DRAIN));
-        let clients =
-            Clients::of(&[Kind::NewSockets, Kind::OneSocket], SocketAddr::from((SERVICE, PORT)));
+        let Some(Balanced { balancer, folder, mut pods, clients }) = balanced() else { return };
         for which in 0..PODS.len() {
             clients.wait_for_more();
             pods[which].process.signal("TERM");
             // What a kubelet and kube-proxy do.
-            wait_for("it says that it leaves", || pods[which].get("/readyz").0 == 503);
+            wait_until_it_leaves(&pods[which]);
             balancer.lead_to(&[PODS[1 - which]]);
             // A reply to a query whose entry is deleted meanwhile finds no way back. The pod cannot change that.
             clients.between_queries(|| balancer.forget(PODS[which]));
@@ -67,14 +60,12 @@ fn d2_no_query_is_lost_while_two_pods_behind_a_balancer_restart_in_turn() {
 #[test]
 fn d2_clients_that_keep_a_socket_lose_queries_where_the_balancer_forgets_nothing() {
     inside(async || {
-        let Some(balancer) = Balancer::start() else { return };
-        let folder = objects();
-        let mut pods = PODS.map(|ip| pod(&folder, ip, &DRAIN));
-        let clients =
-            Clients::of(&[Kind::NewSockets, Kind::OneSocket], SocketAddr::from((SERVICE, PORT)));
+        let Some(Balanced { balancer, folder: _folder, mut pods, clients }) = balanced() else {
+            return;
+        };
         clients.wait_for_more();
         pods[0].process.signal("TERM");
-        wait_for("it says that it leaves", || pods[0].get("/readyz").0 == 503);
+        wait_until_it_leaves(&pods[0]);
         balancer.lead_to(&PODS[1..]);
         end(&mut pods[0]);
         clients.wait_for_a_loss();
@@ -110,6 +101,24 @@ fn d3_no_query_is_lost_while_one_process_after_another_takes_over_the_port() {
     });
 }
 
+/// Two pods behind a balancer, and clients that ask them.
+struct Balanced {
+    balancer: Balancer,
+    folder: Scratch,
+    pods: [DataPlane; 2],
+    clients: Clients,
+}
+
+/// Nothing where the balancer's programs are missing.
+fn balanced() -> Option<Balanced> {
+    let balancer = Balancer::start()?;
+    let folder = objects();
+    let pods = PODS.map(|ip| pod(&folder, ip, &DRAIN));
+    let kinds = [Kind::NewSockets, Kind::OneSocket];
+    let clients = Clients::of(&kinds, SocketAddr::from((SERVICE, PORT)));
+    Some(Balanced { balancer, folder, pods, clients })
+}
+
 fn objects() -> Scratch {
     let folder = Scratch::new("restarts").unwrap();
     folder.write("cart.yaml", OBJECTS).unwrap();
@@ -125,16 +134,12 @@ fn pod(folder: &Scratch, ip: Ipv4Addr, flags: &[&str]) -> DataPlane {
 }
 
 fn end(pod: &mut DataPlane) {
-    wait_for("its end", || pod.process.exited().is_some());
-    assert_eq!(pod.process.exited().and_then(|status| status.code()), Some(0));
+    let status = wait_for("its end", || pod.process.exited());
+    assert_eq!(status.code(), Some(0));
 }
 
-fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_there() {
-        assert!(Instant::now() < deadline, "{what} never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+fn wait_until_it_leaves(pod: &DataPlane) {
+    wait_for("it says that it leaves", || (pod.get("/readyz").0 == 503).then_some(()));
 }
 
 /// Rules of the kernel that lead each new flow to one of the pods, in turn.

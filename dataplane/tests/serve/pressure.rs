@@ -25,6 +25,20 @@ fn client(address: [u8; 4]) -> UdpSocket {
     socket
 }
 
+/// Every other client gets a name of ours, and its name of others, whose server answers at once.
+fn others_are_answered(house: &House, theirs: impl Fn(u8) -> String) {
+    for number in 1..=VICTIMS {
+        let victim = client([127, 0, 7, number]);
+        let ask = |id, name| {
+            victim.send_to(&query(id, name), house.address()).unwrap();
+            receive(&victim).0
+        };
+        assert_eq!(ask(1, OURS), Reply::ours(1), "victim {number}");
+        assert_eq!(ask(2, &theirs(number)), Reply::theirs(2), "victim {number}");
+    }
+    assert_eq!(house.forwarder.limited(Limit::Total), 0);
+}
+
 #[test]
 fn l2_one_client_that_floods_upstreams_takes_no_place_of_others() {
     let house = House::with(&["127.0.0.1:0"], Limits::default(), |config| {
@@ -44,18 +58,8 @@ fn l2_one_client_that_floods_upstreams_takes_no_place_of_others() {
         refused() >= 400
     });
     assert_eq!(house.forwarder.limited(Limit::Total), 0);
-    // Names of ours, and of a stub domain whose server answers at once.
-    for number in 1..=VICTIMS {
-        let victim = client([127, 0, 7, number]);
-        let ask = |id, name| {
-            victim.send_to(&query(id, name), house.address()).unwrap();
-            receive(&victim).0
-        };
-        assert_eq!(ask(1, OURS), Reply::ours(1), "victim {number}");
-        let below = format!("wiki-{number}.corp.example");
-        assert_eq!(ask(2, &below), Reply::theirs(2), "victim {number}");
-    }
-    assert_eq!(house.forwarder.limited(Limit::Total), 0);
+    // Theirs are of a stub domain.
+    others_are_answered(&house, |number| format!("wiki-{number}.corp.example"));
 }
 
 #[test]
@@ -77,17 +81,7 @@ fn l4_l16_random_names_below_a_silent_stub_domain_take_the_places_of_its_group_o
         house.forwarder.limited(Limit::Group) >= 400
     });
     assert!(house.forwarder.in_flight() <= BELOW as usize, "{}", house.forwarder.in_flight());
-    for number in 1..=VICTIMS {
-        let victim = client([127, 0, 7, number]);
-        let ask = |id, name| {
-            victim.send_to(&query(id, name), house.address()).unwrap();
-            receive(&victim).0
-        };
-        assert_eq!(ask(1, OURS), Reply::ours(1), "victim {number}");
-        let other = format!("n{number}.example.org");
-        assert_eq!(ask(2, &other), Reply::theirs(2), "victim {number}");
-    }
-    assert_eq!(house.forwarder.limited(Limit::Total), 0);
+    others_are_answered(&house, |number| format!("n{number}.example.org"));
 }
 
 #[test]

@@ -7,8 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tests::client::{self, Question};
-
-use super::wait_for;
+use tests::data_plane::wait_for;
 
 /// Clients of a kind.
 const EACH: usize = 8;
@@ -97,12 +96,13 @@ impl Clients {
     /// Until each client could ask a few more.
     pub(super) fn wait_for_more(&self) {
         let enough = self.answered.load(Ordering::Relaxed) + 20 * self.threads.len();
-        wait_for("answers", || self.answered.load(Ordering::Relaxed) >= enough);
+        wait_for("answers", || (self.answered.load(Ordering::Relaxed) >= enough).then_some(()));
     }
 
     /// Until a client lost a query that keeps its socket.
     pub(super) fn wait_for_a_loss(&self) {
-        wait_for("a query that is lost", || self.lost_by_kept.load(Ordering::Relaxed) > 0);
+        let lost = || self.lost_by_kept.load(Ordering::Relaxed);
+        wait_for("a query that is lost", || (lost() > 0).then_some(()));
     }
 
     /// Does this while no query is in progress.

@@ -65,7 +65,8 @@ run: check-tools
 
 # Its own containerd, kubelet and kube-proxy, in namespaces of the test: nothing of the machine is set but one cgroup, which
 # is removed. Prints what it measured. CLUSTERDNS_TEST_PROXY_MODE=nftables has kube-proxy write its rules so. RELEASE=x takes
-# image and chart from what `make release VERSION=x` has left; pods name the image by its digest.
+# image and chart from what `make release VERSION=x` has left; pods name the image by its digest. All three need root:
+# node-packages comes first and says so where it is missing.
 RELEASE ?=
 node: check-tools
 	@tests/tools/node-packages

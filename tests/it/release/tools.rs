@@ -80,3 +80,25 @@ fn an_older_kubernetes_is_chosen_by_its_version() {
     let (found, text) = asked(Some("1.29"));
     assert!(!found && text.contains("there are 1.33 1.34 1.35 1.36"), "{text}");
 }
+
+#[test]
+fn real_nodes_say_that_they_need_root_before_anything_is_installed() {
+    let makefile = read("Makefile");
+    let targets: Vec<&str> =
+        makefile.split("\n\n").filter(|it| it.contains("--test node ")).collect();
+    assert_eq!(targets.len(), 3, "node, cluster, conformance");
+    for target in targets {
+        let steps: Vec<&str> = target.lines().filter(|line| line.starts_with('\t')).collect();
+        assert!(steps[0].starts_with("\t@tests/tools/node-packages"), "{target}");
+    }
+    let tree = Tree::new();
+    let installed = tree.path().join("installed");
+    tree.stand_in("id", "echo 1000");
+    tree.stand_in("apt-get", &format!("touch {}", installed.display()));
+    let path = std::env::var("PATH").expect("a path");
+    let mut command = Command::new(root().join("tests/tools/node-packages"));
+    command.env("PATH", format!("{}:{path}", tree.path().join("programs").display()));
+    let (passed, text) = ran(&mut command);
+    assert!(!passed && text.contains("need Linux and root"), "{text}");
+    assert!(!installed.exists());
+}

@@ -147,7 +147,7 @@ pub(super) fn network(site: &Site, node: &Node) -> PathBuf {
 }
 
 impl Saw {
-    /// Writes and prints a row for each DNS server that was asked; `at` is when it happened, in seconds since 1970.
+    /// Writes and prints a row for each DNS server that was asked; `at` is when it happened, as [`now`] counts.
     pub(super) fn report(&self, site: &Site, table: &mut Table, what: &str, at: f64) {
         for (server, tallies) in [("ClusterDNS", &self.ours), ("CoreDNS", &self.theirs)] {
             if !tallies.is_empty() {

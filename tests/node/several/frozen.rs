@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(90);
 /// After the last part of the cluster has learned it.
 const AFTER: Duration = Duration::from_secs(5);
-/// From then on a dead node may cost nothing.
+/// A dead node may cost nothing later than this.
 const WITHIN_S: f64 = 4.0;
 
 /// What a dead node cost.
@@ -40,9 +40,9 @@ impl Death {
         for (server, tallies, phases) in servers {
             let seen = Seen { tallies, since: self.at };
             let late = format!(
-                "{}; asked after {WITHIN_S} s: slowest {} ms",
+                "{}; due after {WITHIN_S} s: slowest {}",
                 phases.in_words(),
-                seen.longest_after(WITHIN_S)
+                seen.slowest_after(WITHIN_S)
             );
             site.say(&table.add(what, server, &seen, &late));
         }

@@ -1,6 +1,11 @@
 //! What every scenario lost, as a table for docs/availability.md.
 
-use tests::node::steady::{Miss, Tallies, Tally};
+use std::collections::BTreeMap;
+
+use tests::node::steady::{Miss, Slowest, Tallies, Tally};
+
+/// Losses this far apart, in seconds, are of different reasons.
+const APART: f64 = 0.3;
 
 /// A row for each scenario and DNS server.
 #[derive(Debug, Default)]
@@ -10,7 +15,7 @@ pub(super) struct Table(Vec<String>);
 #[derive(Debug)]
 pub(super) struct Seen<'t> {
     pub(super) tallies: &'t [Tallies],
-    /// When it happened, in seconds since 1970.
+    /// When it happened, on the clock of the clients.
     pub(super) since: f64,
 }
 
@@ -33,16 +38,44 @@ impl Seen<'_> {
         self.tallies.iter().map(|it| it.udp.lost.len() + it.tcp.lost.len()).sum()
     }
 
-    /// When the last query without a reply to the first try was asked, in seconds after it happened.
+    /// When the last query without a reply to the first try was due, in seconds after it happened.
     pub(super) fn last_loss(&self) -> Option<f64> {
-        let misses = self.udp().flat_map(|it| &it.first).map(|Miss { at, .. }| at - self.since);
-        misses.fold(None, |last, at| Some(last.map_or(at, |last: f64| last.max(at))))
+        self.misses().last().map(|(at, _)| *at)
     }
 
-    /// The longest time until a reply, in milliseconds, of queries asked this long after it happened, or later.
-    pub(super) fn longest_after(&self, seconds: f64) -> u64 {
-        let longest = self.udp().map(|it| it.longest_since(self.since + seconds + 1.0));
-        longest.max().unwrap_or(0)
+    /// Queries without a reply to the first try, in the order in which they were due, in seconds after it happened.
+    fn misses(&self) -> Vec<(f64, &str)> {
+        let misses = self.udp().flat_map(|it| &it.first);
+        let mut misses: Vec<(f64, &str)> =
+            misses.map(|Miss { at, why }| (at - self.since, why.as_str())).collect();
+        misses.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        misses
+    }
+
+    /// When queries got no reply to the first try, and why.
+    pub(super) fn gaps(&self) -> Vec<String> {
+        let misses = self.misses();
+        let gaps = misses.chunk_by(|(before, _), (at, _)| at - before < APART);
+        let said = gaps.map(|gap| {
+            let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+            gap.iter().for_each(|(_, why)| *reasons.entry(*why).or_default() += 1);
+            let reasons: Vec<String> =
+                reasons.iter().map(|(why, count)| format!("{count} x {why}")).collect();
+            format!("{:.2} to {:.2} s: {}", gap[0].0, gap[gap.len() - 1].0, reasons.join(", "))
+        });
+        said.collect()
+    }
+
+    /// The longest time until a reply, in milliseconds, of queries over UDP that were due after it happened.
+    fn slowest_reply(&self) -> u64 {
+        self.udp().map(|it| it.longest_since(self.since)).max().unwrap_or(0)
+    }
+
+    /// The slowest query that was due this many seconds after it happened, or later; over UDP and over TCP, with a socket of
+    /// its own.
+    pub(super) fn slowest_after(&self, seconds: f64) -> Slowest {
+        let all = self.tallies.iter().flat_map(|it| [&it.udp, &it.tcp]);
+        Slowest::since(self.since + seconds, all)
     }
 }
 
@@ -60,7 +93,7 @@ impl Table {
             seen.asked(),
             seen.first(),
             seen.lost(),
-            seen.longest_after(-1.0),
+            seen.slowest_reply(),
         );
         self.0.push(row.clone());
         row

@@ -4,21 +4,19 @@
 //! that keeps its socket and one that keeps its connection for as long as they work, as forwarders do.
 
 mod asking;
+mod tally;
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime};
 
 pub use asking::run_if_client;
 use serde::{Deserialize, Serialize};
+pub use tally::{Miss, Slowest, Tallies, Tally, now};
 
 /// Tells the test binary that it is the client.
 const IS_CLIENT: &str = "CLUSTERDNS_TEST_STEADY";
-/// Losses that a summary names.
-const SHOWN: usize = 3;
 
 /// What is asked of which server, and how often.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,40 +51,6 @@ impl Pace {
     pub const BUSY: Pace = Pace { udp_ms: 5, tcp_ms: 25, kept_ms: 5 };
     /// 200 questions a second over UDP, and few on the other ways, so that several clients fit on a small machine.
     pub const OVER_UDP: Pace = Pace { udp_ms: 5, tcp_ms: 100, kept_ms: 100 };
-}
-
-/// A question without a right reply.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Miss {
-    /// When it was asked, in seconds since 1970.
-    pub at: f64,
-    pub why: String,
-}
-
-/// The results of the questions over one transport.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
-    pub asked: usize,
-    /// Those without a right reply to the first try.
-    pub first: Vec<Miss>,
-    /// Those without one to the second try either.
-    pub lost: Vec<Miss>,
-    /// The longest time until a right reply, in milliseconds, of the questions of each second since 1970.
-    pub longest_ms: BTreeMap<u64, u64>,
-}
-
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Tallies {
-    /// When the client began, in seconds since 1970.
-    pub began: f64,
-    /// UDP, a socket for each question.
-    pub udp: Tally,
-    /// TCP, a connection for each question.
-    pub tcp: Tally,
-    /// UDP, always the same socket.
-    pub kept_udp: Tally,
-    /// TCP, the same connection until it is closed.
-    pub kept_tcp: Tally,
 }
 
 /// Asks a name again and again until [`Steady::stop`].
@@ -140,69 +104,4 @@ impl Drop for Steady {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-impl Tallies {
-    /// All counts in one line.
-    pub fn summary(&self) -> String {
-        let of = |(name, tally): (&str, &Tally)| {
-            let shown = tally.first.iter().take(SHOWN);
-            let shown: Vec<String> =
-                shown.map(|it| format!("{:.2} s: {}", it.at - self.began, it.why)).collect();
-            format!(
-                "{name}: {} asked, {} lost on the first try {shown:?}, {} after the second, slowest {} ms",
-                tally.asked,
-                tally.first.len(),
-                tally.lost.len(),
-                tally.longest_since(self.began)
-            )
-        };
-        self.all().map(of).join("; ")
-    }
-
-    fn all(&self) -> [(&'static str, &Tally); 4] {
-        let Tallies { udp, tcp, kept_udp, kept_tcp, began: _ } = self;
-        [("UDP", udp), ("TCP", tcp), ("one UDP socket", kept_udp), ("one connection", kept_tcp)]
-    }
-
-    /// Each client asked something, and nothing was lost after the second try.
-    ///
-    /// # Panics
-    /// With what was lost.
-    #[track_caller]
-    pub fn lost_nothing(&self, what: &str) {
-        for (name, tally) in self.all() {
-            assert!(tally.asked > 0, "{what}: nothing was asked over {name}");
-            assert!(tally.lost.is_empty(), "{what}: {}\n{tally:#?}", self.summary());
-        }
-    }
-}
-
-/// Why the first try failed, and why the second one failed too.
-type Tries = (Option<String>, Option<String>);
-
-impl Tally {
-    fn add(&mut self, (at, took): (f64, Duration), (first, lost): Tries) {
-        self.asked += 1;
-        self.first.extend(first.map(|why| Miss { at, why }));
-        match lost {
-            Some(why) => self.lost.push(Miss { at, why }),
-            None => {
-                let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-                let longest = self.longest_ms.entry(at as u64).or_default();
-                *longest = took.max(*longest);
-            }
-        }
-    }
-
-    /// The longest time until a right reply, in milliseconds, of questions of this second since 1970 and later ones.
-    pub fn longest_since(&self, second: f64) -> u64 {
-        self.longest_ms.range(second as u64..).map(|(_, longest)| *longest).max().unwrap_or(0)
-    }
-}
-
-/// Seconds since 1970: the one clock that processes share.
-pub fn now() -> f64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
 }

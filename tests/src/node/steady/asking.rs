@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::{IS_CLIENT, Names, Tallies, Tally, Task, Tries, now};
+use super::tally::{Tries, seconds_at};
+use super::{IS_CLIENT, Names, Tallies, Tally, Task, now};
 use crate::client::Question;
 
 /// Between two looks at whether the last questions are answered.
@@ -135,16 +136,16 @@ async fn ask_steadily(
     }));
     next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        next.tick().await;
+        let due = seconds_at(next.tick().await.into_std());
         let asked = questions.next();
         let (under_way, tally) = (task.clone(), tally.clone());
         tokio::spawn(async move {
-            let (at, began) = (now(), Instant::now());
+            let began = Instant::now();
             let tries = match over {
                 Over::Udp => twice_over_udp(&asked).await,
                 Over::Tcp => twice_over_tcp(&asked).await,
             };
-            tally.lock().expect("no panic").add((at, began.elapsed()), tries);
+            tally.lock().expect("no panic").add((due, began.elapsed()), tries);
             drop(under_way);
         });
     }

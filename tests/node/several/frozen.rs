@@ -10,9 +10,10 @@ use tests::node::{CLUSTER_DNS, Node};
 use super::clients::{Clients, Saw};
 use super::phases::{self, Dead, Phases};
 use super::table::{Seen, Table};
+use super::taken_out::{Before, LOST};
 use super::{beside, cluster_dns};
 use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
-use crate::site::{Site, text};
+use crate::site::{Site, is_ready, text};
 
 /// Before the fault, for what is usual.
 const QUIET: Duration = Duration::from_secs(3);
@@ -61,7 +62,7 @@ pub(super) async fn d8_a_node_without_the_leader_dies(site: &Site, table: &mut T
         site.kubectl(&format!("delete pod {name} --namespace {SYSTEM} --timeout=120s"));
         site.until_ready(SYSTEM, OPERATORS, 2).await;
     };
-    let death = dies(site, victim).await;
+    let death = dies(site, victim, Operators::TakeItOut).await;
     death.report(site, table, "a node dies, the leading operator elsewhere");
     nothing_is_lost_after(&death, "without the leader");
 }
@@ -75,8 +76,9 @@ pub(super) async fn d8_the_leaders_node_dies(site: &Site, table: &mut Table) {
     let leader = leader(site).await;
     let of_leader = text(&leader, "/spec/nodeName");
     let victim = victim(site, |name| name == of_leader).expect("pods of both on every node");
-    let death = dies(site, victim).await;
+    let death = dies(site, victim, Operators::TakeItOut).await;
     death.report(site, table, "a node of three with three pods dies, the leading operator on it");
+    nothing_is_lost_after(&death, "with the leader");
     site.tools.apply(&cluster_dns(2)).ok();
     site.kubectl(&format!("scale deployment coredns --namespace {DNS_NAMESPACE} --replicas=2"));
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
@@ -88,7 +90,7 @@ pub(super) async fn without_the_feature(site: &Site, table: &mut Table) {
     site.kubectl(&format!("rollout status deployment --namespace {SYSTEM} --timeout=120s"));
     site.until_ready(SYSTEM, OPERATORS, 2).await;
     let victim = victim(site, |_| true).expect("two of three nodes have a pod of each");
-    let death = dies(site, victim).await;
+    let death = dies(site, victim, Operators::LeaveIt).await;
     death.report(site, table, "a node dies, `lostPods.enabled: false`");
     installed::release(site, "upgrade", &[]);
     site.until_ready(SYSTEM, OPERATORS, 2).await;
@@ -116,10 +118,18 @@ fn victim(site: &Site, may_die: impl Fn(&str) -> bool) -> Option<Victim<'_>> {
     })
 }
 
-async fn dies(site: &Site, Victim { node, dead }: Victim<'_>) -> Death {
+/// What operators do with the pod of a dead node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operators {
+    TakeItOut,
+    LeaveIt,
+}
+
+async fn dies(site: &Site, Victim { node, dead }: Victim<'_>, expected: Operators) -> Death {
     let ours = site.pods(DNS_NAMESPACE, DNS_PODS).len();
     let theirs = site.pods(DNS_NAMESPACE, beside::PODS).len();
     let living: Vec<&Node> = site.nodes.iter().filter(|it| it.name() != node.name()).collect();
+    let before = Before::read(site);
     let clients = Clients::start(site, living.iter().copied());
     tokio::time::sleep(QUIET).await;
     site.say(&format!("{} dies", node.name()));
@@ -128,16 +138,46 @@ async fn dies(site: &Site, Victim { node, dead }: Victim<'_>) -> Death {
     let phases = phases::follow(site, &dead, &living, at, PATIENCE).await;
     tokio::time::sleep(AFTER).await;
     let saw = clients.stop();
+    // While it is dead: kubelet sets back what operators wrote.
+    let mut operators = site.pods(SYSTEM, OPERATORS);
+    operators.retain(|pod| is_ready(pod) && text(pod, "/spec/nodeName") != node.name());
+    did(site, expected, (&before, &operators), (&phases[0], &dead[0].pod)).await;
     node.thaw();
     recovers(site, ours, theirs).await;
-    Death { saw, at, ours: phases[0], theirs: phases[1] }
+    let [ours, theirs] = phases.try_into().expect("of two pods");
+    Death { saw, at, ours, theirs }
+}
+
+/// # Panics
+/// The operators did something else with the pod of the dead node, or did not say it. Kubernetes gives such a pod up itself
+/// some time later, so it is not enough that nothing leads to it any more.
+async fn did(
+    site: &Site,
+    expected: Operators,
+    (before, operators): (&Before, &[Value]),
+    (phases, pod): (&Phases, &str),
+) {
+    match expected {
+        Operators::TakeItOut => {
+            let what = "the operators take the pod out";
+            assert_eq!(phases.reason, LOST, "{what}: {phases:?}\n{}", site.story());
+            assert!(phases.said.is_some(), "{what}, and no status says so: {phases:?}");
+            before.one_was_taken_out(site, operators, (pod, what)).await;
+        }
+        Operators::LeaveIt => {
+            let what = "the operators leave the pod";
+            assert_ne!(phases.reason, LOST, "{what}: {phases:?}\n{}", site.story());
+            assert!(phases.said.is_none(), "{what}: {phases:?}");
+            before.nothing_was_taken_out(site, operators, what);
+        }
+    }
 }
 
 /// The node is back, with all that was on it.
 async fn recovers(site: &Site, ours: usize, theirs: usize) {
     site.until("every node is ready again", || {
         let nodes = site.get("nodes");
-        nodes["items"].as_array()?.iter().all(crate::site::is_ready).then_some(())
+        nodes["items"].as_array()?.iter().all(is_ready).then_some(())
     })
     .await;
     site.until_ready(DNS_NAMESPACE, DNS_PODS, ours).await;

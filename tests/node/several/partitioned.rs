@@ -8,6 +8,7 @@ use tests::node::steady::now;
 
 use super::clients::Clients;
 use super::table::Table;
+use super::taken_out::{Before, LOST};
 use crate::installed::{DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
 use crate::site::{Site, is_ready, text};
 
@@ -25,12 +26,13 @@ pub(super) async fn d9_an_operator_that_is_cut_off_removes_nothing(site: &Site, 
         ("operators do not hear one pod", format!("{one}/32")),
         ("operators hear no pod", "10.244.0.0/16".to_owned()),
     ] {
+        let before = Before::read(site);
         let (clients, began) = (Clients::start(site, site.nodes.iter()), now());
         for pod in &operators {
             firewall(site, pod, "--insert", &from);
         }
         tokio::time::sleep(LONG).await;
-        nothing_was_removed(site, what);
+        nothing_was_removed(site, &before, what);
         for pod in &operators {
             firewall(site, pod, "--delete", &from);
         }
@@ -53,6 +55,7 @@ pub(super) async fn d9_a_slow_pod_is_left_alone(site: &Site, table: &mut Table) 
     let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
     let node = site.node_of(&pods[0]);
     let container = text(&pods[0], "/status/containerStatuses/0/containerID");
+    let before = Before::read(site);
     let (clients, began) = (Clients::start(site, site.nodes.iter()), now());
     for _ in 0..SLOW_TURNS {
         node.signal(container, "STOP");
@@ -60,20 +63,18 @@ pub(super) async fn d9_a_slow_pod_is_left_alone(site: &Site, table: &mut Table) 
         node.signal(container, "CONT");
         tokio::time::sleep(RUNS).await;
     }
-    nothing_was_removed(site, "a slow pod");
+    nothing_was_removed(site, &before, "a slow pod");
     let saw = clients.stop();
     saw.report(site, table, "a pod that stands still for 0.4 s of every 0.5 s", began);
     saw.lost_nothing_of_ours("a slow pod");
 }
 
 /// # Panics
-/// The operator took a pod out of its Service.
-fn nothing_was_removed(site: &Site, what: &str) {
+/// An operator took a pod out of its Service.
+fn nothing_was_removed(site: &Site, before: &Before, what: &str) {
+    before.nothing_was_taken_out(site, &site.pods(SYSTEM, OPERATORS), what);
     let pods = site.pods(DNS_NAMESPACE, DNS_PODS);
     assert!(pods.iter().all(is_ready), "{what}\n{}", site.story());
-    let events = site.get(&format!("events --namespace {DNS_NAMESPACE}"));
-    let events = events["items"].as_array().cloned().unwrap_or_default();
-    assert!(!events.iter().any(|event| event["reason"] == "PodLost"), "{what}\n{}", site.story());
     let dns = site.get("clusterdns default");
-    assert!(!dns["status"].to_string().contains("PodLost"), "{what}\n{dns:#}");
+    assert!(!dns["status"].to_string().contains(LOST), "{what}\n{dns:#}");
 }

@@ -1,10 +1,11 @@
 //! When each part of a cluster noticed that a pod is dead: its condition, its EndpointSlice, the rules of kube-proxy on
-//! living nodes, and what their kernels remember of connections to it.
+//! living nodes, and what their kernels remember of connections to it; and when the status of the ClusterDNS says it.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use k8s_openapi::api::core::v1::Pod;
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -12,16 +13,21 @@ use serde_json::Value;
 use tests::node::Node;
 use tests::node::steady::now;
 
+use super::taken_out::LOST;
 use crate::installed::DNS_NAMESPACE;
 use crate::site::{Site, text};
 
 const POLL: Duration = Duration::from_millis(100);
 
 /// Seconds after the fault; none: not in time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
     /// The pod's condition `Ready` is False: it was noticed, and written.
     not_ready: Option<f64>,
+    /// The reason in that condition; empty where there is none.
+    pub(super) reason: String,
+    /// The status of the ClusterDNS names the pod as lost.
+    pub(super) said: Option<f64>,
     /// Its endpoint is not ready in the EndpointSlice.
     endpoint: Option<f64>,
     /// No rule of kube-proxy leads to it, on any living node.
@@ -62,9 +68,10 @@ impl Phases {
 
     pub(super) fn in_words(&self) -> String {
         let at = |at: Option<f64>| at.map_or("not in time".to_owned(), |at| format!("{at:.1} s"));
-        let Phases { not_ready, endpoint, rules, conntrack } = self;
+        let Phases { not_ready, reason, said, endpoint, rules, conntrack } = self;
+        let said = said.map_or(String::new(), |said| format!(", in the status at {said:.1} s"));
         format!(
-            "not ready at {}, endpoint gone at {}, rules at {}, conntrack at {}",
+            "not ready at {} ({reason:?}), endpoint gone at {}, rules at {}, conntrack at {}{said}",
             at(*not_ready),
             at(*endpoint),
             at(*rules),
@@ -72,7 +79,7 @@ impl Phases {
         )
     }
 
-    /// One look at the first thing that has not happened yet; each follows from the one before.
+    /// One look at the first thing that has not happened yet; each follows from the one before. And one at the status.
     async fn look(
         &mut self,
         client: &Client,
@@ -81,11 +88,16 @@ impl Phases {
         since: f64,
     ) -> Result<()> {
         let at = || Some(now() - since);
+        if self.said.is_none() && is_said(client, dead).await? {
+            self.said = at();
+        }
         if self.not_ready.is_none() {
-            if is_ready(client, dead).await? {
+            let ready = ready(client, dead).await?;
+            if ready.as_ref().is_some_and(|it| it.status == "True") {
                 return Ok(());
             }
             self.not_ready = at();
+            self.reason = ready.and_then(|it| it.reason).unwrap_or_default();
         }
         if self.endpoint.is_none() {
             if is_endpoint(client, dead).await? {
@@ -106,10 +118,17 @@ impl Phases {
     }
 }
 
-async fn is_ready(client: &Client, dead: &Dead) -> Result<bool> {
+async fn ready(client: &Client, dead: &Dead) -> Result<Option<PodCondition>> {
     let pod = Api::<Pod>::namespaced(client.clone(), DNS_NAMESPACE).get_opt(&dead.pod).await?;
-    let conditions = pod.and_then(|pod| pod.status?.conditions).unwrap_or_default();
-    Ok(conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
+    let mut conditions = pod.and_then(|pod| pod.status?.conditions).into_iter().flatten();
+    Ok(conditions.find(|it| it.type_ == "Ready"))
+}
+
+/// Whether `Degraded` names it as lost.
+async fn is_said(client: &Client, dead: &Dead) -> Result<bool> {
+    let all = Api::<ClusterDNS>::all(client.clone()).list(&ListParams::default()).await?;
+    let mut conditions = all.into_iter().filter_map(|it| it.status).flat_map(|it| it.conditions);
+    Ok(conditions.any(|it| it.reason == LOST && it.message.contains(&dead.pod)))
 }
 
 /// Whether the EndpointSlices of its Service say that it is ready.

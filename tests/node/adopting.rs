@@ -1,13 +1,15 @@
 //! A cluster that runs CoreDNS as kubeadm installs it: its Service is adopted and given back while a client asks through
 //! kube-proxy, whose rules and conntrack entries must follow the selector.
 
-use tests::node::{CLUSTER_DNS, COREDNS};
+use tests::node::{CLUSTER_DNS, CLUSTER_DNS_V6, COREDNS};
 
 use crate::installed::{DNS_NAMESPACE, DNS_PODS, REPLICAS, cluster_dns};
 use crate::resolving::{A_WHILE, ask_steadily, until_rules_lead_there};
 use crate::site::Site;
 
 const OLD_PODS: &str = "k8s-app=kube-dns,!clusterdns.dev/instance";
+/// Several nodes have a CoreDNS of the usual name beside it.
+const OLD: &str = "coredns-before";
 
 pub(crate) async fn coredns_hands_over_and_takes_back(site: &Site) {
     coredns_serves(site).await;
@@ -50,8 +52,15 @@ async fn coredns_serves(site: &Site) {
     // CoreDNS as it is installed does not run as `restricted`.
     let label = "pod-security.kubernetes.io/enforce-";
     site.kubectl(&format!("label namespace {DNS_NAMESPACE} {label}"));
-    let manifest = include_str!("coredns.yaml");
-    let manifest = manifest.replace("{image}", COREDNS).replace("{cluster_dns}", CLUSTER_DNS);
+    let mut addresses = format!("clusterIP: {CLUSTER_DNS}");
+    if site.is_dual_stack() {
+        addresses += &format!("\n  clusterIPs: [{CLUSTER_DNS}, '{CLUSTER_DNS_V6}']");
+        addresses += "\n  ipFamilyPolicy: RequireDualStack";
+    }
+    let manifest = include_str!("coredns.yaml")
+        .replace("coredns", OLD)
+        .replace("{image}", COREDNS)
+        .replace("clusterIP: {cluster_dns}", &addresses);
     site.tools.apply(&manifest).ok();
     site.until_ready(DNS_NAMESPACE, OLD_PODS, 2).await;
     site.say("two CoreDNS pods are ready");
@@ -63,14 +72,22 @@ async fn coredns_serves(site: &Site) {
     tallies.lost_nothing("CoreDNS in peace");
 }
 
+/// Leaves nothing of that CoreDNS that serves.
+pub(crate) async fn coredns_goes(site: &Site) {
+    let of = format!("--namespace {DNS_NAMESPACE} --timeout=120s");
+    site.kubectl(&format!("delete deployment {OLD} {of}"));
+    site.kubectl(&format!("delete service kube-dns {of}"));
+    site.until_none(DNS_NAMESPACE, OLD_PODS).await;
+}
+
 fn adopt(site: &Site, adopt: bool) {
     site.tools.apply(&cluster_dns(&format!("{{adopt: {adopt}}}"))).ok();
 }
 
 fn scale_coredns(site: &Site, replicas: usize) {
-    let words =
-        format!("scale deployment coredns --namespace {DNS_NAMESPACE} --replicas={replicas}");
-    site.kubectl(&words);
+    site.kubectl(&format!(
+        "scale deployment {OLD} --namespace {DNS_NAMESPACE} --replicas={replicas}"
+    ));
 }
 
 /// With our key in its selector, or without.

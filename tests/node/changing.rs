@@ -5,10 +5,9 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tests::netns::NODE_ADDRESS;
-use tests::node::CLUSTER_DNS;
 use tests::upstream::{Script, ScriptedUpstream};
 
-use crate::installed::{DNS_NAMESPACE, DNS_PODS, cluster_dns};
+use crate::installed::{DNS_NAMESPACE, DNS_PODS, usual};
 use crate::resolving::ask_steadily;
 use crate::site::{Site, text};
 
@@ -26,8 +25,7 @@ pub(crate) async fn one_pod_tries_an_edit_and_all_have_it(site: &Site) {
 
     let before = containers(site);
     let asking = ask_steadily(site);
-    let service = format!("{{clusterIPs: [{CLUSTER_DNS}]}}");
-    site.tools.apply(&(cluster_dns(&service) + MORE)).ok();
+    site.tools.apply(&(usual(site) + MORE)).ok();
     site.until("a canary", || holds(site, "canary.json").then_some(())).await;
     site.until("its promotion", || holds(site, "stable.json").then_some(())).await;
     site.say("an edit was tried by one pod, and promoted");

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tests::node::{BUSYBOX, CLUSTER_DNS, OURS_NAME, OURS_TAG, Release};
 
+use crate::several;
 use crate::site::{Site, text};
 
 /// Where the operator is, and what its pods are called.
@@ -19,6 +20,14 @@ pub(crate) fn cluster_dns(service: &str) -> String {
     format!(
         "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: default}}\nspec:\n  service: {service}\n"
     )
+}
+
+/// What is installed on these nodes: on the addresses that their kubelets give to pods.
+pub(crate) fn usual(site: &Site) -> String {
+    match site.is_dual_stack() {
+        true => several::cluster_dns(REPLICAS),
+        false => cluster_dns(&format!("{{clusterIPs: [{CLUSTER_DNS}]}}")),
+    }
 }
 
 /// The packaged chart, with the image that the node has: those of a release if one is given.
@@ -48,13 +57,31 @@ pub(crate) fn release_of(site: &Site, verb: &str, chart: &Path, values: &[&str])
 
 pub(crate) async fn helm_installs_what_runs_as_restricted(site: &Site) {
     site.kubectl(&format!("create namespace {SYSTEM}"));
+    only_restricted_pods(site);
+    install(site);
+    site.until_ready(SYSTEM, OPERATORS, 2).await;
+    site.say("two operator pods are ready");
+    site.tools.apply(&usual(site)).ok();
+    site.until_condition("Ready", "True", "Serving").await;
+    let pods = site.until_ready(DNS_NAMESPACE, DNS_PODS, REPLICAS).await;
+    site.say("the ClusterDNS is Ready, with two pods");
+    for pod in &pods {
+        assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{pod:#}");
+    }
+    all_run_as_restricted(site).await;
+}
+
+/// From now on the namespaces take no other pods.
+pub(crate) fn only_restricted_pods(site: &Site) {
     for namespace in [SYSTEM, DNS_NAMESPACE] {
         let label = "pod-security.kubernetes.io/enforce=restricted";
         site.kubectl(&format!("label namespace {namespace} {label}"));
     }
-    install(site);
+}
+
+/// Operators and data planes, as their processes are.
+pub(crate) async fn all_run_as_restricted(site: &Site) {
     let operators = site.until_ready(SYSTEM, OPERATORS, 2).await;
-    site.say("two operator pods are ready");
     for pod in &operators {
         is_restricted(site, pod);
     }
@@ -66,14 +93,8 @@ pub(crate) async fn helm_installs_what_runs_as_restricted(site: &Site) {
         }
         site.say(&format!("they are of the release, {digest}"));
     }
-
-    site.tools.apply(&cluster_dns(&format!("{{clusterIPs: [{CLUSTER_DNS}]}}"))).ok();
-    site.until_condition("Ready", "True", "Serving").await;
-    let pods = site.until_ready(DNS_NAMESPACE, DNS_PODS, REPLICAS).await;
-    site.say("the ClusterDNS is Ready, with two pods");
-    for pod in &pods {
+    for pod in &site.until_ready(DNS_NAMESPACE, DNS_PODS, REPLICAS).await {
         is_restricted(site, pod);
-        assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{pod:#}");
         listens_on_port_53(&site.network_of(pod));
     }
 }

@@ -16,15 +16,53 @@ mod outage;
 
 use tests::node::{CLUSTER_DNS, CLUSTER_DNS_V6};
 
-use crate::draining;
 use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
-use crate::resolving::{self, until_rules_lead_there};
+use crate::resolving::until_rules_lead_there;
 use crate::site::Site;
+use crate::{adopting, everything_that_one_node_shows};
 use moving::until_none_ends;
 use table::Table;
 
 /// Names of scenarios, with spaces between.
 const WANTED: &str = "CLUSTERDNS_TEST_SCENARIOS";
+const SCENARIOS: [&str; 14] = [
+    "quiet",
+    "partitioned",
+    "frozen",
+    "frozen-leader",
+    "outage",
+    "drained",
+    "scaled",
+    "upgraded",
+    "earlier",
+    "ipv6",
+    "full",
+    "restarted",
+    "nearby",
+    "nodelocal",
+];
+
+/// Those that run.
+pub(crate) struct Scenarios(Vec<String>);
+
+impl Scenarios {
+    /// Those that the environment names, or all.
+    ///
+    /// # Panics
+    /// It names one that does not exist.
+    pub(crate) fn wanted() -> Scenarios {
+        let wanted = std::env::var(WANTED).unwrap_or_default();
+        let wanted: Vec<String> = wanted.split_whitespace().map(str::to_owned).collect();
+        let unknown = wanted.iter().find(|name| !SCENARIOS.contains(&name.as_str()));
+        assert_eq!(unknown, None, "{WANTED}: there are {}", SCENARIOS.join(" "));
+        Scenarios(wanted)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        assert!(SCENARIOS.contains(&name), "{name} is missing in the list");
+        self.0.is_empty() || self.0.iter().any(|it| it == name)
+    }
+}
 
 /// Of both families, with this many pods.
 pub(crate) fn cluster_dns(replicas: usize) -> String {
@@ -41,10 +79,8 @@ fn document(more: &str, scaling: &str) -> String {
     installed::cluster_dns(&service) + &format!("  scaling: {scaling}\n")
 }
 
-pub(crate) async fn run(site: &mut Site) {
-    let wanted = std::env::var(WANTED).unwrap_or_default();
-    let is_wanted =
-        |name: &str| wanted.is_empty() || wanted.split_whitespace().any(|it| it == name);
+pub(crate) async fn run(site: &mut Site, scenarios: &Scenarios) {
+    let is_wanted = |name: &str| scenarios.has(name);
     let mut table = Table::default();
     serves(site).await;
     if is_wanted("quiet") {
@@ -61,11 +97,11 @@ pub(crate) async fn run(site: &mut Site) {
     if is_wanted("frozen-leader") {
         frozen::d8_the_leaders_node_dies(site, &mut table).await;
     }
-    if is_wanted("drained") {
-        moving::a_drained_node_loses_nothing(site, &mut table).await;
-    }
     if is_wanted("outage") {
         outage::processes_die_without_the_api_server(site, &mut table).await;
+    }
+    if is_wanted("drained") {
+        moving::a_drained_node_loses_nothing(site, &mut table).await;
     }
     if is_wanted("scaled") {
         moving::more_and_fewer_pods_lose_nothing(site, &mut table).await;
@@ -83,8 +119,7 @@ pub(crate) async fn run(site: &mut Site) {
         outage::a_full_volume_costs_the_warm_start_only(site, &mut table).await;
     }
     if is_wanted("restarted") {
-        resolving::pods_resolve_through_kube_proxy(site).await;
-        draining::pods_come_and_go(site).await;
+        across_nodes(site).await;
     }
     if is_wanted("nearby") {
         nearby::the_pods_of_a_zone_are_gone(site, &mut table).await;
@@ -98,20 +133,37 @@ pub(crate) async fn run(site: &mut Site) {
     site.print(&table.markdown());
 }
 
+/// All that `make node` does after its installation, and what runs as `restricted`; then everything is as before.
+async fn across_nodes(site: &Site) {
+    // It takes no pods of the CoreDNS beside us, until the adoption begins; those that run may stay.
+    installed::only_restricted_pods(site);
+    installed::all_run_as_restricted(site).await;
+    everything_that_one_node_shows(site).await;
+    adopting::coredns_goes(site).await;
+    let label = "pod-security.kubernetes.io/enforce-";
+    site.kubectl(&format!("label namespace {SYSTEM} {label}"));
+    we_serve(site).await;
+}
+
 /// Both DNS servers, each with two pods on two nodes, and a client on every node.
 async fn serves(site: &Site) {
     site.kubectl(&format!("create namespace {SYSTEM}"));
     installed::install(site);
-    site.tools.apply(&cluster_dns(2)).ok();
     beside::start(site);
     clients::start_pods(site);
+    for node in &site.nodes {
+        site.until_ready("default", &clients::label(node), 1).await;
+    }
+    we_serve(site).await;
+    site.say("ClusterDNS and CoreDNS serve, and clients run on every node");
+}
+
+/// Two pods of each, and the rules of a node lead to ours.
+async fn we_serve(site: &Site) {
+    site.tools.apply(&cluster_dns(2)).ok();
     site.until_ready(SYSTEM, OPERATORS, 2).await;
     site.until_condition("Ready", "True", "Serving").await;
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
     site.until_ready(DNS_NAMESPACE, beside::PODS, 2).await;
-    for node in &site.nodes {
-        site.until_ready("default", &clients::label(node), 1).await;
-    }
     until_rules_lead_there(site, &clients::name(&site.nodes[0])).await;
-    site.say("ClusterDNS and CoreDNS serve, and clients run on every node");
 }

@@ -98,6 +98,11 @@ impl Site {
         Some(site)
     }
 
+    /// Whether its nodes have both families of addresses, as several have.
+    pub(crate) fn is_dual_stack(&self) -> bool {
+        self.nodes.iter().any(|node| node.place().is_dual_stack())
+    }
+
     /// The node that a pod runs on.
     pub(crate) fn node_of(&self, pod: &Value) -> &Node {
         let name = text(pod, "/spec/nodeName");

@@ -60,6 +60,11 @@ impl Place {
         self.number
     }
 
+    /// Whether it has addresses of both families.
+    pub fn is_dual_stack(&self) -> bool {
+        self.zone.is_some()
+    }
+
     /// The namespace for `nsenter`; none if it is that of the test.
     pub fn network(&self) -> Option<String> {
         self.zone.map(|_| format!("/run/netns/{}", self.name()))

@@ -11,9 +11,11 @@ use crate::site::Site;
 /// Long enough for some hundred questions.
 pub(crate) const A_WHILE: Duration = Duration::from_secs(2);
 /// A name, and what it must lead to: the API server's Service.
+pub(crate) const QUESTION: &str = "kubernetes.default.svc.cluster.local. A";
+pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
+
 pub(crate) fn one_name() -> Names {
-    let question = "kubernetes.default.svc.cluster.local. A";
-    Names::One(question.to_owned(), Ipv4Addr::new(10, 96, 0, 1))
+    Names::One(QUESTION.to_owned(), ADDRESS)
 }
 
 /// The test that is the client when it is run as one.

@@ -7,6 +7,9 @@ mod clients;
 mod taken_out;
 mod phases;
 mod frozen;
+mod timeline;
+mod answers;
+mod killed;
 mod partitioned;
 mod moving;
 mod earlier;
@@ -25,11 +28,12 @@ use table::Table;
 
 /// Names of scenarios, with spaces between.
 const WANTED: &str = "CLUSTERDNS_TEST_SCENARIOS";
-const SCENARIOS: [&str; 14] = [
+const SCENARIOS: [&str; 15] = [
     "quiet",
     "partitioned",
     "frozen",
     "frozen-leader",
+    "killed",
     "outage",
     "drained",
     "scaled",
@@ -96,6 +100,9 @@ pub(crate) async fn run(site: &mut Site, scenarios: &Scenarios) {
     }
     if is_wanted("frozen-leader") {
         frozen::d8_the_leaders_node_dies(site, &mut table).await;
+    }
+    if is_wanted("killed") {
+        killed::what_ends_comes_back(site, &mut table).await;
     }
     if is_wanted("outage") {
         outage::processes_die_without_the_api_server(site, &mut table).await;

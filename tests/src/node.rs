@@ -40,6 +40,8 @@ pub const PROXY_MODE: &str = "CLUSTERDNS_TEST_PROXY_MODE";
 /// It takes 12 s on two idle cores.
 const READY_WITHIN: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(200);
+/// In `/proc`, on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
 /// What must be there besides our own tools; `tests/tools/node-packages` installs it.
 const PACKAGES: [&str; 8] = [
     "/usr/bin/containerd",
@@ -215,9 +217,8 @@ impl Node {
     /// # Panics
     /// There is none.
     pub fn network_of(&self, address: IpAddr) -> PathBuf {
-        let inside = PathBuf::from(format!("/proc/{}/root", self.process_1()));
         let address = address.to_string();
-        let all = std::fs::read_dir(inside.join("run/netns")).into_iter().flatten().flatten();
+        let all = std::fs::read_dir(self.path_to("run/netns")).into_iter().flatten().flatten();
         let found = all.map(|entry| entry.path()).find(|network| {
             let mut command = Command::new("nsenter");
             command.arg(format!("--net={}", network.display()));
@@ -230,12 +231,37 @@ impl Node {
         found.unwrap_or_else(|| panic!("no Pod has {address}\n{}", self.logs()))
     }
 
+    /// A file or folder of the machine, as the test sees it.
+    pub fn path_to(&self, inside: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root/{inside}", self.process_1()))
+    }
+
+    /// When the first process of a container started, as [`steady::now`] counts: exact to 10 ms.
+    ///
+    /// # Panics
+    /// No such container runs.
+    pub fn process_started(&self, container: &str) -> f64 {
+        let stat = self.with_process_of(container, "cat /proc/$pid/stat");
+        // Its second field, the name, may have spaces; the 22nd is the time.
+        let fields = stat.rsplit_once(')').expect("a name").1;
+        let ticks = fields.split_whitespace().nth(19).and_then(|ticks| ticks.parse::<f64>().ok());
+        ticks.expect("a number") / TICKS_PER_SECOND
+    }
+
     /// `/proc/PID/status` of the first process of a container.
     ///
     /// # Panics
     /// No such container runs.
     pub fn process_status(&self, container: &str) -> String {
         self.with_process_of(container, "cat /proc/$pid/status")
+    }
+
+    /// The number of the first process of a container, in the machine.
+    ///
+    /// # Panics
+    /// No such container runs.
+    pub fn process_of(&self, container: &str) -> String {
+        self.with_process_of(container, "echo $pid").trim().to_owned()
     }
 
     /// Kills the first process of a container, as the kernel does when memory is short.

@@ -108,6 +108,16 @@ pub(super) async fn both_are_ready(site: &Site, replicas: usize) {
     site.until_ready(DNS_NAMESPACE, beside::PODS, replicas).await;
 }
 
+/// New pods of both DNS servers, which kubelet starts without a pause when their processes end.
+pub(super) async fn both_are_new(site: &Site) {
+    for label in [DNS_PODS, beside::PODS] {
+        let of = format!("--namespace {DNS_NAMESPACE} --selector {label}");
+        site.kubectl(&format!("delete pod {of} --wait=false"));
+    }
+    both_are_ready(site, 2).await;
+    until_none_ends(site).await;
+}
+
 /// Pods that end still answer, and may lose something until the end.
 pub(super) async fn until_none_ends(site: &Site) {
     site.until("the end of pods", || {

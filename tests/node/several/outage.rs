@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use serde_json::Value;
 use tests::node::CLUSTER_DNS_V6;
 use tests::node::steady::{Pace, Steady, now};
 
 use super::beside;
 use super::clients::{self, Clients, Saw};
-use super::moving::both_are_ready;
-use super::table::Table;
+use super::killed::{Watched, container, kill_all, restarted, say_all};
+use super::moving::{both_are_new, both_are_ready};
+use super::table::{Seen, Table};
 use crate::installed::{DNS_NAMESPACE, DNS_PODS};
 use crate::site::{Site, text};
 
@@ -21,27 +21,41 @@ const AWAY: Duration = Duration::from_secs(3);
 const STILL_AWAY: Duration = Duration::from_secs(12);
 /// Time after the last fault, for late effects.
 const AFTER: Duration = Duration::from_secs(8);
+/// The same where kubelets could not write: they try again every 10 s.
+const AFTER_OUTAGE: Duration = Duration::from_secs(15);
 
-fn container(pod: &Value) -> &str {
-    text(pod, "/status/containerStatuses/0/containerID")
-}
-
+/// Prints each change of the conditions and endpoints beside the losses: some queries were lost after the API server came back,
+/// when everything answered again.
 pub(super) async fn processes_die_without_the_api_server(site: &mut Site, table: &mut Table) {
-    let ours = site.pods(DNS_NAMESPACE, DNS_PODS);
-    let theirs = site.pods(DNS_NAMESPACE, beside::PODS);
+    both_are_new(site).await;
+    let pods = [DNS_PODS, beside::PODS].map(|label| site.pods(DNS_NAMESPACE, label)).concat();
+    let watched = Watched::start(site).await;
     let clients = Clients::start(site, site.nodes.iter());
+    tokio::time::sleep(clients::BEFORE).await;
+    let stopped = now();
     site.plane.stop_api_server();
     tokio::time::sleep(AWAY).await;
-    let at = now();
-    for pod in ours.iter().chain(&theirs) {
-        site.node_of(pod).kill(container(pod));
-    }
+    let at = kill_all(site, &pods);
     tokio::time::sleep(STILL_AWAY).await;
+    let started = now();
     site.plane.start_api_server().await;
+    let back = now();
     both_are_ready(site, 2).await;
-    tokio::time::sleep(AFTER).await;
+    tokio::time::sleep(AFTER_OUTAGE).await;
     let saw = clients.stop();
-    saw.report(site, table, "API server stopped, every DNS process killed, API server back", at);
+    let what = "API server stopped, every DNS process killed, API server back";
+    saw.report(site, table, what, at);
+    site.say(&format!(
+        "the API server was stopped at {:.2} s, started at {:.2} s, and ready at {:.2} s",
+        stopped - at,
+        started - at,
+        back - at
+    ));
+    for (server, tallies) in [("ClusterDNS", &saw.ours), ("CoreDNS", &saw.theirs)] {
+        let gaps = Seen { tallies, since: at }.gaps();
+        say_all(site, &format!("lost on the first try by {server}"), &gaps);
+    }
+    watched.say(site, what, at);
 }
 
 pub(super) async fn a_full_volume_costs_the_warm_start_only(site: &Site, table: &mut Table) {
@@ -60,7 +74,7 @@ pub(super) async fn a_full_volume_costs_the_warm_start_only(site: &Site, table: 
         "a process killed whose snapshot's volume is full",
         async || {
             node.kill(container(&pods[0]));
-            site.until("kubelet starts it again", || restarts(site, &pods[0])).await;
+            site.until("kubelet starts it again", || restarted(site, &pods[0])).await;
             site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
             tokio::time::sleep(AFTER).await;
         },
@@ -69,11 +83,6 @@ pub(super) async fn a_full_volume_costs_the_warm_start_only(site: &Site, table: 
     let name = text(&pods[0], "/metadata/name");
     site.kubectl(&format!("delete pod {name} --namespace {DNS_NAMESPACE} --timeout=120s"));
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
-}
-
-fn restarts(site: &Site, pod: &Value) -> Option<()> {
-    let pod = site.get(&format!("pod {} --namespace {DNS_NAMESPACE}", text(pod, "/metadata/name")));
-    (pod["status"]["containerStatuses"][0]["restartCount"] != 0).then_some(())
 }
 
 pub(super) async fn clients_without_ipv4_are_served(site: &Site, table: &mut Table) {

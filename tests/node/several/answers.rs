@@ -1,5 +1,6 @@
 //! When a pod answers: each address that a pod has is asked directly, many times a second, from the network of the control
-//! plane. Clients of a Service cannot see which pod answers them.
+//! plane. Clients of a Service cannot see which pod answers them. No question waits for the reply to another: kernels say only
+//! once a second that a port is closed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,23 +25,23 @@ const LONGEST_REPLY: usize = 4096;
 /// One file for each address that a pod of the node has, and some others: of the network plugin.
 const ADDRESSES: &str = "var/lib/cni/networks/pods";
 
-/// Whether an address answers, from a time on.
-type Turns = BTreeMap<IpAddr, Vec<(f64, bool)>>;
+/// The questions to each address: when it was asked, and when the right reply came.
+type Questions = BTreeMap<IpAddr, Vec<(f64, Option<f64>)>>;
 
 /// Asks until it is dropped.
 pub(super) struct Answers {
-    turns: Arc<Mutex<Turns>>,
+    questions: Arc<Mutex<Questions>>,
     asking: JoinHandle<()>,
 }
 
 impl Answers {
     /// Asks these addresses, and every new one that a pod gets.
     pub(super) fn start(site: &Site, dns: &[IpAddr]) -> Answers {
-        let turns: Arc<Mutex<Turns>> = Arc::default();
+        let questions: Arc<Mutex<Questions>> = Arc::default();
         let folders: Vec<PathBuf> = site.nodes.iter().map(|node| node.path_to(ADDRESSES)).collect();
         // Those of clients and operators are there already.
         let mut known: Vec<IpAddr> = folders.iter().flat_map(|it| addresses(it)).collect();
-        let (of_task, dns) = (turns.clone(), dns.to_owned());
+        let (of_task, dns) = (questions.clone(), dns.to_owned());
         let asking = tokio::spawn(async move {
             let mut asking = JoinSet::new();
             for address in dns {
@@ -56,27 +57,33 @@ impl Answers {
                 tokio::time::sleep(EVERY).await;
             }
         });
-        Answers { turns, asking }
+        Answers { questions, asking }
     }
 
-    /// When the first reply from this address came after that time, as [`now`] counts, if it was silent before.
+    /// When the first reply from this address came to a question after that time, as [`now`] counts.
     pub(super) fn first_after(&self, address: IpAddr, after: f64) -> Option<f64> {
-        let turns = self.turns.lock().expect("no panic");
-        turns.get(&address)?.iter().find(|(at, answers)| *answers && *at > after).map(|(at, _)| *at)
+        let questions = self.questions.lock().expect("no panic");
+        let replies = questions.get(&address)?.iter().filter(|(asked, _)| *asked > after);
+        replies.filter_map(|(_, replied)| *replied).min_by(f64::total_cmp)
     }
 
-    /// Every turn of every address, in seconds after this time.
+    /// From when on each address answered, and from when on not, in seconds after this time.
     pub(super) fn in_words(&self, since: f64) -> Vec<String> {
-        let turns = self.turns.lock().expect("no panic");
-        let turns =
-            turns.iter().flat_map(|(address, turns)| turns.iter().map(move |it| (address, it)));
-        let mut turns: Vec<_> = turns.collect();
-        turns.sort_by(|(_, (a, _)), (_, (b, _))| a.total_cmp(b));
-        let line = |(address, (at, answers)): (&IpAddr, &(f64, bool))| {
-            let says = if *answers { "answers" } else { "does not answer" };
-            format!("{:6.2} s: {address} {says}", at - since)
-        };
-        turns.into_iter().map(line).collect()
+        let questions = self.questions.lock().expect("no panic");
+        let mut turns: Vec<(f64, String)> = Vec::new();
+        for (address, questions) in questions.iter() {
+            let mut questions = questions.clone();
+            questions.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+            for turn in questions.chunk_by(|(_, a), (_, b)| a.is_some() == b.is_some()) {
+                let (at, says) = match turn[0] {
+                    (_, Some(replied)) => (replied, "answers"),
+                    (asked, None) => (asked, "does not answer"),
+                };
+                turns.push((at, format!("{:6.2} s: {address} {says}", at - since)));
+            }
+        }
+        turns.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        turns.into_iter().map(|(_, line)| line).collect()
     }
 }
 
@@ -93,19 +100,20 @@ fn addresses(folder: &Path) -> Vec<IpAddr> {
     files.filter_map(|file| address(file.file_name().to_str()?)).collect()
 }
 
-/// Asks one address forever, and remembers each turn.
-async fn ask(address: IpAddr, turns: Arc<Mutex<Turns>>) {
+/// Asks one address forever, and remembers what came.
+async fn ask(address: IpAddr, questions: Arc<Mutex<Questions>>) {
     let packet = Question::parse(QUESTION).expect("a question").packet;
+    let mut under_way = JoinSet::new();
     loop {
-        let asked = now();
-        let answers = answers(SocketAddr::new(address, 53), &packet).await;
-        {
-            let mut turns = turns.lock().expect("no panic");
-            let turns = turns.entry(address).or_default();
-            if turns.last().map(|(_, answers)| *answers) != Some(answers) {
-                turns.push((if answers { now() } else { asked }, answers));
-            }
-        }
+        let (packet, questions) = (packet.clone(), questions.clone());
+        under_way.spawn(async move {
+            let asked = now();
+            let answers = answers(SocketAddr::new(address, 53), &packet).await;
+            let replied = answers.then(now);
+            let mut questions = questions.lock().expect("no panic");
+            questions.entry(address).or_default().push((asked, replied));
+        });
+        while under_way.try_join_next().is_some() {}
         tokio::time::sleep(EVERY).await;
     }
 }

@@ -41,9 +41,10 @@ impl Death {
         for (server, tallies, phases) in servers {
             let seen = Seen { tallies, since: self.at };
             let late = format!(
-                "{}; due after {WITHIN_S} s: slowest {}",
+                "{}; due after {WITHIN_S} s: slowest {}; none took 1 s from {:.1} s on",
                 phases.in_words(),
-                seen.slowest_after(WITHIN_S)
+                seen.slowest_after(WITHIN_S),
+                seen.quick_from()
             );
             site.say(&table.add(what, server, &seen, &late));
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
+use tests::node::Node;
 use tests::node::steady::now;
 
 use super::answers::Answers;
@@ -81,7 +82,7 @@ impl End {
     /// Returns when it began, as [`now`] counts.
     fn happens(self, site: &Site, pods: &[Value]) -> f64 {
         let flags = match self {
-            End::Killed(_) => return kill_all(site, pods),
+            End::Killed(_) => return Processes::of(&site.nodes, pods).kill(),
             End::Deleted => "",
             End::ForceDeleted => "--grace-period=0 --force",
         };
@@ -95,22 +96,29 @@ impl End {
     }
 }
 
-/// Kills their processes within milliseconds; returns when it began.
-pub(super) fn kill_all(site: &Site, pods: &[Value]) -> f64 {
-    let processes: Vec<_> = pods
-        .iter()
-        .map(|pod| {
-            let node = site.node_of(pod);
+/// The first processes of pods, ready to be killed.
+pub(super) struct Processes<'n>(Vec<(&'n Node, String)>);
+
+impl Processes<'_> {
+    pub(super) fn of<'n>(nodes: &'n [Node], pods: &[Value]) -> Processes<'n> {
+        let process = |pod: &Value| {
+            let name = text(pod, "/spec/nodeName");
+            let node = nodes.iter().find(|node| node.name() == name).expect("the node of a pod");
             (node, node.process_of(container(pod)))
-        })
-        .collect();
-    let at = now();
-    std::thread::scope(|scope| {
-        for (node, process) in &processes {
-            scope.spawn(move || node.run_inside(&["kill", "-s", "KILL", process]));
-        }
-    });
-    at
+        };
+        Processes(pods.iter().map(process).collect())
+    }
+
+    /// Within milliseconds; returns when it began, as [`now`] counts.
+    pub(super) fn kill(&self) -> f64 {
+        let at = now();
+        std::thread::scope(|scope| {
+            for (node, process) in &self.0 {
+                scope.spawn(move || node.run_inside(&["kill", "-s", "KILL", process]));
+            }
+        });
+        at
+    }
 }
 
 pub(super) fn container(pod: &Value) -> &str {

@@ -10,7 +10,7 @@ use tests::node::steady::{Pace, Steady, now};
 
 use super::beside;
 use super::clients::{self, Clients, Saw};
-use super::killed::{Watched, container, kill_all, restarted, say_all};
+use super::killed::{Processes, Watched, container, restarted, say_all};
 use super::moving::{both_are_new, both_are_ready};
 use super::table::{Seen, Table};
 use crate::installed::{DNS_NAMESPACE, DNS_PODS};
@@ -19,31 +19,58 @@ use crate::site::{Site, text};
 /// The API server is away this long before processes are killed, and after that.
 const AWAY: Duration = Duration::from_secs(3);
 const STILL_AWAY: Duration = Duration::from_secs(12);
+/// Processes are killed this long before the API server is back, where it comes back soon: it takes a second more or less.
+const SOON: Duration = Duration::from_secs(2);
 /// Time after the last fault, for late effects.
 const AFTER: Duration = Duration::from_secs(8);
 /// The same where kubelets could not write: they try again every 10 s.
 const AFTER_OUTAGE: Duration = Duration::from_secs(15);
 
-/// Prints each change of the conditions and endpoints beside the losses: some queries were lost after the API server came back,
-/// when everything answered again.
+/// Twice: the API server comes back long after the processes have started again, and while kubelet does not know yet that they
+/// are ready.
 pub(super) async fn processes_die_without_the_api_server(site: &mut Site, table: &mut Table) {
+    let what = "API server stopped, every DNS process killed, API server back";
+    let start = outage(site, table, what, None).await;
+    let what = "API server stopped, every DNS process killed, API server back soon";
+    outage(site, table, what, Some(start)).await;
+}
+
+/// With a start of the API server that takes this long, processes are killed before its end; without one, before it begins.
+/// Prints each change of the conditions and endpoints beside the losses. Returns how long the start took.
+async fn outage(
+    site: &mut Site,
+    table: &mut Table,
+    what: &str,
+    start_takes: Option<Duration>,
+) -> Duration {
     both_are_new(site).await;
     let pods = [DNS_PODS, beside::PODS].map(|label| site.pods(DNS_NAMESPACE, label)).concat();
     let watched = Watched::start(site).await;
     let clients = Clients::start(site, site.nodes.iter());
     tokio::time::sleep(clients::BEFORE).await;
+    let Site { nodes, plane, .. } = &mut *site;
+    let processes = Processes::of(nodes, &pods);
     let stopped = now();
-    site.plane.stop_api_server();
+    plane.stop_api_server();
     tokio::time::sleep(AWAY).await;
-    let at = kill_all(site, &pods);
-    tokio::time::sleep(STILL_AWAY).await;
-    let started = now();
-    site.plane.start_api_server().await;
+    let kill = async {
+        tokio::time::sleep(start_takes.unwrap_or_default().saturating_sub(SOON)).await;
+        processes.kill()
+    };
+    let (at, started);
+    if start_takes.is_some() {
+        started = now();
+        (at, _) = tokio::join!(kill, plane.start_api_server());
+    } else {
+        at = kill.await;
+        tokio::time::sleep(STILL_AWAY).await;
+        started = now();
+        plane.start_api_server().await;
+    }
     let back = now();
     both_are_ready(site, 2).await;
     tokio::time::sleep(AFTER_OUTAGE).await;
     let saw = clients.stop();
-    let what = "API server stopped, every DNS process killed, API server back";
     saw.report(site, table, what, at);
     site.say(&format!(
         "the API server was stopped at {:.2} s, started at {:.2} s, and ready at {:.2} s",
@@ -56,6 +83,7 @@ pub(super) async fn processes_die_without_the_api_server(site: &mut Site, table:
         say_all(site, &format!("lost on the first try by {server}"), &gaps);
     }
     watched.say(site, what, at);
+    Duration::from_secs_f64(back - started)
 }
 
 pub(super) async fn a_full_volume_costs_the_warm_start_only(site: &Site, table: &mut Table) {

@@ -7,6 +7,9 @@ use tests::node::steady::{Miss, Slowest, Tallies, Tally};
 /// Losses this far apart, in seconds, are of different reasons.
 const APART: f64 = 0.3;
 
+/// Longer than anything that was not lost on the first try takes.
+const SLOW_MS: u64 = 1_000;
+
 /// A row for each scenario and DNS server.
 #[derive(Debug, Default)]
 pub(super) struct Table(Vec<String>);
@@ -69,6 +72,13 @@ impl Seen<'_> {
     /// The longest time until a reply, in milliseconds, of queries over UDP that were due after it happened.
     fn slowest_reply(&self) -> u64 {
         self.udp().map(|it| it.longest_since(self.since)).max().unwrap_or(0)
+    }
+
+    /// From when on no query took a second or longer, in seconds after it happened; exact to a tenth of a second.
+    pub(super) fn quick_from(&self) -> f64 {
+        let all = self.tallies.iter().flat_map(|it| [&it.udp, &it.tcp]);
+        let last = all.filter_map(|it| it.slow_until(SLOW_MS)).max_by(f64::total_cmp);
+        last.map_or(0.0, |last| (last - self.since).max(0.0))
     }
 
     /// The slowest query that was due this many seconds after it happened, or later; over UDP and over TCP, with a socket of

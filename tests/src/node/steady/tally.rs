@@ -113,6 +113,13 @@ impl Tally {
         self.longest_ms.range(piece(at)..).map(|(_, longest)| *longest).max().unwrap_or(0)
     }
 
+    /// The end of the last tenth of a second in which a question was due that was lost or took this long.
+    pub fn slow_until(&self, ms: u64) -> Option<f64> {
+        let slow = self.longest_ms.iter().filter(|(_, longest)| **longest >= ms).map(|it| *it.0);
+        let last = slow.chain(self.lost.iter().map(|miss| piece(miss.at))).max();
+        last.map(|last| (last + 1) as f64 / PER_SECOND)
+    }
+
     /// How many of them were lost.
     pub fn lost_since(&self, at: f64) -> usize {
         self.lost.iter().filter(|miss| piece(miss.at) >= piece(at)).count()
@@ -180,6 +187,8 @@ mod tests {
         udp.add((fault + 4.05, ms(7_000)), (none(), none()));
         assert_eq!(slowest(&[&udp, &tcp], 4.0), Slowest::Lost(1));
         assert_eq!(slowest(&[&udp, &tcp], 4.2), Slowest::Reply(40));
+        assert_eq!((udp.slow_until(1_000), tcp.slow_until(1_000)), (Some(fault + 4.1), None));
+        assert_eq!(tcp.slow_until(40), Some(fault + 5.0));
         assert!(Slowest::Lost(1) > Slowest::Reply(u64::MAX));
         assert_eq!((udp.asked, udp.first.len(), udp.lost.len()), (3, 2, 1));
     }

@@ -20,7 +20,7 @@ use crate::site::{Site, text};
 const AWAY: Duration = Duration::from_secs(3);
 const STILL_AWAY: Duration = Duration::from_secs(12);
 /// Processes are killed this long before the API server is back, where it comes back soon: it takes a second more or less.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_millis(2_700);
 /// Time after the last fault, for late effects.
 const AFTER: Duration = Duration::from_secs(8);
 /// The same where kubelets could not write: they try again every 10 s.

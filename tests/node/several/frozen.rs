@@ -17,6 +17,8 @@ use crate::site::{Site, is_ready, text};
 
 /// Before the fault, for what is usual.
 const QUIET: Duration = Duration::from_secs(3);
+/// An operator that does not lead leaves pods alone that became ready within the last minute.
+const SETTLED: Duration = Duration::from_secs(65);
 /// Longer than Kubernetes takes to give a node up.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// After the last part of the cluster has learned it.
@@ -74,6 +76,7 @@ pub(super) async fn d8_the_leaders_node_dies(site: &Site, table: &mut Table) {
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 3).await;
     site.kubectl(&format!("scale deployment coredns --namespace {DNS_NAMESPACE} --replicas=3"));
     site.until_ready(DNS_NAMESPACE, beside::PODS, 3).await;
+    tokio::time::sleep(SETTLED).await;
     let leader = leader(site).await;
     let of_leader = text(&leader, "/spec/nodeName");
     let victim = victim(site, |name| name == of_leader).expect("pods of both on every node");

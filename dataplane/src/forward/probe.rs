@@ -173,10 +173,13 @@ mod tests {
     /// how many without.
     async fn old_server() -> (SocketAddr, Arc<[AtomicUsize; 2]>) {
         let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    use dataplane_core::{Identity, Index};
         let (address, counts) = (far.local_addr().unwrap(), Arc::<[AtomicUsize; 2]>::default());
         let counted = Arc::clone(&counts);
         tokio::spawn(async move {
             let mut buffer = [0; 512];
+    use crate::settings;
+    use crate::state::Published;
             while let Ok((octets, peer)) = far.recv_from(&mut buffer).await {
                 let has_opt = buffer[11] == 1;
                 counted[usize::from(!has_opt)].fetch_add(1, Ordering::Relaxed);
@@ -289,13 +292,44 @@ mod tests {
         assert!(server.probe_at(false, now).is_some_and(|at| at > now), "it is tried again");
     }
 
-    /// A group of one server over TCP whose next probe is due.
-    fn suspected(address: SocketAddr) -> Upstreams {
+    /// A group of one server.
+    fn of_one(address: SocketAddr, transport: Transport) -> Upstreams {
+    #[tokio::test(start_paused = true)]
+    async fn fw27_while_no_server_of_its_group_is_up_one_is_probed_every_second() {
+        let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let upstreams = Arc::new(of_one(far.local_addr().unwrap(), Transport::Udp));
+        for _ in 0..3 {
+            upstreams.known()[0].send(true).unwrap().settle(Heard::Nothing);
+        }
+        let records = Index::new(settings::of(&Config::default()).unwrap()).records();
+        let state = State {
+            published: Arc::new(Published { records, upstreams }).into(),
+            counters: Vec::new(),
+            identity: Identity::default(),
+            taps: Arc::default(),
+            inspections: Arc::default(),
+        };
+        tokio::spawn(run(Arc::new(state)));
+        probed(&far).await;
+        let began = now();
+        for seconds in 1..=5 {
+            probed(&far).await;
+            let after = now() - began;
+            // A timer may be some milliseconds late.
+            assert_eq!(after.as_millis() / 100, seconds * 10, "{after:?}");
+        }
+    }
+
         let (ip, port) = (address.ip(), address.port());
-        let server = config::Server { ip, port, transport: Transport::Tcp, tls: None };
+        let server = config::Server { ip, port, transport, tls: None };
         let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
         let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
-        let upstreams = Upstreams::of(&config, Path::new(""));
+        Upstreams::of(&config, Path::new(""))
+    }
+
+    /// A group of one server over TCP whose next probe is due.
+    fn suspected(address: SocketAddr) -> Upstreams {
+        let upstreams = of_one(address, Transport::Tcp);
         for _ in 0..3 {
             upstreams.known()[0].send(true).unwrap().settle(Heard::Nothing);
         }

@@ -164,7 +164,7 @@ impl Server {
     /// A probe begins; whether it has an OPT record.
     pub(super) fn probe(&self, now: Instant) -> bool {
         let mut state = self.state();
-        state.health.probe_started();
+        state.health.probe_started(now);
         // A failing server answers, so it is already known whether it understands OPT records.
         match state.health.standing() {
             Standing::Failing => state.edns.is_used(now),
@@ -189,6 +189,8 @@ impl Server {
             }
             Heard::Nothing => {
                 self.failed_probes.fetch_add(1, Ordering::Relaxed);
+                // The next one may be due.
+                self.common.woken.notify_one();
                 state.edns.probe_was_silent(with_edns, now);
             }
         }

@@ -93,6 +93,33 @@ async fn fw52_a_lookup_waits_for_a_place_at_its_server() {
 }
 
 #[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn fw52_a_lookup_that_waits_keeps_its_turn_when_another_server_is_silent() {
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0").await, UdpSocket::bind("127.0.0.1:0").await);
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let addresses = [&one, &other].map(|far| far.local_addr().unwrap());
+    let limits = GroupLimits { in_flight: 1 };
+    let options = GroupOptions { limits, policy: Policy::Sequential, ..GroupOptions::default() };
+    let upstreams = upstreams_with(&addresses, options);
+    let group = upstreams.group(0).unwrap();
+    let server = &group.servers[0];
+    let mut others: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+    let key = LookupKey::new(Name::ROOT, 1, false, false);
+    // It has asked the second server, too.
+    let mut old = Box::pin(lookup(group, &[0, 1], &key, now()));
+    assert!(poll!(&mut old).is_pending());
+    let mut young = Box::pin(lookup(group, &[0], &key, now()));
+    assert!(poll!(&mut young).is_pending());
+    // The old one looks at what it has sent.
+    tokio::time::advance(crate::forward::plan::USUAL.interval).await;
+    assert!(poll!(&mut old).is_pending());
+    others.pop().unwrap().cancel();
+    let asked = || group.servers[0].seen(now()).sent;
+    let before = asked();
+    assert!(poll!(&mut young).is_pending() && asked() == before, "it came later");
+    assert!(poll!(&mut old).is_pending() && asked() == before + 1, "it takes the place");
+}
+
 async fn fw24_a_lookup_that_never_gets_a_place_ends_with_its_budget() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let upstreams = upstreams(far.local_addr().unwrap());

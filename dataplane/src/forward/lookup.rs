@@ -303,9 +303,13 @@ impl Lookup {
                 sent.settle(Heard::Nothing);
                 self.plan.over_stream(send.place, now);
             }
-            AttemptResult::Unreachable | AttemptResult::HeldOff => {
+            AttemptResult::Unreachable => {
                 sent.settle(Heard::Nothing);
                 self.plan.unreachable(now);
+            }
+            AttemptResult::HeldOff => {
+                sent.settle(Heard::Nothing);
+                self.plan.held_off(send, now);
             }
             AttemptResult::NoPort => {
                 sent.cancel();
@@ -338,14 +342,20 @@ impl Lookup {
         self.plan.waiting().next().is_some()
     }
 
-    /// Waits until a server may be given another query; returns its place in the plan.
-    async fn freed(&self) -> (usize, Notice) {
-        let freed = self.plan.waiting().map(|place| {
-            let server = &self.group.servers[self.plan.member(place)];
-            Box::pin(server.freed().map(move |notice| (place, notice)))
-        });
-        select_all(freed).await.0
+    /// Joins the queues of servers that it waits for, and leaves those of others.
+    fn queue(&self, queues: &mut Vec<(usize, Waiting)>) {
+        queues.retain(|(queued, _)| self.plan.waiting().any(|place| place == *queued));
+        for place in self.plan.waiting() {
+            if queues.iter().all(|(queued, _)| *queued != place) {
+                queues.push((place, self.group.servers[self.plan.member(place)].wait()));
+            }
+        }
     }
+}
+
+/// Waits for the first of them that is given a place; returns which.
+async fn first_given(queues: &mut [(usize, Waiting)]) -> usize {
+    select_all(queues.iter_mut().map(|(_, waiting)| waiting)).await.1
 }
 
 /// One attempt of a lookup, with its number; `begun` where it has begun already.
@@ -353,11 +363,6 @@ async fn attempt(
     question: Question<'_>,
     group: &Group,
     member: usize,
-/// Waits for the first of them that is given a place; returns which.
-async fn first_given(queues: &mut [(usize, Waiting)]) -> usize {
-    select_all(queues.iter_mut().map(|(_, waiting)| waiting)).await.1
-}
-
     send: Send,
     number: usize,
     begun: Option<Open>,

@@ -141,6 +141,18 @@ impl Index {
         relist
     }
 
+    /// All replicas of one ClusterDNS are given the same number, and no others: they answer the loop probes that have it in
+    /// their names (A43). Visible with the next publish.
+    pub fn set_replicas(&mut self, replicas: u64) {
+        self.changed |= self.next.replicas != replicas;
+        self.next.replicas = replicas;
+    }
+
+    /// That number.
+    pub fn replicas(&self) -> u64 {
+        self.next.replicas
+    }
+
     /// Applies one change; an object older than the one held (same uid, lower version) is ignored (E14).
     pub fn apply(&mut self, change: Change) -> Applied {
         let applied = match change {

@@ -44,7 +44,7 @@ impl Loops {
     }
 
     /// The configuration changed: the next probe is due now. Only servers of the default group are probed: one that only
-    /// stub domains name may be the ClusterDNS of another cluster, which answers such a probe and leads nowhere back.
+    /// stub domains name is asked for some names only, and need not know others.
     pub(in crate::forward) fn configured(&mut self, is_default: bool) {
         self.is_watched = is_default;
         self.probed = None;

@@ -286,7 +286,7 @@ async fn fw10_sockets_of_a_server_that_was_removed_are_closed_too() {
     config.upstreams = config::Upstreams::None;
     let next = upstreams.next(&config, Path::new(""));
     assert_eq!(removed.pool.len(), 1);
-    crate::forward::probe::probe_due(&next, now() + Duration::from_secs(31));
+    crate::forward::probe::probe_due(&next, 0, now() + Duration::from_secs(31));
     assert_eq!(removed.pool.len(), 0);
 }
 

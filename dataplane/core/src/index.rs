@@ -142,10 +142,13 @@ impl Index {
     }
 
     /// All replicas of one ClusterDNS are given the same number, and no others: they answer the loop probes that have it in
-    /// their names (A43). Visible with the next publish.
+    /// their names (A43). Visible with the next publish, at once where nothing was published.
     pub fn set_replicas(&mut self, replicas: u64) {
         self.changed |= self.next.replicas != replicas;
         self.next.replicas = replicas;
+        if self.next.serial == 0 {
+            self.published = Arc::new(self.next.clone());
+        }
     }
 
     /// That number.

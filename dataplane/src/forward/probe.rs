@@ -56,7 +56,7 @@ pub(super) fn probe_due(upstreams: &Upstreams, replicas: u64, now: Instant) -> I
         }
     }
     for server in upstreams.known() {
-        match server.loop_probe_at(now) {
+        match server.loop_probe_at(replicas, now) {
             Some(at) if at <= now => loop_probe(server, replicas),
             Some(at) => next = next.min(at),
             None => {}
@@ -81,7 +81,7 @@ fn probe(group: &Arc<Group>, server: &Arc<Server>, now_at: Instant) {
 }
 
 fn loop_probe(server: &Arc<Server>, replicas: u64) {
-    let edns = server.loop_probe(now());
+    let edns = server.loop_probe(replicas, now());
     let server = Arc::clone(server);
     tokio::spawn(async move {
         let label = format!("{:016x}{:016x}", random(), random());
@@ -214,7 +214,7 @@ mod tests {
         let server = &upstreams.known()[0];
         let probed = async || {
             loop_probe(server, 0);
-            while server.loop_probe_at(now()).is_none() {
+            while server.loop_probe_at(0, now()).is_none() {
                 tokio::task::yield_now().await;
             }
             counts.each_ref().map(|count| count.load(Ordering::Relaxed))
@@ -242,7 +242,7 @@ mod tests {
             let mut reply = [&buffer[..octets - 2], &[0, 6, 0, 15, 0, 2, 0, ede]].concat();
             (reply[2], reply[3]) = (0x81, 0x82);
             far.send_to(&reply, peer).await.unwrap();
-            while server.loop_probe_at(now()).is_none() {
+            while server.loop_probe_at(0, now()).is_none() {
                 tokio::task::yield_now().await;
             }
             assert_eq!(server.seen(now()).looping_for.is_none(), decides, "EDE {ede}");

@@ -222,14 +222,15 @@ impl Server {
         self.state().health.down_since()
     }
 
-    pub(super) fn loop_probe_at(&self, now: Instant) -> Option<Instant> {
-        self.state().loops.probe_at(now)
+    /// See [`Loops::probe_at`].
+    pub(super) fn loop_probe_at(&self, replicas: u64, now: Instant) -> Option<Instant> {
+        self.state().loops.probe_at(replicas, now)
     }
 
-    /// A loop probe begins; whether it has an OPT record.
-    pub(super) fn loop_probe(&self, now: Instant) -> bool {
+    /// A loop probe begins, with the number of our replicas in its name; whether it has an OPT record.
+    pub(super) fn loop_probe(&self, replicas: u64, now: Instant) -> bool {
         let mut state = self.state();
-        state.loops.probe_started();
+        state.loops.probe_started(replicas);
         state.edns.is_used(now)
     }
 

@@ -252,7 +252,7 @@ fn fw50_only_servers_of_the_default_group_are_asked_whether_they_lead_back() {
     };
     let upstreams = Upstreams::of(&config, Path::new(""));
     let is_probed = |of: &Upstreams| -> Vec<bool> {
-        of.known().iter().map(|server| server.loop_probe_at(now()).is_some()).collect()
+        of.known().iter().map(|server| server.loop_probe_at(0, now()).is_some()).collect()
     };
     assert_eq!(is_probed(&upstreams), [true, false]);
     let only_stubs = Config { upstreams: config::Upstreams::None, ..config };

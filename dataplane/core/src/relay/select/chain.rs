@@ -66,7 +66,8 @@ impl<'s> Selection<'s, '_> {
                     let ttl_s = self.ttl_s(dname);
                     let (owner, rdata) = (self.store(&current), self.store(&target));
                     let made = Kept { owner, rtype: CNAME, ttl_s, rdata };
-                    if qtype == CNAME {
+                    // Of NXDOMAIN it is a link: what does not exist is its target.
+                    if qtype == CNAME && self.message.rcode == 0 {
                         self.kept.rrset.push(made);
                         return Ok(current);
                     }

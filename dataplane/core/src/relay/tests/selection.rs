@@ -110,6 +110,10 @@ fn fw40_a_cname_that_was_asked_for_comes_with_the_dname_it_was_made_of() {
     assert!(!made.is_partial() && !made.is_negative());
     let made = relay(&pending, &upstream(&pending, &[dname], &[]));
     assert_eq!(texts(&made.answers[1..]), ["www.old.example. 60 CNAME www.new.example."]);
+    // With NXDOMAIN its target is what does not exist.
+    let mut denial = upstream(&pending, &[dname], &[SOA]);
+    denial.metadata.response_code = ResponseCode::NXDomain;
+    assert_eq!(relay(&pending, &denial).metadata.response_code, ResponseCode::NXDomain);
     // Records of the name itself have no need of a DNAME above it.
     let pending = plain(client("www.old.example.", RecordType::ANY));
     let address = "www.old.example. 60 A 192.0.2.1";

@@ -88,7 +88,7 @@ const FIXED: [&str; 43] = [
     "a-label-of-thirty-octets-so-it-is-too-long.grow.corp.example",
 ];
 
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 26] = [
     ".",
     "www.example.org",
     "printer.local",

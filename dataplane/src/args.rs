@@ -201,10 +201,15 @@ pub enum Source {
 }
 
 impl Args {
-    /// Where the pod is. Empty is unknown: so is the value of a label that the pod does not have.
+    /// Where the pod is, and of which ClusterDNS. Empty is unknown: so is the value of a label that the pod does not have.
     pub fn location(&self) -> Location {
         let known = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        Location { zone: known(&self.zone), region: known(&self.region) }
+        let named = |(namespace, name): &(String, String)| format!("{namespace}/{name}");
+        Location {
+            zone: known(&self.zone),
+            region: known(&self.region),
+            config_map: self.config_map.as_ref().map(named),
+        }
     }
 
     /// Where objects come from: exactly one of a folder and an API server.

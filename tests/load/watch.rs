@@ -20,7 +20,7 @@ use tests::load::statistics::{Distribution, there_and_back};
 use tests::load::trace::Trace;
 use tests::load::udp::Udp;
 use tests::load::watching::{WATCHING, start};
-use tests::scale::changes::{Write, propagation, write_at};
+use tests::scale::changes::{Propagation, Write, propagation, write_at};
 use tests::scale::{Cluster, fill};
 use tests::scratch::Scratch;
 
@@ -96,8 +96,8 @@ struct Turn {
     processor_until_ready: Duration,
     peak_until_ready_mib: f64,
     at_rest_mib: f64,
-    idle: Vec<Duration>,
-    under_load: Vec<Duration>,
+    idle: Propagation,
+    under_load: Propagation,
     beside: Beside,
     churn: Churn,
 }
@@ -155,7 +155,7 @@ impl Scene {
             processor_until_ready,
             peak_until_ready_mib,
             at_rest_mib,
-            idle: idle.from_request,
+            idle,
             under_load,
             beside,
             churn,
@@ -165,8 +165,8 @@ impl Scene {
             peer.name(),
             turn.ready,
             turn.at_rest_mib,
-            Distribution::of(turn.idle.iter().copied()).text(),
-            Distribution::of(turn.under_load.iter().copied()).text(),
+            Distribution::of(turn.idle.from_request.iter().copied()).text(),
+            Distribution::of(turn.under_load.from_request.iter().copied()).text(),
         );
         Ok(turn)
     }
@@ -204,7 +204,7 @@ impl Scene {
         timed: &[usize],
         others: &[usize],
         changes: usize,
-    ) -> anyhow::Result<(Vec<Duration>, Beside)> {
+    ) -> anyhow::Result<(Propagation, Beside)> {
         let others = self.changes(others.to_vec());
         let writing = tokio::spawn(write_at(self.client.clone(), others, OTHER_CHANGES_PER_S));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -217,7 +217,7 @@ impl Scene {
         writing.abort();
         is_over.store(true, Ordering::Relaxed);
         let asked = tokio::task::spawn_blocking(|| asking.join()).await?;
-        Ok((times.from_request, asked.map_err(|_| anyhow::anyhow!("the generator panicked"))??))
+        Ok((times, asked.map_err(|_| anyhow::anyhow!("the generator panicked"))??))
     }
 
     /// As many changes as the API server takes.
@@ -311,23 +311,32 @@ fn section(services: usize, turns: &[Turn], snapshot: Option<Duration>) -> anyho
     write!(
         text,
         "\nFrom the write of a slice to the right answer, p50 / p99 / longest, ms; under load there are {OTHER_CHANGES_PER_S} \
-         other changes and {QUESTIONS_PER_S} questions a second:\n\n\
-         | Server | changes | idle | under load | questions lost, wrong |\n|---|---|---|---|---|\n"
+         other changes and {QUESTIONS_PER_S} questions a second. \"Beyond the reply\" is the time from the reply of the API server to the \
+         answer, 0 where the answer was there first:\n\n\
+         | Server | changes | idle | under load | beyond the reply, idle | beyond the reply, under load | questions lost, wrong |\n\
+         |---|---|---|---|---|---|---|\n"
     )?;
     let mut curves = Vec::new();
     for peer in WATCHING.into_iter().filter(|peer| turns.iter().any(|turn| turn.peer == *peer)) {
-        let (idle, loaded) =
-            (of(turns, peer, |turn| &turn.idle), of(turns, peer, |turn| &turn.under_load));
+        let (idle, loaded) = (
+            of(turns, peer, |turn| &turn.idle.from_request),
+            of(turns, peer, |turn| &turn.under_load.from_request),
+        );
+        let (idle_beyond, loaded_beyond) = (
+            of(turns, peer, |turn| &turn.idle.from_reply),
+            of(turns, peer, |turn| &turn.under_load.from_reply),
+        );
         let own = || turns.iter().filter(|turn| turn.peer == peer);
-        let count: usize = own().map(|turn| turn.idle.len()).sum();
+        let count: usize = own().map(|turn| turn.idle.from_request.len()).sum();
         let (lost, wrong, sent) = own().fold((0, 0, 0), |(lost, wrong, sent), turn| {
             let beside = &turn.beside;
             (lost + beside.lost, wrong + beside.wrong, sent + beside.sent)
         });
         let (name, idle_text, loaded_text) = (peer.name(), idle.text(), loaded.text());
+        let (idle_beyond, loaded_beyond) = (idle_beyond.text(), loaded_beyond.text());
         writeln!(
             text,
-            "| {name} | {count} | {idle_text} | {loaded_text} | {lost}, {wrong} of {sent} |"
+            "| {name} | {count} | {idle_text} | {loaded_text} | {idle_beyond} | {loaded_beyond} | {lost}, {wrong} of {sent} |"
         )?;
         curves.push(Curve { peer, what: "idle", points: idle.slower(), is_thin: false });
         curves.push(Curve { peer, what: "under load", points: loaded.slower(), is_thin: true });
@@ -366,12 +375,12 @@ fn section(services: usize, turns: &[Turn], snapshot: Option<Duration>) -> anyho
 
 /// Every timed change.
 fn csv(turns: &[Turn]) -> String {
-    let mut text = String::from("server,turn,when,ms\n");
+    let mut text = String::from("server,turn,when,ms,ms beyond the reply\n");
     for (number, turn) in turns.iter().enumerate() {
         for (when, times) in [("idle", &turn.idle), ("under load", &turn.under_load)] {
-            for time in times {
-                let ms = time.as_secs_f64() * 1e3;
-                writeln!(text, "{:?},{number},{when},{ms:.3}", turn.peer)
+            for (time, beyond) in times.from_request.iter().zip(&times.from_reply) {
+                let [ms, beyond] = [time, beyond].map(|time| time.as_secs_f64() * 1e3);
+                writeln!(text, "{:?},{number},{when},{ms:.3},{beyond:.3}", turn.peer)
                     .expect("a string takes everything");
             }
         }

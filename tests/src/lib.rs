@@ -6,6 +6,8 @@ pub mod cluster;
 pub mod control_plane;
 pub mod crd;
 pub mod data_plane;
+#[cfg(target_os = "linux")]
+pub mod descriptors;
 pub mod exposition;
 pub mod fault_proxy;
 pub mod fuzzing;

@@ -364,6 +364,8 @@ async fn serve(
     let accepting = async {
         loop {
             let Ok((stream, _)) = listener.accept().await else { continue };
+            // As a real API server: an event does not wait for the acknowledgement of the one before it.
+            let _ = stream.set_nodelay(true);
             let shared = shared.clone();
             let service = service_fn(move |request: Request<Incoming>| {
                 let shared = shared.clone();

@@ -32,7 +32,7 @@ use crate::mutate::Random;
 use crate::oracle::decode::decode;
 use crate::oracle::expected::{Data, Expected, Question, rtype};
 use api::Looked;
-use health::{counters, gone_back, growth, sample, windows};
+use health::{counters, gone_back, growth, sample, unsettled, windows};
 use judge::{Judge, Verdict};
 use replies::{Allowed, Reply};
 use report::Report;
@@ -125,7 +125,8 @@ impl Soak {
         }
         self.report.took = self.started.elapsed();
         if let Some((first, last)) = windows(&self.report.samples) {
-            growth(first, last).iter().for_each(|grown| self.report.find(grown));
+            growth(&first, &last).iter().for_each(|grown| self.report.find(grown));
+            unsettled(&self.stage.pods[0]).iter().for_each(|left| self.report.find(left));
         }
         self.report
     }

@@ -259,6 +259,7 @@ async fn elsewhere(kind: Decoy, server: &UdpSocket) -> Option<UdpSocket> {
 async fn serve_tcp(shared: &Arc<Shared>, listener: TcpListener) {
     loop {
         let Ok((stream, from)) = listener.accept().await else { continue };
+        let _ = stream.set_nodelay(true);
         let shared = shared.clone();
         tokio::spawn(async move {
             // The client closes, or breaks off: both end the connection.

@@ -39,11 +39,6 @@ impl Usage {
         self.status("VmHWM:")
     }
 
-    /// Descriptors that are open now.
-    pub fn descriptors(self) -> usize {
-        fs::read_dir(format!("/proc/{}/fd", self.pid)).map_or(0, Iterator::count)
-    }
-
     /// Forgets the most memory so far: the peak is the present use now.
     ///
     /// # Errors

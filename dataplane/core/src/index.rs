@@ -141,6 +141,21 @@ impl Index {
         relist
     }
 
+    /// All replicas of one ClusterDNS are given the same number, and no others: they answer the loop probes that have it in
+    /// their names (A43). Visible with the next publish, at once where nothing was published.
+    pub fn set_replicas(&mut self, replicas: u64) {
+        self.changed |= self.next.replicas != replicas;
+        self.next.replicas = replicas;
+        if self.next.serial == 0 {
+            self.published = Arc::new(self.next.clone());
+        }
+    }
+
+    /// That number.
+    pub fn replicas(&self) -> u64 {
+        self.next.replicas
+    }
+
     /// Applies one change; an object older than the one held (same uid, lower version) is ignored (E14).
     pub fn apply(&mut self, change: Change) -> Applied {
         let applied = match change {

@@ -65,6 +65,8 @@ pub struct Records {
     sources: [DataSource; Resource::ALL.len()],
     /// Whether the zone is that of a configuration; if not, it is not known which names are ours (E44).
     is_configured: bool,
+    /// What the names of our loop probes have in common (A43).
+    pub(crate) replicas: u64,
     /// Resources without data, and resources from a snapshot; both follow from the fields above.
     missing: Needs,
     from_snapshots: Needs,
@@ -90,6 +92,7 @@ impl Records {
             pod_addresses: Buckets::new(hasher.clone()),
             sources: [DataSource::None; Resource::ALL.len()],
             is_configured: true,
+            replicas: 0,
             missing: Needs::OBJECTS.and(Needs::LOCATION),
             from_snapshots: Needs::NOTHING,
             serial: 0,
@@ -161,6 +164,11 @@ impl Records {
     /// The serial of the SOA records (RR70).
     pub fn serial(&self) -> u32 {
         self.serial
+    }
+
+    /// What [`crate::Index::set_replicas`] was given.
+    pub fn replicas(&self) -> u64 {
+        self.replicas
     }
 
     /// The resources of a set that have no data (N9).

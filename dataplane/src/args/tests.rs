@@ -86,5 +86,7 @@ fn o18_log_flags_hold_only_where_no_operator_writes_the_configuration() {
 fn rr97_the_empty_value_of_a_label_that_is_not_there_is_no_place() {
     let location = |flags: &[&str]| parse(flags).unwrap().location();
     assert_eq!(location(&["--zone=", "--region= "]), Location::default());
-    assert_eq!(location(&["--zone=z"]), Location { zone: Some("z".into()), region: None });
+    let (zone, config_map) = (Some("z".into()), Some("dns/main".into()));
+    let expected = Location { zone, region: None, config_map };
+    assert_eq!(location(&["--zone=z", "--config-map=dns/main"]), expected);
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed, ReplyHead};
-use futures::FutureExt;
 use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
@@ -14,7 +13,7 @@ use super::cache::Member;
 use super::connections::Progress;
 use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
-use super::server::{Heard, Notice, Sent, Server};
+use super::server::{Heard, Sent, Server, Waiting};
 use super::sockets::Exchange;
 use super::upstreams::Group;
 use super::{now, random};
@@ -192,15 +191,21 @@ impl Lookup {
             }
             None => {}
         }
-        // Kept until the next step is decided.
-        let mut notice: Option<Notice> = None;
+        // By places in the plan. They are kept from step to step: who leaves a queue is the last one in it later.
+        let mut queues: Vec<(usize, Waiting)> = Vec::new();
+        // The place that it was given, until the next step is decided.
+        let mut given: Option<(usize, Waiting)> = None;
         loop {
             let now_at = now();
             sent.iter_mut().flatten().for_each(|sent| sent.look(now_at));
             let until = match self.plan.next(now_at) {
                 Next::Send(send) => {
                     let member = self.plan.member(send.place);
-                    match group.servers[member].send(send.edns) {
+                    let guard = match given.take_if(|(place, _)| *place == send.place) {
+                        Some((_, waiting)) => Some(waiting.send(send.edns)),
+                        None => group.servers[member].send(send.edns),
+                    };
+                    match guard {
                         Some(guard) => {
                             let number = sent.len();
                             sent.push(Some(guard));
@@ -220,7 +225,8 @@ impl Lookup {
                     return Err(self.why());
                 }
             };
-            drop(notice.take());
+            drop(given.take());
+            self.queue(&mut queues);
             let overdue = sent.iter().flatten().filter_map(Sent::overdue_at).min();
             let until = overdue.map_or(until, |overdue| until.min(overdue));
             tokio::select! {
@@ -232,9 +238,10 @@ impl Lookup {
                         return Ok(answered);
                     }
                 }
-                (place, freed) = self.freed(), if self.waits() => {
+                first = first_given(&mut queues), if !queues.is_empty() => {
+                    let (place, waiting) = queues.swap_remove(first);
                     self.plan.freed(place);
-                    notice = Some(freed);
+                    given = Some((place, waiting));
                 }
                 () = sleep_until(until.into()) => {}
             }
@@ -296,9 +303,13 @@ impl Lookup {
                 sent.settle(Heard::Nothing);
                 self.plan.over_stream(send.place, now);
             }
-            AttemptResult::Unreachable | AttemptResult::HeldOff => {
+            AttemptResult::Unreachable => {
                 sent.settle(Heard::Nothing);
                 self.plan.unreachable(now);
+            }
+            AttemptResult::HeldOff => {
+                sent.settle(Heard::Nothing);
+                self.plan.held_off(send, now);
             }
             AttemptResult::NoPort => {
                 sent.cancel();
@@ -331,14 +342,20 @@ impl Lookup {
         self.plan.waiting().next().is_some()
     }
 
-    /// Waits until a server may be given another query; returns its place in the plan.
-    async fn freed(&self) -> (usize, Notice) {
-        let freed = self.plan.waiting().map(|place| {
-            let server = &self.group.servers[self.plan.member(place)];
-            Box::pin(server.freed().map(move |notice| (place, notice)))
-        });
-        select_all(freed).await.0
+    /// Joins the queues of servers that it waits for, and leaves those of others.
+    fn queue(&self, queues: &mut Vec<(usize, Waiting)>) {
+        queues.retain(|(queued, _)| self.plan.waiting().any(|place| place == *queued));
+        for place in self.plan.waiting() {
+            if queues.iter().all(|(queued, _)| *queued != place) {
+                queues.push((place, self.group.servers[self.plan.member(place)].wait()));
+            }
+        }
     }
+}
+
+/// Waits for the first of them that is given a place; returns which.
+async fn first_given(queues: &mut [(usize, Waiting)]) -> usize {
+    select_all(queues.iter_mut().map(|(_, waiting)| waiting)).await.1
 }
 
 /// One attempt of a lookup, with its number; `begun` where it has begun already.

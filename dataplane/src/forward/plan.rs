@@ -151,6 +151,8 @@ struct Place {
     /// Not asked again: it gave an error or a referral (FW21), or its stream was asked at once.
     is_done: bool,
     streamed: bool,
+    /// A query over its stream fell into a pause, and is tried again.
+    was_held_off: bool,
     /// What it is asked as soon as it has a place.
     waits: Option<Send>,
     /// When that is tried again, without a notice that there is a place.
@@ -166,6 +168,7 @@ impl Plan {
             candidate,
             is_done: false,
             streamed: false,
+            was_held_off: false,
             waits: None,
             again_at: None,
         };
@@ -266,6 +269,18 @@ impl Plan {
     /// The network gave an error. Asking a closed port again and again at once is no use; another server is.
     pub(super) fn unreachable(&mut self, now: Instant) {
         self.move_on(now);
+    }
+
+    /// A connection to it has failed a moment ago, and it was not asked (FW54). Where its stream is all that is left to ask, this
+    /// is tried once more at the time of the next send, when the pause is over: its other sends come then by themselves.
+    pub(super) fn held_off(&mut self, send: Send, now: Instant) {
+        self.move_on(now);
+        let place = &mut self.order[send.place];
+        let is_truncated = place.is_done && place.candidate.transport == Transport::Udp;
+        if is_truncated && !place.was_held_off && !self.pace.is_once {
+            place.was_held_off = true;
+            (place.waits, place.again_at) = (Some(send), Some(now + self.pace.interval));
+        }
     }
 
     /// Its window is full: the next server is asked, and this one when a place is [free](Plan::freed). While every

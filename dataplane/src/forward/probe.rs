@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane_core::{LookupKey, Name, RelayError, TtlCaps};
+use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, TtlCaps};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::attempt::{self, AttemptResult, Question};
@@ -20,14 +20,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Between looks: a new configuration is seen within this.
 const LOOK: Duration = Duration::from_secs(1);
 const TXT: u16 = 16;
-/// The name that only a ClusterDNS answers (A43).
+const SERVFAIL: u16 = 2;
+/// The Extended DNS Error of a ClusterDNS that has no server to ask, or no room (N16, N20).
+const EDE_OTHER: u16 = 0;
+/// Names below it are answered only by the replicas whose number they have (A43).
 const LOOP_ZONE: &str = "clusterdns-loop";
 
 /// Probes the servers of the published configuration, until it is dropped.
 pub(super) async fn run(state: Arc<State>) {
     loop {
-        let upstreams = Arc::clone(&state.published.load().upstreams);
-        let next = probe_due(&upstreams, now());
+        let (upstreams, replicas) = {
+            let published = state.published.load();
+            (Arc::clone(&published.upstreams), published.records.replicas())
+        };
+        let next = probe_due(&upstreams, replicas, now());
         let woken = upstreams.registry.common.woken.notified();
         tokio::select! {
             () = woken => {}
@@ -36,8 +42,8 @@ pub(super) async fn run(state: Arc<State>) {
     }
 }
 
-/// Begins every probe that is due; returns when to look again.
-pub(super) fn probe_due(upstreams: &Upstreams, now: Instant) -> Instant {
+/// Begins every probe that is due; returns when to look again. `replicas` is the number that our replicas share.
+pub(super) fn probe_due(upstreams: &Upstreams, replicas: u64, now: Instant) -> Instant {
     let mut next = now + LOOK;
     for group in upstreams.groups() {
         let is_alone = group.is_down();
@@ -50,8 +56,8 @@ pub(super) fn probe_due(upstreams: &Upstreams, now: Instant) -> Instant {
         }
     }
     for server in upstreams.known() {
-        match server.loop_probe_at(now) {
-            Some(at) if at <= now => loop_probe(server),
+        match server.loop_probe_at(replicas, now) {
+            Some(at) if at <= now => loop_probe(server, replicas),
             Some(at) => next = next.min(at),
             None => {}
         }
@@ -68,18 +74,18 @@ fn probe(group: &Arc<Group>, server: &Arc<Server>, now_at: Instant) {
         match ask(&group.probe, &server, edns).await {
             Probed::Unsent => server.probe_unsent(now()),
             Probed::Silent => server.probed(edns, Heard::Nothing, now()),
-            Probed::Error(_) => server.probed(edns, Heard::Error, now()),
+            Probed::Error(..) => server.probed(edns, Heard::Error, now()),
             Probed::Reply { .. } => server.probed(edns, Heard::Good, now()),
         }
     });
 }
 
-fn loop_probe(server: &Arc<Server>) {
-    let edns = server.loop_probe(now());
+fn loop_probe(server: &Arc<Server>, replicas: u64) {
+    let edns = server.loop_probe(replicas, now());
     let server = Arc::clone(server);
     tokio::spawn(async move {
         let label = format!("{:016x}{:016x}", random(), random());
-        let leads_back = match Name::from_text(&format!("{label}.{LOOP_ZONE}")) {
+        let leads_back = match Name::from_text(&format!("{label}.{replicas:016x}.{LOOP_ZONE}")) {
             Ok(name) => {
                 let key = LookupKey::new(name, TXT, false, true);
                 leads_back(&key, &server, edns).await
@@ -90,16 +96,19 @@ fn loop_probe(server: &Arc<Server>) {
     });
 }
 
-/// Whether the reply to a loop probe has data; `None` if the server was not asked, or is silent. One that refuses the OPT
-/// record is asked without it (FW25): its refusal says nothing about loops.
+/// Whether the reply to a loop probe has data; `None` if it does not say: the server was not asked, or is silent, or is a
+/// ClusterDNS that could not ask its own servers. Those may be left out because they lead back to it: if each of two thought
+/// then that the loop is gone, both would begin it again at once. A server that refuses the OPT record is asked without it
+/// (FW25): its refusal says nothing about loops.
 async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<bool> {
     let mut probed = ask(key, server, edns).await;
-    if edns && matches!(probed, Probed::Error(rcode) if REFUSES_EDNS.contains(&rcode)) {
+    if edns && matches!(probed, Probed::Error(rcode, _) if REFUSES_EDNS.contains(&rcode)) {
         probed = ask(key, server, false).await;
     }
     match probed {
         Probed::Unsent | Probed::Silent => None,
-        Probed::Error(_) => Some(false),
+        Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => None,
+        Probed::Error(..) => Some(false),
         Probed::Reply { has_data } => Some(has_data),
     }
 }
@@ -110,8 +119,8 @@ enum Probed {
     /// There was no port to ask from, or no place on a connection.
     Unsent,
     Silent,
-    /// A response code that is an error.
-    Error(u16),
+    /// A response code that is an error, and the Extended DNS Errors beside it.
+    Error(u16, ErrorCodes),
     Reply {
         has_data: bool,
     },
@@ -144,7 +153,7 @@ async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Pr
         Ok(AttemptResult::HeldOff) => return None,
         Ok(AttemptResult::NoPort | AttemptResult::NoPlace) => Probed::Unsent,
         Ok(AttemptResult::Good(relayed)) => Probed::Reply { has_data: !relayed.is_negative() },
-        Ok(AttemptResult::Error(RelayError::Rcode(rcode), _)) => Probed::Error(rcode),
+        Ok(AttemptResult::Error(RelayError::Rcode(rcode), codes)) => Probed::Error(rcode, codes),
         // The Rcode is no error, which is what is asked (FW28).
         Ok(AttemptResult::Error(
             RelayError::Truncated
@@ -164,10 +173,13 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Transport};
+    use dataplane_core::{Identity, Index};
     use tokio::net::UdpSocket;
 
     use super::*;
     use crate::forward::connections::tests::fill;
+    use crate::settings;
+    use crate::state::Published;
 
     /// A server that leads back to us and answers FORMERR to an OPT record. Returns how many queries came with one, and
     /// how many without.
@@ -198,15 +210,11 @@ mod tests {
     #[tokio::test]
     async fn fw50_a_server_that_refuses_edns_is_found_and_probed_without_from_then_on() {
         let (address, counts) = old_server().await;
-        let (ip, port) = (address.ip(), address.port());
-        let server = config::Server { ip, port, transport: Transport::Udp, tls: None };
-        let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
-        let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
-        let upstreams = Upstreams::of(&config, Path::new(""));
+        let upstreams = of_one(address, Transport::Udp);
         let server = &upstreams.known()[0];
         let probed = async || {
-            loop_probe(server);
-            while server.loop_probe_at(now()).is_none() {
+            loop_probe(server, 0);
+            while server.loop_probe_at(0, now()).is_none() {
                 tokio::task::yield_now().await;
             }
             counts.each_ref().map(|count| count.load(Ordering::Relaxed))
@@ -216,6 +224,29 @@ mod tests {
         server.refused_edns(now());
         assert_eq!(probed().await, [1, 2], "it is known");
         assert!(server.seen(now()).looping_for.is_some());
+    }
+
+    #[tokio::test]
+    async fn fw50_a_clusterdns_that_has_no_server_to_ask_ends_no_loop_and_begins_none() {
+        for (ede, decides) in [(0, false), (22, true)] {
+            let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
+            let server = &upstreams.known()[0];
+            server.loop_probed(Some(true), now());
+            loop_probe(server, 7);
+            let mut buffer = [0; 512];
+            let (octets, peer) = far.recv_from(&mut buffer).await.unwrap();
+            let named = b"\x100000000000000007\x0fclusterdns-loop\0";
+            assert!(buffer.windows(named.len()).any(|part| part == named), "its replicas know it");
+            // The length of the OPT record, which is the last one, and one Extended DNS Error.
+            let mut reply = [&buffer[..octets - 2], &[0, 6, 0, 15, 0, 2, 0, ede]].concat();
+            (reply[2], reply[3]) = (0x81, 0x82);
+            far.send_to(&reply, peer).await.unwrap();
+            while server.loop_probe_at(0, now()).is_none() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(server.seen(now()).looping_for.is_none(), decides, "EDE {ede}");
+        }
     }
 
     /// The question of the next query that is no loop probe.
@@ -251,7 +282,7 @@ mod tests {
         for server in upstreams.known() {
             (0..3).for_each(|_| server.send(true).unwrap().settle(Heard::Nothing));
         }
-        probe_due(&upstreams, now());
+        probe_due(&upstreams, 0, now());
         // Name, type, class.
         let questions: [(&UdpSocket, &[u8]); 2] = [
             (&default, b"\0\0\x02\0\x01"),
@@ -260,6 +291,32 @@ mod tests {
         for (far, question) in questions {
             let asked = timeout(Duration::from_secs(30), probed(far)).await.expect("a probe");
             assert!(asked.starts_with(question), "{asked:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fw27_while_no_server_of_its_group_is_up_one_is_probed_every_second() {
+        let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let upstreams = Arc::new(of_one(far.local_addr().unwrap(), Transport::Udp));
+        for _ in 0..3 {
+            upstreams.known()[0].send(true).unwrap().settle(Heard::Nothing);
+        }
+        let records = Index::new(settings::of(&Config::default()).unwrap()).records();
+        let state = State {
+            published: Arc::new(Published { records, upstreams }).into(),
+            counters: Vec::new(),
+            identity: Identity::default(),
+            taps: Arc::default(),
+            inspections: Arc::default(),
+        };
+        tokio::spawn(run(Arc::new(state)));
+        probed(&far).await;
+        let began = now();
+        for seconds in 1..=5 {
+            probed(&far).await;
+            let after = now() - began;
+            // A timer may be some milliseconds late.
+            assert_eq!(after.as_millis() / 100, seconds * 10, "{after:?}");
         }
     }
 
@@ -281,7 +338,7 @@ mod tests {
         for _ in 0..3 {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
-        probe_due(&upstreams, now);
+        probe_due(&upstreams, 0, now);
         while server.probe_at(false, now).is_none() && server.is_up() {
             tokio::task::yield_now().await;
         }
@@ -289,13 +346,18 @@ mod tests {
         assert!(server.probe_at(false, now).is_some_and(|at| at > now), "it is tried again");
     }
 
-    /// A group of one server over TCP whose next probe is due.
-    fn suspected(address: SocketAddr) -> Upstreams {
+    /// A group of one server.
+    fn of_one(address: SocketAddr, transport: Transport) -> Upstreams {
         let (ip, port) = (address.ip(), address.port());
-        let server = config::Server { ip, port, transport: Transport::Tcp, tls: None };
+        let server = config::Server { ip, port, transport, tls: None };
         let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };
         let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
-        let upstreams = Upstreams::of(&config, Path::new(""));
+        Upstreams::of(&config, Path::new(""))
+    }
+
+    /// A group of one server over TCP whose next probe is due.
+    fn suspected(address: SocketAddr) -> Upstreams {
+        let upstreams = of_one(address, Transport::Tcp);
         for _ in 0..3 {
             upstreams.known()[0].send(true).unwrap().settle(Heard::Nothing);
         }
@@ -308,7 +370,7 @@ mod tests {
         let server = &upstreams.known()[0];
         let _kept = fill(&server.connections);
         let now = now();
-        probe_due(&upstreams, now);
+        probe_due(&upstreams, 0, now);
         while server.probe_at(false, now).is_none() && server.is_up() {
             tokio::task::yield_now().await;
         }
@@ -326,7 +388,7 @@ mod tests {
         let key = LookupKey::new(Name::ROOT, 2, false, false);
         assert!(matches!(ask(&key, server, true).await, Probed::Silent));
         let listener = listener.listen(8).unwrap();
-        probe_due(&upstreams, now());
+        probe_due(&upstreams, 0, now());
         let accepted = timeout(2 * PATIENCE, listener.accept()).await;
         assert!(accepted.is_ok(), "the server is asked");
         assert!(server.is_up());

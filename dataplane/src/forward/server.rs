@@ -2,6 +2,7 @@
 //! open sockets and connections, its health, latency, EDNS memory, and how many queries it is given at once.
 
 mod sent;
+mod turns;
 mod window;
 mod health;
 mod latency;
@@ -15,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use crds::config;
 use dataplane_core::ServerCounters;
-use tokio::sync::Notify;
 
 use super::common::Common;
 use super::connections::{Client, Connections, Counted};
@@ -34,6 +34,8 @@ use window::Window;
 
 pub(super) use health::Heard;
 pub(super) use sent::Sent;
+use turns::Turns;
+pub(super) use turns::Waiting;
 
 /// A server and all that is known of it.
 #[derive(Debug)]
@@ -46,8 +48,6 @@ pub(super) struct Server {
     pub(super) pool: Arc<Pool>,
     pub(super) connections: Arc<Connections>,
     state: Mutex<ServerState>,
-    /// A place may be free for a lookup that waits for one.
-    freed: Notify,
     sent: AtomicU64,
     heard: [AtomicU64; 3],
     /// How long replies took, by the places of [`rcode::LABELS`]; memory only for codes that it has given.
@@ -63,7 +63,7 @@ struct ServerState {
     latency: Latency,
     loops: Loops,
     /// Lookups that wait for a place.
-    waiting: usize,
+    turns: Turns,
 }
 
 /// The state of a server, for people and metrics.
@@ -99,7 +99,6 @@ impl Server {
             counters,
             common,
             state: Mutex::default(),
-            freed: Notify::new(),
             sent: AtomicU64::new(0),
             heard: Default::default(),
             replies: Default::default(),
@@ -164,7 +163,7 @@ impl Server {
     /// A probe begins; whether it has an OPT record.
     pub(super) fn probe(&self, now: Instant) -> bool {
         let mut state = self.state();
-        state.health.probe_started();
+        state.health.probe_started(now);
         // A failing server answers, so it is already known whether it understands OPT records.
         match state.health.standing() {
             Standing::Failing => state.edns.is_used(now),
@@ -185,11 +184,13 @@ impl Server {
             Heard::Good | Heard::Error => {
                 state.edns.probe_answered(with_edns, now);
                 state.window.replied(now);
-                self.give_notice(&state);
+                state.give_places();
             }
             Heard::Nothing => {
                 self.failed_probes.fetch_add(1, Ordering::Relaxed);
                 state.edns.probe_was_silent(with_edns, now);
+                // The next one may be due.
+                self.common.woken.notify_one();
             }
         }
         let standing = state.health.standing();
@@ -221,14 +222,15 @@ impl Server {
         self.state().health.down_since()
     }
 
-    pub(super) fn loop_probe_at(&self, now: Instant) -> Option<Instant> {
-        self.state().loops.probe_at(now)
+    /// See [`Loops::probe_at`].
+    pub(super) fn loop_probe_at(&self, replicas: u64, now: Instant) -> Option<Instant> {
+        self.state().loops.probe_at(replicas, now)
     }
 
-    /// A loop probe begins; whether it has an OPT record.
-    pub(super) fn loop_probe(&self, now: Instant) -> bool {
+    /// A loop probe begins, with the number of our replicas in its name; whether it has an OPT record.
+    pub(super) fn loop_probe(&self, replicas: u64, now: Instant) -> bool {
         let mut state = self.state();
-        state.loops.probe_started();
+        state.loops.probe_started(replicas);
         state.edns.is_used(now)
     }
 
@@ -237,27 +239,7 @@ impl Server {
         let mut state = self.state();
         state.loops.configured(is_default);
         state.window.configure(most);
-        self.give_notice(&state);
-    }
-
-    /// Waits until it may be given another query. The notice is for one waiting lookup, which must send or drop it;
-    /// dropping passes it on.
-    pub(super) async fn freed(self: &Arc<Self>) -> Notice {
-        self.state().waiting += 1;
-        let _waits = Waits(self);
-        let freed = self.freed.notified();
-        // If a place becomes free after this look, the waiting lookup is seen.
-        let is_free = self.state().window.is_free();
-        if !is_free {
-            freed.await;
-        }
-        Notice(Arc::clone(self))
-    }
-
-    fn give_notice(&self, state: &ServerState) {
-        if state.waiting > 0 && state.window.is_free() {
-            self.freed.notify_one();
-        }
+        state.give_places();
     }
 
     /// What a loop probe found; see [`Loops::probe_ended`].
@@ -312,25 +294,6 @@ impl Server {
     /// Probes without a reply so far.
     pub(super) fn failed_probes(&self) -> u64 {
         self.failed_probes.load(Ordering::Relaxed)
-    }
-}
-
-/// That a place is free; while it still is, dropping this gives notice to the next who waits.
-pub(super) struct Notice(Arc<Server>);
-
-impl Drop for Notice {
-    fn drop(&mut self) {
-        let state = self.0.state();
-        self.0.give_notice(&state);
-    }
-}
-
-/// A lookup that waits for a place.
-struct Waits<'s>(&'s Server);
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.state().waiting -= 1;
     }
 }
 

@@ -4,6 +4,7 @@
 //! lets connections share their read and write buffers and their limits without a lock.
 
 mod table;
+mod unread;
 mod turns;
 mod connection;
 mod frame;
@@ -86,6 +87,8 @@ struct TcpServer {
     scratch: RefCell<Box<[u8]>>,
     seeds: RefCell<Seeds>,
     draining: Cell<bool>,
+    /// When each connection last had a chance to read.
+    looked: Cell<Option<tokio::time::Instant>>,
     /// The thread that computes handshakes.
     handshake_thread: Handle,
     /// Those of TLS in progress; each listener for QUIC has its own.
@@ -104,7 +107,8 @@ pub(super) fn start(
     phase: watch::Receiver<Phase>,
     more: mpsc::UnboundedReceiver<Listeners>,
 ) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_io_events_per_tick(unread::SHOWN).build()?;
     let listeners = {
         let _inside = runtime.enter();
         listeners.into_iter().map(TcpListener::from_std).collect::<io::Result<Vec<_>>>()?
@@ -213,6 +217,7 @@ impl TcpServer {
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
             seeds: RefCell::new(Seeds::new()),
             draining: Cell::new(false),
+            looked: Cell::new(None),
             handshake_thread,
             handshakes: Handshakes::default(),
             rates: Arc::new(Rates::new(tokio::time::Instant::now())),
@@ -221,23 +226,26 @@ impl TcpServer {
     }
 
     /// Gives a new connection its place, or closes it if there is none.
-    fn welcome(self: &Rc<Self>, stream: TcpStream, peer: SocketAddr, secured: Option<&Secured>) {
+    async fn welcome(
+        self: &Rc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        secured: Option<&Secured>,
+    ) {
         add(&self.counters.tcp_accepted, 1);
         let address = client(peer).ip();
         if secured.is_some() && !self.may_handshake(address) {
             self.counters.add_closed(CloseReason::HandshakeRate);
             return;
         }
-        let (permit, over) = match secured {
-            None => (self.table.admit(address), ServedOver::Tcp),
-            Some(Secured { http_path: None, .. }) => {
-                (self.table.admit_session(address, tls::SESSION_OCTETS), ServedOver::Tls)
-            }
+        let (session, over) = match secured {
+            None => (None, ServedOver::Tcp),
+            Some(Secured { http_path: None, .. }) => (Some(tls::SESSION_OCTETS), ServedOver::Tls),
             Some(Secured { http_path: Some(_), .. }) => {
-                (self.table.admit_session(address, https::SESSION_OCTETS), ServedOver::Https)
+                (Some(https::SESSION_OCTETS), ServedOver::Https)
             }
         };
-        let Some(permit) = permit else {
+        let Some(permit) = self.admit(address, session).await else {
             self.counters.add_closed(CloseReason::Refused);
             return;
         };
@@ -256,6 +264,7 @@ impl TcpServer {
 
     async fn set_limits(&self, limits: Limits) {
         self.table.set_limits(limits);
+        self.look_at_sockets().await;
         while self.table.shrink() {
             tokio::task::yield_now().await;
         }
@@ -342,7 +351,7 @@ async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Se
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = ACCEPT_PAUSE;
-                server.welcome(stream, peer, secured.as_ref());
+                server.welcome(stream, peer, secured.as_ref()).await;
             }
             // Only this connection is affected: it was gone before we took it.
             Err(error) if is_of_the_connection(&error) => {

@@ -4,13 +4,15 @@ use crds::Config;
 use crds::config as written;
 use dataplane_core::{Federation, Name};
 
-/// Where this process runs, as far as it was given that (RR97).
+/// Where this process runs, as far as it was given that (RR97), and for which ClusterDNS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Location {
     /// The zone of its node.
     pub zone: Option<String>,
     /// The region of its node.
     pub region: Option<String>,
+    /// `NAMESPACE/NAME` of the ConfigMap that it and its replicas read.
+    pub config_map: Option<String>,
 }
 
 /// A federation as the core reads it.
@@ -57,7 +59,7 @@ mod tests {
 
     fn location(zone: &str, region: &str) -> Location {
         let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        Location { zone: known(zone), region: known(region) }
+        Location { zone: known(zone), region: known(region), config_map: None }
     }
 
     #[test]

@@ -289,9 +289,12 @@ fn a_configuration_that_reads_more_drops_what_only_a_snapshot_knows() {
 fn e42_a_snapshot_of_another_cluster_is_dropped_at_once() {
     let folder = written(&Config::default());
     let (mut writer, status, _) = load(&folder, &Config::default());
+    let replicas = |writer: &Writer| writer.state().published.load().records.replicas();
+    assert_eq!(replicas(&writer), crate::identity::of_replicas(1, None), "A43");
     writer.begin(Resource::Namespaces);
     writer.apply(Change::Apply(kube_system(2)));
     writer.publish();
+    assert_eq!(replicas(&writer), crate::identity::of_replicas(2, None), "A43");
     assert_eq!(services(&status), 0);
     assert_eq!(source(&writer, Resource::Services), DataSource::None);
     assert_eq!(status.read().objects[Resource::Namespaces as usize], 1, "the live one stays");

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 pub use warm::KUBE_SYSTEM;
 
 use crate::forward::Upstreams;
+use crate::identity;
 use crate::settings::{self, Location};
 use crate::state::{Published, State};
 use crate::status::skipped::Changes;
@@ -103,7 +104,8 @@ impl Writer {
         index: impl FnOnce(Settings) -> Index,
     ) -> Result<Writer, String> {
         let Setup { counters, identity, resolv_conf, location, status } = setup;
-        let index = index(settings::at(config, &location)?);
+        let mut index = index(settings::at(config, &location)?);
+        index.set_replicas(identity::of_one(&identity.instance_id));
         let upstreams = Arc::new(Upstreams::of(config, &resolv_conf));
         let published = Published { records: index.records(), upstreams: upstreams.clone() };
         let taps = Arc::clone(upstreams.taps());

@@ -230,13 +230,26 @@ fn the_administrator_adds_flags_variables_and_a_pull_policy() {
     let container = &pod(&desired).containers[0];
     assert_eq!(container.image_pull_policy.as_deref(), Some("Always"));
     let env: Vec<&str> = container.env.iter().flatten().map(|it| it.name.as_str()).collect();
-    assert_eq!(env, ["POD_NAME", "POD_UID", "A"]);
+    assert_eq!(env, ["POD_NAME", "POD_UID", "GLIBC_TUNABLES", "A"]);
     // The flags that the operator refuses to take twice are those that are written.
     for flag in container.args.iter().flatten().filter(|flag| *flag != "--workers=2") {
         let name = flag.split('=').next().unwrap();
         assert!(operator::desired::FLAGS.contains(&name), "{flag}");
     }
     assert!(env[..2].iter().all(|name| operator::desired::VARIABLES.contains(name)));
+}
+
+#[test]
+fn the_administrators_tunables_of_the_c_library_come_before_ours() {
+    let config = crds::check_resource(&dns("{}")).unwrap();
+    let env = vec![("GLIBC_TUNABLES".to_owned(), "glibc.malloc.arena_max=1".to_owned())];
+    let dataplane = DataPlane { env, ..settings().dataplane };
+    let settings = Settings { dataplane, ..settings() };
+    let desired = Desired::build(&dns("{}"), &config, &observed(), &plan(&config), &settings);
+    let variables = pod(&desired).containers[0].env.clone().unwrap().into_iter();
+    let values: Vec<_> = variables.filter(|it| it.name == "GLIBC_TUNABLES").collect();
+    assert_eq!(values.len(), 1);
+    assert_eq!(values[0].value.as_deref(), Some("glibc.malloc.arena_max=1"));
 }
 
 #[test]

@@ -56,11 +56,12 @@ struct Instance {
 }
 
 impl Instance {
-    fn start() -> Instance {
+    /// One of the replicas that share this number.
+    fn start(replicas: u64) -> Instance {
         let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let config = Config { upstreams: config::Upstreams::None, ..Config::default() };
         let state = State {
-            published: Arc::new(published(&config, None)).into(),
+            published: Arc::new(published(&config, replicas, None)).into(),
             counters: serve::worker_counters(1, 1),
             identity: identity::of_this_process(None),
             taps: Arc::default(),
@@ -91,7 +92,8 @@ impl Instance {
         let upstreams = config::Upstreams::Servers(group);
         let config = Config { upstreams, ..Config::default() };
         let before = self.state.published.load_full();
-        self.state.published.store(Arc::new(published(&config, Some(&before.upstreams))));
+        let next = published(&config, before.records.replicas(), Some(&before.upstreams));
+        self.state.published.store(Arc::new(next));
     }
 
     fn server_state(&self) -> &'static str {
@@ -106,8 +108,11 @@ impl Instance {
     }
 }
 
-fn published(config: &Config, before: Option<&Upstreams>) -> Published {
-    let records = Index::new(dataplane::settings::of(config).unwrap()).records();
+fn published(config: &Config, replicas: u64, before: Option<&Upstreams>) -> Published {
+    let mut index = Index::new(dataplane::settings::of(config).unwrap());
+    index.set_replicas(replicas);
+    index.publish(1);
+    let records = index.records();
     let nowhere = Path::new("/nonexistent");
     let upstreams = match before {
         Some(before) => before.next(config, nowhere),
@@ -128,31 +133,78 @@ async fn ask(server: SocketAddr, name: &str) -> hickory_proto::op::Message {
     hickory_proto::op::Message::from_vec(&reply[..length]).unwrap()
 }
 
+/// What `server_state` is once the first loop probe has shown it.
+async fn found(instance: &Instance, state: &str) {
+    let shown = async {
+        while instance.server_state() != state {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, shown).await.expect(state);
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn f13_fw51_two_instances_that_forward_to_each_other_end_it_and_report_it() {
-    let (one, other) = (Instance::start(), Instance::start());
+async fn f13_fw51_two_clusters_that_forward_to_each_other_end_it_and_report_it() {
+    let (one, other) = (Instance::start(1), Instance::start(2));
+    // The probe of `one` is refused: `other` does not forward yet.
     one.forwards_to(other.address());
     other.forwards_to(one.address());
     // FW51: lookups that began before the probe ended with their budget.
     let reply = ask(one.address(), "www.example.org.").await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
-    let both = async {
-        while (one.server_state(), other.server_state()) != ("looping", "looping")
+    // Where one of them breaks the loop, there is none for the other one.
+    let end = async {
+        while ![one.server_state(), other.server_state()].contains(&"looping")
             || one.forwarder.lookups() + other.forwarder.lookups() > 0
         {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, both).await.expect("both know, and nothing runs");
+    tokio::time::timeout(PATIENCE, end).await.expect("it is known, and nothing runs");
     assert!(one.sent() + other.sent() <= 16, "{} and {}", one.sent(), other.sent());
-    let before = one.sent();
-    ask(one.address(), "again.example.org.").await;
-    assert_eq!(one.sent(), before, "a server that leads back is not asked");
+    let before = one.sent() + other.sent();
+    let reply = ask(one.address(), "again.example.org.").await;
+    assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
+    assert!(one.sent() + other.sent() <= before + 1, "nothing comes back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fw50_another_replica_of_ours_is_a_loop() {
+    let (one, replica) = (Instance::start(1), Instance::start(1));
+    one.forwards_to(replica.address());
+    found(&one, "looping").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fw50_the_clusterdns_of_an_outer_cluster_is_no_loop() {
+    let beyond = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (inner, outer) = (Instance::start(1), Instance::start(2));
+    outer.forwards_to(beyond.local_addr().unwrap());
+    inner.forwards_to(outer.address());
+    let (seen, mut probes) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((octets, from)) = beyond.recv_from(&mut buffer).await {
+            let query = hickory_proto::op::Message::from_vec(&buffer[..octets]).unwrap();
+            let name = query.queries[0].name().to_string();
+            if name.ends_with(".0000000000000001.clusterdns-loop.") {
+                let _ = seen.send(name);
+            }
+            let mut reply = query.into_response();
+            reply.metadata.response_code = ResponseCode::NXDomain;
+            let _ = beyond.send_to(&reply.to_vec().unwrap(), from).await;
+        }
+    });
+    let probe = tokio::time::timeout(PATIENCE, probes.recv()).await;
+    assert!(probe.is_ok(), "the outer cluster forwards a probe that is not its own");
+    let reply = ask(inner.address(), "www.example.org.").await;
+    assert_eq!(reply.metadata.response_code, ResponseCode::NXDomain, "it is asked on");
+    assert_eq!(inner.server_state(), "healthy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f12_an_instance_that_forwards_to_itself_asks_no_server_and_stays_alive() {
-    let one = Instance::start();
+    let one = Instance::start(1);
     one.forwards_to(one.address());
     let reply = ask(one.address(), "www.example.org.").await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);

@@ -88,7 +88,7 @@ const FIXED: [&str; 43] = [
     "a-label-of-thirty-octets-so-it-is-too-long.grow.corp.example",
 ];
 
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 26] = [
     ".",
     "www.example.org",
     "printer.local",
@@ -102,7 +102,11 @@ const ELSEWHERE: [&str; 22] = [
     "resolver.arpa",
     "_dns.resolver.arpa",
     "clusterdns-loop",
-    "0123456789abcdef0123456789abcdef.clusterdns-loop",
+    "0123456789abcdef0123456789abcdef.0000000000005eed.clusterdns-loop",
+    "x.y.0000000000005eed.clusterdns-loop",
+    "0000000000005eed.clusterdns-loop",
+    "0123456789abcdef0123456789abcdef.0000000000005eec.clusterdns-loop",
+    "x.5eed.clusterdns-loop",
     "1.0.0.127.in-addr.arpa",
     "2.0.0.127.in-addr.arpa",
     "0.127.in-addr.arpa",

@@ -24,6 +24,7 @@ pub(crate) fn identity() -> oracle::Identity {
         version: "1.2.3".into(),
         pod_name: "clusterdns-0".into(),
         instance_id: "0f1e2d3c".into(),
+        replicas: 0x5eed,
         servers: vec!["10.0.0.2#53 0 0".into(), "fd00::2#5353 0 0".into()],
     }
 }
@@ -41,8 +42,9 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn new(settings: Settings) -> Subject {
-        let index = Index::new(settings);
+        let mut index = Index::new(settings);
         let identity = identity();
+        index.set_replicas(identity.replicas);
         let server = |address: &str| {
             let address = address.parse().expect("an address with a port");
             let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));

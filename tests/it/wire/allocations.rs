@@ -84,7 +84,12 @@ const OUTCOMES: [(Reason, &[&str]); 21] = [
     (Reason::RecursionNotDesired, &["www.example.org. A +norecurse"]),
     (
         Reason::SpecialUse,
-        &["localhost. A", "x.invalid. A", "x.clusterdns-loop. TXT", "1.0.0.127.in-addr.arpa. PTR"],
+        &[
+            "localhost. A",
+            "x.invalid. A",
+            "x.0000000000000000.clusterdns-loop. TXT",
+            "1.0.0.127.in-addr.arpa. PTR",
+        ],
     ),
     (
         Reason::Chaos,

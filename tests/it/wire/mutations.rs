@@ -152,7 +152,7 @@ const QUESTIONS: &[&str] = &[
     "www.example.org. A +norecurse",
     "localhost. A",
     "x.invalid. A",
-    "x.clusterdns-loop. TXT",
+    "x.0000000000000000.clusterdns-loop. TXT",
     "version.bind. CH TXT",
     "hits.bind. CH TXT",
     "servers.bind. CH TXT",

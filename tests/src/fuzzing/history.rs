@@ -100,6 +100,7 @@ impl Play {
             version: own.version,
             pod_name: own.pod_name,
             instance_id: own.instance_id,
+            replicas: 0,
             servers: Vec::new(),
         };
         let oracle = Oracle::new(settings.clone(), identity);

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use operator::desired::LARGE_PAGES;
 
 use super::check::{Expected, Verdict, judge};
 use super::fixture::{Fixture, REVERSE_ZONE, ZONE};
@@ -281,7 +282,9 @@ impl Server {
         (question, expected): (&[u8], Expected),
     ) -> anyhow::Result<Server> {
         let begun = Instant::now();
-        let process = Process::start(program, arguments, folder.path())?;
+        // As in a pod.
+        let environment = if peer == Peer::Ours { &[LARGE_PAGES][..] } else { &[] };
+        let process = Process::start_with(program, arguments, environment, folder.path())?;
         let mut server = Server {
             peer,
             dns,

@@ -15,6 +15,8 @@ pub struct Identity {
     pub pod_name: String,
     /// The answer to loop probes (A43).
     pub instance_id: String,
+    /// See `Index::set_replicas`.
+    pub replicas: u64,
     /// The character-strings of `servers.bind.` (A55).
     pub servers: Vec<String>,
 }
@@ -70,7 +72,11 @@ impl Oracle {
         // Loop probes (A43).
         let (apex, below) = at("clusterdns-loop")?;
         let probe = Data::Txt(vec![self.identity.instance_id.clone().into_bytes()]);
-        let sets = if below == 0 { None } else { rrset(name, 0, vec![probe]) };
+        let sets = if below < 2 { None } else { rrset(name, 0, vec![probe]) };
+        let ours = format!("{:016x}", self.identity.replicas);
+        if below > 0 && name.0[below - 1] != ours.as_bytes() {
+            return None;
+        }
         Some(self.special(apex, Node::Exists(sets.into_iter().collect())))
     }
 

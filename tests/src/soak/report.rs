@@ -136,11 +136,20 @@ impl Report {
         ));
         lines.push(match windows(&self.samples) {
             Some((first, last)) => format!(
-                "| Memory, descriptors: after the warm-up, at the end | {:.1} MiB, {}; {:.1} MiB, {} |",
-                first.mib, first.descriptors, last.mib, last.descriptors
+                "| Memory, descriptors without those of queries over UDP: after the warm-up, at the end | {:.1} MiB, {}; {:.1} MiB, {} |",
+                first.mib,
+                first.lasting(),
+                last.mib,
+                last.lasting()
             ),
             None => format!("| Memory, descriptors | {} samples are too few |", self.samples.len()),
         });
+        let of_queries = self.samples.iter().map(|sample| sample.descriptors.udp_towards_peers());
+        let most = of_queries.max().unwrap_or(0);
+        lines.push(format!("| Most sockets of queries over UDP | {most} |"));
+        if let Some(last) = self.samples.last() {
+            lines.push(format!("| Descriptors of the last sample | {} |", last.descriptors));
+        }
         if self.part == Part::Real {
             lines.push(format!("| Most memory of an operator | {:.1} MiB |", self.operator_mib));
         }

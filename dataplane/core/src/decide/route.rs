@@ -50,7 +50,7 @@ pub(crate) fn route<'r: 'q, 'q>(
     let reverse = found.reverse(name);
     let special = match &reverse {
         Some(reverse) => loopback_reverse(name, reverse),
-        None => special_use(name),
+        None => special_use(name, records.replicas()),
     };
     if let Some((lookup, owner)) = special {
         return Route::Own(lookup, Soa { owner, kind: SoaKind::SpecialUse });
@@ -98,7 +98,7 @@ fn extra_node<'r, 'q>(owner: &'r ExtraOwner) -> Node<'r, 'q> {
 }
 
 /// A12: names that never leave this process (RFC 6761, §2.3), with the owner of their SOA; reverse names have their own.
-fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
+fn special_use(name: &Labels, replicas: u64) -> Option<(Lookup<'static, '_>, &[u8])> {
     let top = name.count().checked_sub(1)?;
     let found = |node, apex| Some((Lookup::found(node, Needs::NOTHING), name.suffix(apex)));
     let missing = |apex| Some((Lookup::missing(Needs::NOTHING), name.suffix(apex)));
@@ -107,6 +107,9 @@ fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
         b"invalid" | b"onion" if top == 0 => found(Node::EmptyNonTerminal, top),
         b"invalid" | b"onion" => missing(top),
         b"clusterdns-loop" if top == 0 => found(Node::EmptyNonTerminal, top),
+        // Those of another ClusterDNS are asked elsewhere: if that leads back to it, it sees them again (FW50).
+        b"clusterdns-loop" if !is_number(name.label(top - 1), replicas) => None,
+        b"clusterdns-loop" if top == 1 => found(Node::EmptyNonTerminal, top),
         b"clusterdns-loop" => found(Node::LoopProbe, top),
         b"arpa" if top > 0 && name.label(top - 1) == b"resolver" => match top {
             1 => found(Node::EmptyNonTerminal, top - 1),
@@ -114,6 +117,13 @@ fn special_use(name: &Labels) -> Option<(Lookup<'static, '_>, &[u8])> {
         },
         _ => None,
     }
+}
+
+/// Whether a label is this number in 16 hexadecimal digits.
+fn is_number(label: &[u8], number: u64) -> bool {
+    let digit = |octet: &u8| char::from(*octet).to_digit(16).map(u64::from);
+    let read = label.iter().try_fold(0_u64, |read, octet| Some((read << 4) | digit(octet)?));
+    label.len() == 16 && read == Some(number)
 }
 
 /// The reverse names of the loopback addresses (A41).

@@ -59,7 +59,7 @@ pub(crate) enum Node<'r, 'q> {
     Localhost,
     /// The reverse name of a loopback address (A41).
     LocalhostPointer,
-    /// Below `clusterdns-loop.` (A43).
+    /// A loop probe of ours, below `clusterdns-loop.` (A43).
     LoopProbe,
 }
 

@@ -6,15 +6,16 @@
     reason = "octets whose lengths were checked when they were read; fuzzed"
 )]
 
+mod chain;
+
 use alloc::vec::Vec;
 
 use super::key::LookupKey;
-use super::rdata::{self, CNAME, DNAME, NS, NSEC, NSEC3, RRSIG, SOA};
+use super::rdata::{self, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
 use super::selected::{Kept, Selected};
 use super::verdict::RelayError;
 use crate::wire::message::rtype::ANY;
-use crate::wire::name::MAX_NAME;
 
 /// Settings of the selection: bounds of TTLs in seconds (FW44, CA3), and whether private addresses are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +34,6 @@ impl Default for TtlCaps {
     }
 }
 
-/// CNAMEs of one upstream reply (FW41). A loop runs into it too.
-const MAX_CNAMES: usize = 16;
-
 /// Records of an RRset that are compared with those before them (RFC 2181 §5). Further ones are relayed as they came: servers
 /// send none twice, and the work must grow with the reply only.
 const COMPARED: usize = 64;
@@ -49,16 +47,6 @@ pub(super) enum Unusable {
 
 /// The message costs more than its length allows (row L12): as a chain that is too long (FW41).
 const TOO_MUCH: Unusable = Unusable::Failed(RelayError::Chain);
-
-/// What the answer section has at one name of the chain.
-#[derive(Default)]
-struct At<'s> {
-    /// A record of the type that was asked for; the others are then not looked for.
-    answers: bool,
-    cname: Option<&'s Record>,
-    /// The first one above the name.
-    dname: Option<&'s Record>,
-}
 
 /// Walks the chain from the name of the key and keeps what belongs to the answer.
 pub(super) fn select(
@@ -117,50 +105,6 @@ struct Selection<'s, 'm> {
 }
 
 impl<'s> Selection<'s, '_> {
-    /// Keeps the CNAMEs and DNAMEs that lead away from `asked`; returns the name at the end.
-    fn follow_chain(&mut self, asked: &[u8], qtype: u16) -> Result<Vec<u8>, Unusable> {
-        let mut current = asked.to_vec();
-        for _ in 0..=MAX_CNAMES {
-            let At { answers, cname, dname } = self.at(&current, qtype)?;
-            if answers {
-                return Ok(current);
-            }
-            let dname = match dname {
-                Some(dname) => Some((dname, self.substitute(dname, &current)?)),
-                None => None,
-            };
-            let target = match (cname, &dname) {
-                (Some(cname), _) => {
-                    let mut target = Vec::new();
-                    self.expand(cname, &mut target)?;
-                    Some(target)
-                }
-                (None, Some((_, target))) => target.clone(),
-                (None, None) => return Ok(current),
-            };
-            // The DNAME from which the CNAME was made, or from which we make it (RFC 6672 §3.1).
-            if let Some((dname, to)) = &dname
-                && (cname.is_none() || same(to.as_deref(), target.as_deref()))
-            {
-                self.keep_in_chain(dname)?;
-            }
-            // No target: the name would be too long (YXDOMAIN), the DNAME says so.
-            let Some(target) = target else { return Ok(current) };
-            match (cname, &dname) {
-                (Some(cname), _) => self.keep_in_chain(cname)?,
-                (None, Some((dname, _))) => {
-                    self.spend_octets(current.len() + target.len())?;
-                    let ttl_s = self.ttl_s(dname);
-                    let (owner, rdata) = (self.store(&current), self.store(&target));
-                    self.kept.chain.push(Kept { owner, rtype: CNAME, ttl_s, rdata });
-                }
-                (None, None) => {}
-            }
-            current = target;
-        }
-        Err(Unusable::Failed(RelayError::Chain))
-    }
-
     /// Keeps the RRset of the question at the end of the chain.
     fn rrset_at(&mut self, end: &[u8], qtype: u16) -> Result<(), Unusable> {
         let (message, dnssec) = (self.message, self.dnssec);
@@ -239,58 +183,6 @@ impl<'s> Selection<'s, '_> {
             }
         }
         Ok(())
-    }
-
-    /// Keeps a link of the chain and, with DO, its signatures. Each is kept once: one DNAME may be used for every name of a
-    /// chain, and its signatures may fill the message.
-    fn keep_in_chain(&mut self, link: &'s Record) -> Result<(), Unusable> {
-        let (message, dnssec) = (self.message, self.dnssec);
-        if self.links.iter().any(|known| core::ptr::eq(*known, link)) {
-            return Ok(());
-        }
-        self.links.push(link);
-        let kept = self.keep(link)?;
-        self.kept.chain.push(kept);
-        for record in message.answer.iter().filter(|_| dnssec) {
-            self.spend(1)?;
-            if self.signs(record, |covered| covered == link.rtype)
-                && self.is_at(record, message.owner(link))?
-            {
-                let kept = self.keep(record)?;
-                self.kept.chain.push(kept);
-            }
-        }
-        Ok(())
-    }
-
-    /// What the answer section has at a name of the chain, in one pass.
-    fn at(&self, name: &[u8], qtype: u16) -> Result<At<'s>, Unusable> {
-        let message = self.message;
-        let mut at = At::default();
-        for record in &message.answer {
-            self.spend(1)?;
-            let is_wanted = answers(record, qtype) || record.rtype == CNAME;
-            if is_wanted && self.is_at(record, name)? {
-                if answers(record, qtype) {
-                    return Ok(At { answers: true, ..at });
-                }
-                at.cname = at.cname.or(Some(record));
-            } else if record.rtype == DNAME
-                && at.dname.is_none()
-                && message.owner(record).len() < name.len()
-                && self.is_above(record, name)?
-            {
-                at.dname = Some(record);
-            }
-        }
-        Ok(at)
-    }
-
-    /// What a DNAME above a name makes of the name (`None`: a name too long).
-    fn substitute(&self, dname: &Record, name: &[u8]) -> Result<Option<Vec<u8>>, Unusable> {
-        let mut target = name[..name.len() - self.message.owner(dname).len()].to_vec();
-        self.expand(dname, &mut target)?;
-        Ok((target.len() <= MAX_NAME).then_some(target))
     }
 
     /// Whether a record is at this name.
@@ -377,13 +269,6 @@ impl<'s> Selection<'s, '_> {
 
 fn answers(record: &Record, qtype: u16) -> bool {
     record.rtype == qtype || qtype == ANY
-}
-
-fn same(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
-        _ => false,
-    }
 }
 
 /// Whether `name` is at or below `ancestor`, on a label boundary.

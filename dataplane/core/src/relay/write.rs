@@ -94,8 +94,10 @@ pub fn write_chain(
     let flags = Flags { authoritative: led_by_us, truncated: !fits, authentic };
     let rcode = last.map_or(Rcode::ServFail as u8, |(hop, _)| hop.rcode());
     let is_stale = hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale);
-    let is_nxdomain = last.is_some_and(|(hop, _)| hop.is_nxdomain());
-    let code = if is_nxdomain { STALE_NXDOMAIN } else { STALE_ANSWER };
+    // The NXDOMAIN itself must be old (RFC 8914 §4.20): behind a stale CNAME a fresh one is no such answer.
+    let is_old_denial =
+        last.is_some_and(|(hop, age)| hop.is_nxdomain() && *age == Freshness::Stale);
+    let code = if is_old_denial { STALE_NXDOMAIN } else { STALE_ANSWER };
     let is_blocked = hops.iter().any(|(hop, _)| hop.is_blocked());
     let code = if is_blocked { BLOCKED } else { code };
     let ede = (is_stale || is_blocked).then_some((code, ""));

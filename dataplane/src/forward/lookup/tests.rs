@@ -7,6 +7,7 @@ use std::time::Duration;
 use crds::config::{self, Config, GroupLimits, GroupOptions, Policy};
 use dataplane_core::Name;
 use futures::poll;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
 use super::*;
@@ -92,6 +93,33 @@ async fn fw52_a_lookup_waits_for_a_place_at_its_server() {
     assert!(replied.is_ok(), "{replied:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn fw52_a_lookup_that_waits_keeps_its_turn_when_another_server_is_silent() {
+    let (one, other) = (UdpSocket::bind("127.0.0.1:0").await, UdpSocket::bind("127.0.0.1:0").await);
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let addresses = [&one, &other].map(|far| far.local_addr().unwrap());
+    let limits = GroupLimits { in_flight: 1 };
+    let options = GroupOptions { limits, policy: Policy::Sequential, ..GroupOptions::default() };
+    let upstreams = upstreams_with(&addresses, options);
+    let group = upstreams.group(0).unwrap();
+    let server = &group.servers[0];
+    let mut others: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+    let key = LookupKey::new(Name::ROOT, 1, false, false);
+    // It has asked the second server, too.
+    let mut old = Box::pin(lookup(group, &[0, 1], &key, now()));
+    assert!(poll!(&mut old).is_pending());
+    let mut young = Box::pin(lookup(group, &[0], &key, now()));
+    assert!(poll!(&mut young).is_pending());
+    // The old one looks at what it has sent.
+    tokio::time::advance(crate::forward::plan::USUAL.interval).await;
+    assert!(poll!(&mut old).is_pending());
+    others.pop().unwrap().cancel();
+    let asked = || group.servers[0].seen(now()).sent;
+    let before = asked();
+    assert!(poll!(&mut young).is_pending() && asked() == before, "it came later");
+    assert!(poll!(&mut old).is_pending() && asked() == before + 1, "it takes the place");
+}
+
 #[tokio::test]
 async fn fw24_a_lookup_that_never_gets_a_place_ends_with_its_budget() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -174,4 +202,41 @@ async fn fw52_a_lookup_without_a_connection_place_tries_again_and_condemns_no_se
     tokio::time::advance(next).await;
     assert!(poll!(&mut asks).is_pending());
     assert_eq!(server.seen(now()).sent, 1, "others are overdue");
+}
+
+#[tokio::test]
+async fn fw26_a_truncated_reply_is_asked_for_after_the_pause_of_connections() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = far.local_addr().unwrap();
+    let upstreams = upstreams(address);
+    let group = upstreams.group(0).unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 512];
+        while let Ok((octets, peer)) = far.recv_from(&mut buffer).await {
+            (buffer[2], buffer[3]) = (0x83, 0x80);
+            far.send_to(&buffer[..octets], peer).await.unwrap();
+        }
+    });
+    let [first, second] = ["a.example", "b.example"]
+        .map(|name| LookupKey::new(Name::from_text(name).unwrap(), 1, false, false));
+    // Nothing listens there, so a pause begins.
+    assert!(lookup(group, &[0], &first, now()).await.is_err());
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let answer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut query = [0; 512];
+        let octets = stream.read(&mut query).await.unwrap();
+        // Its length is in front. Without the OPT, which has 11 octets.
+        let mut reply = query[2..octets - 11].to_vec();
+        (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+        reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4, 192, 0, 2, 1]);
+        stream.write_all(&[&[0, reply.len() as u8], &reply[..]].concat()).await.unwrap();
+        stream
+    };
+    let asked = async {
+        let ended = lookup(group, &[0], &second, now()).await;
+        assert!(ended.is_ok(), "{ended:?}");
+    };
+    let both = async { tokio::join!(asked, answer) };
+    tokio::time::timeout(Duration::from_secs(10), both).await.expect("it is asked over TCP");
 }

@@ -259,6 +259,20 @@ fn fw26_a_truncated_reply_is_asked_for_over_tcp_at_once_and_once() {
 }
 
 #[test]
+fn fw26_in_a_pause_of_connections_a_truncated_reply_is_asked_for_again_once() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(1), started);
+    let Next::Send(first) = plan.next(started) else { panic!() };
+    plan.over_stream(first.place, started);
+    let Next::Send(tcp) = plan.next(started) else { panic!() };
+    plan.held_off(tcp, started);
+    let again = started + USUAL.interval;
+    assert_eq!((plan.next(started), plan.next(again)), (Next::Wait(again), Next::Send(tcp)));
+    plan.held_off(tcp, again);
+    assert_eq!(plan.next(again), Next::Listen(started + BUDGET), "its group has no other way");
+}
+
+#[test]
 fn fw25_a_query_that_was_refused_for_its_opt_is_sent_again_without() {
     let started = Instant::now();
     let mut plan = Plan::new(candidates(1), started);

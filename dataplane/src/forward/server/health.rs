@@ -40,7 +40,8 @@ pub(in crate::forward) struct Health {
     failing_since: Option<Instant>,
     down_since: Option<Instant>,
     unanswered_probes: usize,
-    /// When the latest probe ended; while suspected, when the suspicion began.
+    /// When the latest probe began, and when it ended.
+    probe_began: Option<Instant>,
     probed: Option<Instant>,
     is_suspected: bool,
     is_probing: bool,
@@ -71,8 +72,8 @@ impl Health {
     pub(in crate::forward) fn heard(&mut self, heard: Heard, now: Instant) {
         match heard {
             Heard::Good => {
-                let Health { is_probing, not_before, .. } = *self;
-                *self = Health { is_probing, not_before, ..Health::default() };
+                let Health { is_probing, probe_began, not_before, .. } = *self;
+                *self = Health { is_probing, probe_began, not_before, ..Health::default() };
             }
             Heard::Error => {
                 self.answered();
@@ -108,7 +109,8 @@ impl Health {
         let wait = match self.standing() {
             Standing::Healthy => return None,
             Standing::Failing => FAILING_WAIT,
-            Standing::Down if is_alone => ALONE_WAIT,
+            // From beginning to beginning: one without a reply takes this long.
+            Standing::Down if is_alone => return self.probe_began.map(|began| began + ALONE_WAIT),
             Standing::Down => {
                 let place = self.unanswered_probes.clamp(1, DOWN_WAITS_S.len()) - 1;
                 Duration::from_secs(DOWN_WAITS_S[place])
@@ -117,8 +119,9 @@ impl Health {
         self.probed.map(|probed| probed + wait)
     }
 
-    pub(in crate::forward) fn probe_started(&mut self) {
+    pub(in crate::forward) fn probe_started(&mut self, now: Instant) {
         self.is_probing = true;
+        self.probe_began = Some(now);
         self.not_before = None;
     }
 
@@ -171,7 +174,7 @@ mod tests {
     fn down(start: Instant) -> Health {
         let mut health = Health::default();
         (0..3).for_each(|_| health.heard(Heard::Nothing, start));
-        health.probe_started();
+        health.probe_started(start);
         health.probe_ended(Heard::Nothing, start);
         assert_eq!(health.standing(), Standing::Down);
         health
@@ -187,7 +190,7 @@ mod tests {
         }
         assert_eq!(health.probe_at(false, now), Some(now));
         assert_eq!(health.standing(), Standing::Healthy, "the probe decides");
-        health.probe_started();
+        health.probe_started(now);
         assert_eq!(health.probe_at(false, now), None, "one probe at a time");
         health.probe_ended(Heard::Nothing, now);
         assert_eq!((health.standing(), health.down_since()), (Standing::Down, Some(now)));
@@ -199,7 +202,7 @@ mod tests {
             let now = Instant::now();
             let mut health = Health::default();
             (0..3).for_each(|_| health.heard(Heard::Nothing, now));
-            health.probe_started();
+            health.probe_started(now);
             health.probe_ended(heard, now);
             assert_eq!((health.standing(), health.probe_at(false, now)), (Standing::Healthy, None));
         }
@@ -210,11 +213,11 @@ mod tests {
         let now = Instant::now();
         let mut health = Health::default();
         (0..3).for_each(|_| health.heard(Heard::Nothing, now));
-        health.probe_started();
+        health.probe_started(now);
         health.probe_unsent(now);
         assert_eq!(health.standing(), Standing::Healthy);
         assert_eq!(health.probe_at(false, now), Some(after(now, 1)), "suspected still");
-        health.probe_started();
+        health.probe_started(now);
         health.probe_ended(Heard::Good, after(now, 1));
         assert_eq!(health.probe_at(false, after(now, 1)), None);
     }
@@ -232,7 +235,7 @@ mod tests {
                     health.heard(Heard::Good, now);
                 }
                 if health.probe_at(false, now).is_some_and(|at| at <= now) {
-                    health.probe_started();
+                    health.probe_started(now);
                     health.probe_ended(answer, now);
                     probes += 1;
                 }
@@ -258,11 +261,13 @@ mod tests {
         let start = Instant::now();
         let (mut health, mut at) = (down(start), 0);
         for wait in [1, 2, 4, 8, 10, 10, 10] {
-            assert_eq!(health.probe_at(true, start), Some(after(start, at + 1)), "alone");
             assert_eq!(health.probe_at(false, start), Some(after(start, at + wait)));
             at += wait;
-            health.probe_started();
+            health.probe_started(after(start, at));
+            // It has had a second for its reply.
+            at += 1;
             health.probe_ended(Heard::Nothing, after(start, at));
+            assert_eq!(health.probe_at(true, start), Some(after(start, at)), "alone");
         }
         assert_eq!(health.down_since(), Some(start));
     }
@@ -275,7 +280,7 @@ mod tests {
             health.heard(heard, start);
             assert_eq!(health.standing(), Standing::Healthy, "a client's query: {heard:?}");
             let mut health = down(start);
-            health.probe_started();
+            health.probe_started(start);
             health.probe_ended(heard, start);
             assert_eq!(health.standing(), Standing::Healthy, "a probe: {heard:?}");
         }
@@ -292,12 +297,12 @@ mod tests {
         assert_eq!(health.standing(), Standing::Failing);
         assert_eq!(health.probe_at(true, start), Some(after(start, 5)));
         for heard in [Heard::Error, Heard::Nothing] {
-            health.probe_started();
+            health.probe_started(start);
             health.probe_ended(heard, after(start, 5));
             assert_eq!(health.standing(), Standing::Failing, "{heard:?}");
             assert_eq!(health.probe_at(false, start), Some(after(start, 10)));
         }
-        health.probe_started();
+        health.probe_started(start);
         health.probe_ended(Heard::Good, after(start, 10));
         assert_eq!(health.standing(), Standing::Healthy);
     }

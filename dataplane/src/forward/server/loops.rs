@@ -10,7 +10,10 @@ const EVERY: Duration = Duration::from_secs(60);
 pub(in crate::forward) struct Loops {
     is_watched: bool,
     looping_since: Option<Instant>,
+    /// When the last probe ended.
     probed: Option<Instant>,
+    /// The number of our replicas (A43) in the name of the last probe.
+    replicas: u64,
     is_probing: bool,
 }
 
@@ -20,14 +23,19 @@ impl Loops {
         self.looping_since
     }
 
-    /// When the next probe is due; none while one is on its way, or where loops are not looked for.
-    pub(in crate::forward) fn probe_at(&self, now: Instant) -> Option<Instant> {
-        (self.is_watched && !self.is_probing)
-            .then(|| self.probed.map_or(now, |probed| probed + EVERY))
+    /// When the next probe is due; none while one is on its way, or where loops are not looked for. A probe with another
+    /// number than our replicas have now does not count: they do not know it. A process has its own until it knows its
+    /// cluster.
+    pub(in crate::forward) fn probe_at(&self, replicas: u64, now: Instant) -> Option<Instant> {
+        (self.is_watched && !self.is_probing).then(|| match self.probed {
+            Some(probed) if self.replicas == replicas => probed + EVERY,
+            Some(_) | None => now,
+        })
     }
 
-    pub(in crate::forward) fn probe_started(&mut self) {
+    pub(in crate::forward) fn probe_started(&mut self, replicas: u64) {
         self.is_probing = true;
+        self.replicas = replicas;
     }
 
     /// `leads_back` is the result of the reply; `None` without a reply, which changes nothing.
@@ -44,7 +52,7 @@ impl Loops {
     }
 
     /// The configuration changed: the next probe is due now. Only servers of the default group are probed: one that only
-    /// stub domains name may be the ClusterDNS of another cluster, which answers such a probe and leads nowhere back.
+    /// stub domains name is asked for some names only, and need not know others.
     pub(in crate::forward) fn configured(&mut self, is_default: bool) {
         self.is_watched = is_default;
         self.probed = None;
@@ -63,13 +71,24 @@ mod tests {
         let start = Instant::now();
         let mut loops = Loops::default();
         loops.configured(true);
-        assert_eq!(loops.probe_at(start), Some(start));
-        loops.probe_started();
-        assert_eq!(loops.probe_at(start), None, "one at a time");
+        assert_eq!(loops.probe_at(0, start), Some(start));
+        loops.probe_started(0);
+        assert_eq!(loops.probe_at(0, start), None, "one at a time");
         loops.probe_ended(Some(false), start);
-        assert_eq!(loops.probe_at(start), Some(start + EVERY));
+        assert_eq!(loops.probe_at(0, start), Some(start + EVERY));
         loops.configured(true);
-        assert_eq!(loops.probe_at(start), Some(start));
+        assert_eq!(loops.probe_at(0, start), Some(start));
+    }
+
+    #[test]
+    fn fw50_a_probe_that_our_replicas_do_not_know_does_not_count() {
+        let start = Instant::now();
+        let mut loops = Loops::default();
+        loops.configured(true);
+        loops.probe_started(1);
+        loops.probe_ended(Some(false), start);
+        assert_eq!(loops.probe_at(1, start), Some(start + EVERY));
+        assert_eq!(loops.probe_at(2, start), Some(start), "the cluster became known");
     }
 
     #[test]
@@ -91,10 +110,10 @@ mod tests {
         let mut loops = Loops::default();
         loops.configured(true);
         loops.probe_ended(Some(true), start);
-        loops.probe_started();
+        loops.probe_started(0);
         loops.configured(false);
         assert_eq!(loops.looping_since(), None, "it was moved to a stub domain");
         loops.probe_ended(Some(true), start);
-        assert_eq!((loops.looping_since(), loops.probe_at(start)), (None, None));
+        assert_eq!((loops.looping_since(), loops.probe_at(0, start)), (None, None));
     }
 }

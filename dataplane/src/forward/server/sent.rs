@@ -27,17 +27,17 @@ pub(in crate::forward) struct Sent {
 impl Server {
     /// Takes a place for one query of a client, or none if the server has as many as it is given at once.
     pub(in crate::forward) fn send(self: &Arc<Self>, with_edns: bool) -> Option<Sent> {
-        let mut state = self.state();
-        if !state.window.enter() {
-            return None;
-        }
-        // The notice was for one place; there may be more.
-        self.give_notice(&state);
-        drop(state);
+        // While others wait none is free.
+        let has_place = self.state().window.enter();
+        has_place.then(|| self.sent_now(with_edns))
+    }
+
+    /// The same with a place that was given.
+    pub(super) fn sent_now(self: &Arc<Self>, with_edns: bool) -> Sent {
         self.counters.sent.fetch_add(1, Ordering::Relaxed);
         self.sent.fetch_add(1, Ordering::Relaxed);
         let server = Arc::clone(self);
-        Some(Sent {
+        Sent {
             server,
             at: now(),
             with_edns,
@@ -45,7 +45,7 @@ impl Server {
             is_settled: false,
             rcode: 0,
             is_no_error: false,
-        })
+        }
     }
 }
 
@@ -64,7 +64,7 @@ impl Sent {
             state.window.leave();
             state.window.was_silent(self.at, now);
             state.latency.waited(now.saturating_duration_since(self.at));
-            self.server.give_notice(&state);
+            state.give_places();
             drop(state);
             self.server.hear(Heard::Nothing, now);
         }
@@ -122,7 +122,7 @@ impl Sent {
                     state.window.was_slow(self.at);
                 }
                 state.window.replied(now);
-                self.server.give_notice(&state);
+                state.give_places();
                 state.latency.measured(after);
                 server.replied(self.rcode, after);
             }
@@ -144,7 +144,7 @@ impl Drop for Sent {
         if !self.is_overdue {
             let mut state = self.server.state();
             state.window.leave();
-            self.server.give_notice(&state);
+            state.give_places();
         }
         let now = now();
         if !self.is_settled && now >= self.at + USUAL.interval {

@@ -63,11 +63,48 @@ async fn l16_a_reply_to_a_probe_is_a_sign_of_life_and_gives_a_place_to_who_waits
         server.send(true).unwrap().settle(Heard::Nothing);
         let mut silent: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
         assert_eq!(silent.len(), 20, "half of the places");
-        let mut waits = Box::pin(server.freed());
+        let mut waits = server.wait();
         assert!(futures::poll!(&mut waits).is_pending());
         server.probed(true, heard, now());
         assert!(futures::poll!(&mut waits).is_ready(), "{heard:?}: there is one place more");
         silent.iter_mut().for_each(|sent| sent.look(now() + USUAL.interval));
         assert_eq!(server.seen(now()).places, 21, "{heard:?}: it answers others");
     }
+}
+
+/// A server all of whose places are taken.
+fn full() -> (Arc<Server>, Vec<Sent>) {
+    let server = server();
+    server.configured(false, 1);
+    let taken = std::iter::from_fn(|| server.send(true)).collect();
+    (server, taken)
+}
+
+#[tokio::test]
+async fn fw52_a_place_is_for_the_one_that_has_waited_longest_and_not_for_a_new_query() {
+    let (server, mut taken) = full();
+    let (mut first, mut second) = (server.wait(), server.wait());
+    assert!(futures::poll!(&mut first).is_pending());
+    drop(taken.pop());
+    assert!(server.send(true).is_none(), "a new query comes after those who wait");
+    assert!(futures::poll!(&mut second).is_pending() && futures::poll!(&mut first).is_ready());
+    let sent = first.send(true);
+    sent.settle(Heard::Good);
+    assert!(futures::poll!(&mut second).is_ready());
+    drop((second, taken.pop()));
+    assert!(server.send(true).is_some(), "no other waits");
+}
+
+#[tokio::test]
+async fn fw52_who_leaves_the_queue_takes_no_place_with_it() {
+    let (server, mut taken) = full();
+    let [gone, mut given, mut last] = [server.wait(), server.wait(), server.wait()];
+    drop(gone);
+    drop(taken.pop());
+    assert!(futures::poll!(&mut given).is_ready() && futures::poll!(&mut last).is_pending());
+    // Its lookup ended before it could use the place.
+    drop(given);
+    assert!(futures::poll!(&mut last).is_ready());
+    drop(last);
+    assert_eq!(server.seen(now()).in_flight, taken.len());
 }

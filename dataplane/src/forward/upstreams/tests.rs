@@ -252,7 +252,7 @@ fn fw50_only_servers_of_the_default_group_are_asked_whether_they_lead_back() {
     };
     let upstreams = Upstreams::of(&config, Path::new(""));
     let is_probed = |of: &Upstreams| -> Vec<bool> {
-        of.known().iter().map(|server| server.loop_probe_at(now()).is_some()).collect()
+        of.known().iter().map(|server| server.loop_probe_at(0, now()).is_some()).collect()
     };
     assert_eq!(is_probed(&upstreams), [true, false]);
     let only_stubs = Config { upstreams: config::Upstreams::None, ..config };
@@ -286,7 +286,7 @@ async fn fw10_sockets_of_a_server_that_was_removed_are_closed_too() {
     config.upstreams = config::Upstreams::None;
     let next = upstreams.next(&config, Path::new(""));
     assert_eq!(removed.pool.len(), 1);
-    crate::forward::probe::probe_due(&next, now() + Duration::from_secs(31));
+    crate::forward::probe::probe_due(&next, 0, now() + Duration::from_secs(31));
     assert_eq!(removed.pool.len(), 0);
 }
 

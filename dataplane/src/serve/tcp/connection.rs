@@ -8,6 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
@@ -19,6 +20,7 @@ use super::super::responder::Asker;
 use super::deadline::{Waiting, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Permit;
+use super::unread::Unread;
 use super::{TcpAction, TcpServer};
 
 /// WR41: queries at upstreams with which reading pauses.
@@ -30,6 +32,10 @@ const UNWRITTEN_OCTETS: usize = 64 << 10;
 
 /// Octets read at a time.
 const READ_OCTETS: usize = 16 << 10;
+
+/// After a deadline, the time in which the runtime surely looks at the socket once more. Where the process stood still, its
+/// timers run before it has seen what came meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// One client's connection over TCP or TLS: reads messages, writes replies in any order.
 pub(super) struct Connection<S> {
@@ -60,6 +66,8 @@ pub(super) struct Connection<S> {
     write_since: Option<Instant>,
     old: Instant,
     timer: Pin<Box<Sleep>>,
+    /// The deadline that had passed when the socket was looked at again.
+    overdue: Option<Instant>,
 }
 
 /// What a connection waited for.
@@ -77,7 +85,7 @@ enum Event {
     Close(CloseReason),
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     pub(super) fn new(server: Rc<TcpServer>, stream: S, asker: Asker, permit: Permit) -> Self {
         Self::behind(server, stream, asker, permit, false)
     }
@@ -112,6 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             write_since: None,
             old: now + lifetime(deadlines.age, seed),
             timer: Box::pin(tokio::time::sleep(deadlines.idle)),
+            overdue: None,
             deadlines,
         }
     }
@@ -261,21 +270,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return self.ending;
         }
         self.permit.quiet_since()?;
-        if self.server.draining.get() && self.asked {
-            Some(CloseReason::Drain)
+        let reason = if self.server.draining.get() && self.asked {
+            CloseReason::Drain
         } else if self.old <= Instant::now() {
-            Some(CloseReason::Age)
+            CloseReason::Age
         } else if self.asked && self.permit.is_surplus() {
-            Some(CloseReason::Evicted)
+            CloseReason::Evicted
         } else {
-            None
-        }
+            return None;
+        };
+        // What its client has sent meanwhile is answered first.
+        (!self.stream.has_unread()).then_some(reason)
     }
 
     /// Writing comes first, since it frees what the rest needs.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if let Poll::Ready(reason) = self.permit.poll_close(cx) {
-            return Poll::Ready(Event::Close(reason));
+        match self.permit.poll_close(cx) {
+            // It was taken for idle. It ends once this is answered.
+            Poll::Ready(CloseReason::Drain) if self.stream.has_unread() => self.permit.stay(cx),
+            Poll::Ready(reason) => return Poll::Ready(Event::Close(reason)),
+            Poll::Pending => {}
         }
         if self.unwritten() > 0 {
             let stream = Pin::new(&mut self.stream);
@@ -336,16 +350,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return Poll::Pending;
         };
         // The timer moves only when it must come earlier, or came too early: not for every query.
-        if at < self.timer.deadline() {
+        if at < self.timer.deadline() && self.overdue != Some(at) {
             self.timer.as_mut().reset(at);
         }
         while self.timer.as_mut().poll(cx).is_ready() {
-            if at <= Instant::now() {
+            let now = Instant::now();
+            let is_second_look = at <= now && self.overdue == Some(at);
+            if is_second_look && !self.client_has_done_its_part(reason) {
                 return Poll::Ready(reason);
             }
-            self.timer.as_mut().reset(at);
+            self.overdue = (at <= now).then_some(at);
+            self.timer.as_mut().reset(at.max(now + LOOK_AGAIN));
         }
         Poll::Pending
+    }
+
+    /// Whether what is waited for has come, and is read in the next turn.
+    fn client_has_done_its_part(&self, reason: CloseReason) -> bool {
+        let waits_for_octets =
+            matches!(reason, CloseReason::Idle | CloseReason::Age | CloseReason::SlowMessage);
+        waits_for_octets && self.may_read() && self.stream.has_unread()
     }
 }
 

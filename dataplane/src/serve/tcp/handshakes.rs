@@ -98,6 +98,10 @@ impl<S> Measured<S> {
         Measured { stream, left }
     }
 
+    pub(super) fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
     /// From here on all of it may be read.
     pub(super) fn unbounded(&mut self) {
         self.left = usize::MAX;

@@ -111,7 +111,7 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
     let counters = Arc::clone(&server.counters);
     let close = |code: Code| connection.close(code.number(), b"");
     // Only now is the address known to be its own.
-    let Some(permit) = server.table.admit_session(asker.client.ip(), SESSION_OCTETS) else {
+    let Some(permit) = server.admit(asker.client.ip(), Some(SESSION_OCTETS)).await else {
         counters.encrypted.add_quic(Code::ExcessiveLoad as u32);
         close(Code::ExcessiveLoad);
         return CloseReason::Refused;

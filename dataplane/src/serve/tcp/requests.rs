@@ -22,6 +22,9 @@ use super::{TcpAction, TcpServer};
 pub(super) const STREAMS: u32 = 64;
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a deadline, the time until the second look, which counts: where the process stood still, its timers run before it
+/// has read what came meanwhile.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// One client's connection over HTTPS or QUIC, on which each query is a stream.
 pub(super) struct Requests {
@@ -139,8 +142,13 @@ impl Requests {
     /// Returns when the connection must end (WR42, WR44, WR45, E45).
     pub(super) async fn closing(&self, is_ending: bool) -> Ending {
         let deadlines = self.server.table.deadlines();
+        let mut overdue = None;
         loop {
-            let look = tokio::time::sleep(LOOK_EVERY.min(deadlines.idle / 4));
+            let look = match overdue {
+                None => LOOK_EVERY.min(deadlines.idle / 4),
+                Some(_) => LOOK_AGAIN,
+            };
+            let look = tokio::time::sleep(look);
             tokio::select! {
                 reason = poll_fn(|cx| self.permit.poll_close(cx)) => match reason {
                     CloseReason::Drain if !is_ending => return Ending::WhenDone(reason),
@@ -150,13 +158,14 @@ impl Requests {
                 () = look => {}
             }
             let (now, still) = (Instant::now(), self.moved.get());
-            let is_idle = self.is_idle();
-            if is_idle && now >= still + deadlines.idle {
-                return Ending::Now(CloseReason::Idle);
-            }
-            // Lookups have their own end: a stream without progress for this time is a client that does not read.
-            if !is_idle && now >= still + 2 * deadlines.write {
-                return Ending::Now(CloseReason::SlowReader);
+            let (due, reason) = match self.is_idle() {
+                true => (still + deadlines.idle, CloseReason::Idle),
+                // Lookups have their own end: a stream without progress for this time is a client that does not read.
+                false => (still + 2 * deadlines.write, CloseReason::SlowReader),
+            };
+            match overdue.take() {
+                Some(before) if now >= due && before == still => return Ending::Now(reason),
+                _ => overdue = (now >= due).then_some(still),
             }
             if !is_ending && let Some(reason) = self.leaves(now) {
                 return Ending::WhenDone(reason);

@@ -129,11 +129,17 @@ impl ConnectionTable {
         Some(self.permit(address))
     }
 
+    /// Whether another connection must close for one more of this client, whose session holds this many octets.
+    pub(super) fn is_full(&self, address: IpAddr, session: Option<usize>) -> bool {
+        self.limit_reached(address).is_some()
+            || session.is_some_and(|octets| !self.has_room_for_session(octets))
+    }
+
     fn limit_reached(&self, address: IpAddr) -> Option<Limit> {
         let limits = self.limits.borrow();
         if self.connections_of(address) >= limits.tcp_connections_per_client {
             Some(Limit::PerClient)
-        } else if self.entries.borrow().len() >= limits.tcp_connections {
+        } else if self.len() >= limits.tcp_connections {
             Some(Limit::Total)
         } else {
             None
@@ -199,9 +205,14 @@ impl ConnectionTable {
         idle.len() == EVICTIONS_AT_ONCE
     }
 
+    /// Open connections.
+    pub(super) fn len(&self) -> usize {
+        self.entries.borrow().len()
+    }
+
     /// How many connections there are past the limit.
     fn surplus(&self) -> usize {
-        self.entries.borrow().len().saturating_sub(self.limits.borrow().tcp_connections)
+        self.len().saturating_sub(self.limits.borrow().tcp_connections)
     }
 
     /// Takes a connection off the table; its task closes it when it runs next.
@@ -269,6 +280,12 @@ impl Permit {
         }
         self.entry.waker.borrow_mut().clone_from(cx.waker());
         Poll::Pending
+    }
+
+    /// It does not close for now, though it was asked to.
+    pub(super) fn stay(&self, cx: &Context<'_>) {
+        self.entry.close.set(None);
+        self.entry.waker.borrow_mut().clone_from(cx.waker());
     }
 
     /// Whether it was asked to close.

@@ -49,7 +49,11 @@ impl Writer {
                 self.index.keep_labels_of(settings.exposure.clone());
                 None
             }
-            Relist::Everything => Some(Index::new(settings.clone())),
+            Relist::Everything => {
+                let mut index = Index::new(settings.clone());
+                index.set_replicas(self.index.replicas());
+                Some(index)
+            }
         };
         let nothing = [false; Resource::ALL.len()];
         let config = Arc::new(config.clone());

@@ -3,12 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use dataplane_core::{Endpoint, Object, Slice};
+use dataplane_core::{Endpoint, Namespace, Object, Slice};
 
 use super::*;
 
 fn writer() -> Writer {
-    let (status, identity) = (Arc::<Status>::default(), Identity::default());
+    let identity = Identity { instance_id: "00000000000000ab".repeat(2), ..Identity::default() };
+    let status = Arc::<Status>::default();
     let setup = Setup {
         counters: Vec::new(),
         identity,
@@ -69,4 +70,29 @@ fn what_a_person_had_counted_ends_without_a_query() {
     assert!(state.taps.wanted().begin().is_some());
     writer.tick();
     assert!(state.taps.wanted().begin().is_none());
+}
+
+#[test]
+fn a43_replicas_of_one_cluster_and_configuration_know_the_same_loop_probes() {
+    let mut writer = writer();
+    writer.location.config_map = Some("dns/main".into());
+    let kube_system = || {
+        let (name, labels) = (KUBE_SYSTEM.into(), Vec::new());
+        Change::Apply(Object::Namespace(Namespace { name, uid: 7, version: 1, labels }))
+    };
+    let expected = identity::of_replicas(7, Some("dns/main"));
+    let replicas = |writer: &Writer| writer.state().published.load().records.replicas();
+    assert_eq!(replicas(&writer), 0xab, "its own, before anything is published");
+    writer.apply(kube_system());
+    writer.publish();
+    assert_eq!(replicas(&writer), expected);
+    // A second index is filled, and replaces the first.
+    let by_name = r#"{"format":1,"endpointNames":"PodName"}"#;
+    let config = Config::from_json(by_name).unwrap().0;
+    assert_eq!(writer.renew(&config).unwrap(), Relist::Everything);
+    writer.begin(Resource::Namespaces);
+    writer.complete(Resource::Namespaces, 0);
+    assert!(!writer.is_renewing());
+    writer.publish();
+    assert_eq!(replicas(&writer), expected);
 }

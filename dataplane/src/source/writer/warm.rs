@@ -9,6 +9,7 @@ use crds::Config;
 use dataplane_core::{Change, DataSource, KeptAs, Object, Relist, Resource};
 
 use super::{Writer, unix_s};
+use crate::identity;
 use crate::settings;
 use crate::snapshot::{self, Circumstances, Refusal, Snapshots, Stored};
 use crate::status::snapshot::Loaded;
@@ -72,6 +73,7 @@ impl Writer {
     /// must be listed again.
     pub fn is_of_cluster(&mut self, kube_system: u128) -> bool {
         let known = self.warm.kube_system.replace(kube_system);
+        self.find_replicas(kube_system);
         let was_live = std::mem::replace(&mut self.warm.is_live_cluster, true);
         if known.is_none_or(|known| known == kube_system) {
             return false;
@@ -86,6 +88,15 @@ impl Writer {
         );
         self.forget_snapshot();
         false
+    }
+
+    /// Which loop probes are ours (FW50) follows from the cluster.
+    fn find_replicas(&mut self, kube_system: u128) {
+        let replicas = identity::of_replicas(kube_system, self.location.config_map.as_deref());
+        self.index.set_replicas(replicas);
+        if let Some(index) = self.renewing_index() {
+            index.set_replicas(replicas);
+        }
     }
 
     fn expect_another_cluster(&mut self) {
@@ -144,6 +155,9 @@ impl Writer {
     fn try_load(&mut self, stored: Stored, now_s: u64) -> Result<Loaded, Refusal> {
         let usable = stored.usable(&self.configs.borrow(), now_s)?;
         self.warm.kube_system = stored.kube_system_uid();
+        if let Some(kube_system) = self.warm.kube_system {
+            self.find_replicas(kube_system);
+        }
         for resource in Resource::ALL {
             self.index.begin_list(resource);
         }

@@ -25,6 +25,7 @@ pub(super) async fn serve(
     let acceptor = TlsAcceptor::from(config);
     loop {
         let Ok((stream, from)) = listener.accept().await else { continue };
+        let _ = stream.set_nodelay(true);
         let (shared, encrypted) = (Arc::clone(shared), Arc::clone(encrypted));
         let acceptor = acceptor.clone();
         tokio::spawn(async move {

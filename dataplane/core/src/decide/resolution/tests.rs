@@ -1,6 +1,6 @@
 //! Chains as tables: what upstreams said, what is asked next, what the client gets.
 
-use hickory_proto::op::Message;
+use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 
@@ -96,6 +96,15 @@ fn reply(resolution: &Resolution, asked: &str) -> Message {
     let reply = Message::from_vec(&buffer[..octets]).unwrap();
     assert!(!reply.metadata.authoritative, "an upstream began it");
     reply
+}
+
+/// The Extended DNS Error in it: the code, then its text.
+fn ede(reply: &Message) -> Option<&[u8]> {
+    let option = reply.edns.as_ref().unwrap().options().get(EdnsCode::Unknown(15))?;
+    match option {
+        EdnsOption::Unknown(_, octets) => Some(octets),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -294,6 +303,43 @@ fn fw42_the_end_of_a_chain_may_be_as_large_as_a_message() {
     });
 }
 
+/// NXDOMAIN, with the SOA of its zone.
+fn denial(owner: &str) -> Relayed {
+    let mut reply = cname(&key(owner), &[], &name("unused.example"), 60);
+    reply.truncate(HEADER + name(owner).wire().len() + 4);
+    // One record, in the authority section.
+    (reply[3], reply[ANSWER_COUNT], reply[ANSWER_COUNT + 2]) = (3, 0, 1);
+    reply.extend([0, 0, 6, 0, 1, 0, 0, 0, 60, 0, 22, 0, 0]);
+    reply.extend([0; 16]);
+    reply.extend(60_u32.to_be_bytes());
+    match key(owner).judge(0, &reply, &TtlCaps::default()) {
+        Verdict::Good(relayed) => relayed,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ca40_the_code_of_a_stale_nxdomain_is_for_one_that_is_stale_itself() {
+    let stale = Freshness::Stale;
+    for (first, last, code) in [
+        (FRESH, FRESH, None),
+        (stale, FRESH, Some(3)),
+        (FRESH, stale, Some(19)),
+        (stale, stale, Some(19)),
+    ] {
+        with_surroundings(|around| {
+            let mut resolution = Resolution::default();
+            let there = alias("a.example.org", "gone.corp.example");
+            assert!(matches!(resolution.answered(there, first, around), Step::Ask { .. }));
+            let step = resolution.answered(denial("gone.corp.example"), last, around);
+            assert_eq!(step, Step::Done);
+            let reply = reply(&resolution, "a.example.org");
+            assert_eq!(reply.metadata.response_code, ResponseCode::NXDomain);
+            assert_eq!(ede(&reply).map(|octets| octets[1]), code, "{first:?} {last:?}");
+        });
+    }
+}
+
 #[test]
 fn n9_a_chain_into_the_cluster_before_its_data_is_there_is_servfail() {
     with_surroundings(|around| {
@@ -321,11 +367,6 @@ fn e42_a_chain_that_passes_data_of_a_snapshot_tells_its_age() {
         let inside = alias("a.example.org", target);
         assert_eq!(resolution.answered(inside, FRESH, &around), Step::Done);
         let reply = reply(&resolution, "a.example.org");
-        let options = reply.edns.as_ref().unwrap().options();
-        let ede = options.get(EdnsCode::Unknown(15)).map(|option| match option {
-            EdnsOption::Unknown(_, octets) => &octets[..],
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(ede, age, "{target}");
+        assert_eq!(ede(&reply), age, "{target}");
     }
 }

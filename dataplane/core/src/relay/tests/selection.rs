@@ -81,6 +81,49 @@ fn fw40_a_dname_stays_with_the_cname_it_explains() {
 }
 
 #[test]
+fn fw40_a_cname_that_was_asked_for_comes_with_the_dname_it_was_made_of() {
+    let (dname, cname) =
+        ("old.example. 60 DNAME new.example.", "www.old.example. 30 CNAME www.new.example.");
+    let signature = "old.example. 60 TYPE46 0027aabb";
+    for qtype in [RecordType::CNAME, RecordType::ANY] {
+        let pending = plain(Asked { do_: true, ..client("www.old.example.", qtype) });
+        // Whichever comes first in the message.
+        for answer in [[dname, signature, cname], [cname, signature, dname]] {
+            let reply = relay(&pending, &upstream(&pending, &answer, &[]));
+            let types: Vec<_> = reply.answers.iter().map(Record::record_type).collect();
+            assert_eq!(types, [RecordType::DNAME, RecordType::RRSIG, RecordType::CNAME], "{qtype}");
+            assert_eq!(texts(&reply.answers[2..]), [cname]);
+        }
+        // Without signatures a client still sees where it comes from.
+        let pending = plain(client("www.old.example.", qtype));
+        let relayed = good(&pending, &upstream(&pending, &[dname, cname], &[]));
+        assert_eq!((relayed.lifetime_s(), relayed.is_negative()), (30, false));
+        assert_eq!(relay(&pending, &upstream(&pending, &[dname, cname], &[])).answers.len(), 2);
+        // One that has nothing to do with it is not relayed.
+        let other = "old.example. 60 DNAME other.example.";
+        let without = relay(&pending, &upstream(&pending, &[other, cname], &[]));
+        assert_eq!(texts(&without.answers), [cname]);
+    }
+    // A server that makes no CNAME: ours answers, and nothing is followed.
+    let pending = plain(client("www.old.example.", RecordType::CNAME));
+    let made = good(&pending, &upstream(&pending, &[dname], &[]));
+    assert!(!made.is_partial() && !made.is_negative());
+    let made = relay(&pending, &upstream(&pending, &[dname], &[]));
+    assert_eq!(texts(&made.answers[1..]), ["www.old.example. 60 CNAME www.new.example."]);
+    // With NXDOMAIN its target is what does not exist.
+    let mut denial = upstream(&pending, &[dname], &[SOA]);
+    denial.metadata.response_code = ResponseCode::NXDomain;
+    assert_eq!(relay(&pending, &denial).metadata.response_code, ResponseCode::NXDomain);
+    // Records of the name itself have no need of a DNAME above it.
+    let pending = plain(client("www.old.example.", RecordType::ANY));
+    let address = "www.old.example. 60 A 192.0.2.1";
+    assert_eq!(
+        texts(&relay(&pending, &upstream(&pending, &[dname, address], &[])).answers),
+        [address]
+    );
+}
+
+#[test]
 fn fw40_a_dname_that_is_used_for_several_names_is_relayed_once() {
     let pending = plain(Asked { do_: true, ..client("www.old.example.", RecordType::A) });
     let signature = format!("old.example. 60 TYPE46 0027{}", "00".repeat(2_000));

@@ -129,7 +129,7 @@ async fn g139_without_upstreams_other_names_are_refused_behind_our_cname_too() {
 #[tokio::test]
 async fn g140_a43_a_loop_probe_is_answered_with_our_instance() {
     let responder = serving(&Config::default(), "/nonexistent");
-    let name = "0123456789abcdef0123456789abcdef.clusterdns-loop";
+    let name = "0123456789abcdef0123456789abcdef.0000000000000000.clusterdns-loop";
     let (reply, origin) = responder.ask_for(&question(name, TXT, true)).await;
     assert_eq!((reply[2] & 4, reply[3] & 15, ttls(&reply), origin), (4, 0, vec![0], Origin::Own));
     assert!(reply.windows(17).any(|octets| octets == b"\x100123456789abcdef"));
@@ -138,6 +138,17 @@ async fn g140_a43_a_loop_probe_is_answered_with_our_instance() {
     // SOA of clusterdns-loop.; its TTL, and the last field of its data, 300 s.
     let soa = reply.windows(8).any(|octets| octets == [0, 6, 0, 1, 0, 0, 1, 44]);
     assert!(soa && reply.windows(4).any(|octets| octets == [0, 0, 1, 44]));
+}
+
+#[tokio::test]
+async fn g140_a43_a_loop_probe_of_another_clusterdns_is_forwarded_like_any_name() {
+    let upstream = Upstream::start().await;
+    let responder = serving(&upstream.config(), "/nonexistent");
+    for name in ["x.0123456789abcdef.clusterdns-loop", "x.00.clusterdns-loop", "x.clusterdns-loop"]
+    {
+        let (_, origin) = responder.ask_for(&question(name, TXT, true)).await;
+        assert_ne!(origin, Origin::Own, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -13,6 +13,11 @@ const fn most(bound: usize) -> usize {
 }
 
 impl ConnectionTable {
+    /// Whether a session of this many octets fits beside the others.
+    pub(super) fn has_room_for_session(&self, octets: usize) -> bool {
+        self.sessions.get() + octets <= most(self.limits.borrow().tcp_buffer_bytes)
+    }
+
     /// A place for one more connection, whose session holds this many octets. Where sessions hold too much, one of them
     /// closes for it; `None` if none may.
     pub(in super::super) fn admit_session(
@@ -20,7 +25,7 @@ impl ConnectionTable {
         address: IpAddr,
         octets: usize,
     ) -> Option<Permit> {
-        if self.sessions.get() + octets > most(self.limits.borrow().tcp_buffer_bytes) {
+        if !self.has_room_for_session(octets) {
             let (number, reason) = self.choose(address, Limit::Sessions)?;
             self.evict(number, reason);
         }

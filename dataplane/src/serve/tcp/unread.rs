@@ -1,0 +1,177 @@
+//! What a client has sent and we have not read. Its connection is not idle, so it is not closed before that is answered
+//! (RFC 7766 §6.2.3): the client would see a reset, and its query would be lost.
+//!
+//! That a connection waits for its client may not be true any more: the runtime learns only between two turns of its tasks
+//! what sockets have. Where a process stood still and continues, the system interrupts that look, and timers run before the
+//! next one.
+
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::server::TlsStream;
+
+use super::TcpServer;
+use super::handshakes::Measured;
+use super::table::Permit;
+
+/// Sockets that one look of the runtime shows at most.
+pub(super) const SHOWN: usize = 1024;
+/// Between two looks before a connection gives way. They take time where much is read, and accepting waits for them.
+const LOOKS_APART: Duration = Duration::from_millis(1);
+
+/// A stream of which that can be known.
+pub(super) trait Unread {
+    /// Whether its client has sent what we have not read.
+    fn has_unread(&self) -> bool;
+}
+
+impl Unread for TcpStream {
+    /// Asks the system: the runtime may not know yet.
+    fn has_unread(&self) -> bool {
+        let mut octet = [MaybeUninit::uninit()];
+        SockRef::from(self).peek(&mut octet).is_ok_and(|octets| octets > 0)
+    }
+}
+
+impl<S: Unread> Unread for Measured<S> {
+    fn has_unread(&self) -> bool {
+        self.get_ref().has_unread()
+    }
+}
+
+impl<S: Unread> Unread for TlsStream<S> {
+    fn has_unread(&self) -> bool {
+        self.get_ref().0.has_unread()
+    }
+}
+
+#[cfg(test)]
+impl Unread for tokio::io::DuplexStream {
+    fn has_unread(&self) -> bool {
+        false
+    }
+}
+
+impl TcpServer {
+    /// A place for one more connection, whose session of TLS holds this many octets. Where another one must close for it,
+    /// each reads first what its client has sent; `None` if none may close.
+    pub(super) async fn admit(&self, client: IpAddr, session: Option<usize>) -> Option<Permit> {
+        if self.table.is_full(client, session) {
+            self.look_at_sockets().await;
+        }
+        match session {
+            None => self.table.admit(client),
+            Some(octets) => self.table.admit_session(client, octets),
+        }
+    }
+
+    /// Lets each connection read what its client has sent.
+    pub(super) async fn look_at_sockets(&self) {
+        if self.looked.get().is_some_and(|at| at.elapsed() < LOOKS_APART) {
+            return;
+        }
+        // The runtime looks at sockets, and wakes those that read them before it wakes us. A turn more, because who is no task
+        // of its own, but the future that the thread waits for, comes before all tasks that are awake.
+        for _ in 0..2 + self.table.len() / SHOWN {
+            tokio::task::yield_now().await;
+        }
+        self.looked.set(Some(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+    use std::rc::Rc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+    use tokio::task::spawn_local;
+    use tokio::time::timeout;
+
+    use super::super::super::Limits;
+    use super::super::accept;
+    use super::super::tests::{message, patient, with_handshake_thread};
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const CLIENTS: u16 = 8;
+
+    /// A client that sends without the runtime: no connection is served meanwhile.
+    struct Client(std::net::TcpStream);
+
+    impl Client {
+        fn send(&mut self, id: u16) {
+            self.0.write_all(&message(id, b"e")).expect("it is sent");
+        }
+
+        /// The id of the next reply; nothing where the connection has ended.
+        async fn reply(self) -> Option<u16> {
+            self.0.set_nonblocking(true).expect("it can be");
+            let mut stream = TcpStream::from_std(self.0).expect("a socket");
+            let mut reply = [0; 15];
+            let read = timeout(PATIENCE, stream.read_exact(&mut reply)).await.expect("an end");
+            read.ok().map(|_| u16::from_be_bytes([reply[2], reply[3]]))
+        }
+    }
+
+    /// A server with connections that were accepted, and one that waits for that; then queries on the first ones.
+    fn with_clients(limits: Limits, then: impl AsyncFnOnce(Rc<TcpServer>, Vec<Client>)) {
+        with_handshake_thread(limits, async move |server| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let accepting = spawn_local(accept(Rc::clone(&server), listener, None));
+            let connect = || Client(std::net::TcpStream::connect(address).unwrap());
+            let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect()).collect();
+            while server.counters.tcp_open.load(Relaxed) < u64::from(CLIENTS) {
+                tokio::task::yield_now().await;
+            }
+            // The tasks of all of them wait for their clients now.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let _another = connect();
+            (0..CLIENTS).zip(&mut clients).for_each(|(id, client)| client.send(id));
+            then(server, clients).await;
+            accepting.abort();
+        });
+    }
+
+    async fn assert_answered(clients: Vec<Client>) {
+        for (id, client) in (0..CLIENTS).zip(clients) {
+            assert_eq!(client.reply().await, Some(id), "an unread query is answered");
+        }
+    }
+
+    #[test]
+    fn wr44_a_connection_with_an_unread_query_does_not_give_way_to_another() {
+        for of_all in [false, true] {
+            let limit = usize::from(CLIENTS);
+            let limits = match of_all {
+                false => Limits { tcp_connections_per_client: limit, ..patient() },
+                true => Limits { tcp_connections: limit, ..patient() },
+            };
+            with_clients(limits, async |_, clients| assert_answered(clients).await);
+        }
+    }
+
+    #[test]
+    fn wr44_a_lower_limit_closes_no_connection_with_an_unread_query() {
+        with_clients(patient(), async |server, clients| {
+            server.set_limits(Limits { tcp_connections: 1, ..patient() }).await;
+            assert_answered(clients).await;
+        });
+    }
+
+    #[test]
+    fn e45_a_drain_closes_no_connection_with_an_unread_query() {
+        with_clients(patient(), async |server, clients| {
+            server.drain();
+            assert_answered(clients).await;
+        });
+    }
+}

@@ -244,7 +244,9 @@ async fn f9_without_another_server_a_stream_that_fails_or_hangs_is_servfail() {
         // One query more where the connection ended (FW54); it belongs to the same send.
         let over_tcp = upstream.times_asked_over("h.example.", UpstreamTransport::Tcp);
         assert!((1..=2).contains(&over_tcp), "{stream}: {over_tcp}");
-        assert_eq!(stage.counters()[0].0, 2, "sends: {stream}");
+        // One send more where the pause after a connection that failed (FW54) ended meanwhile (FW26).
+        let sends = stage.counters()[0].0;
+        assert!((2..=3).contains(&sends), "{stream}: {sends} sends");
     });
     futures::future::join_all(rows).await;
 }

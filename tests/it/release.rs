@@ -2,6 +2,7 @@
 //! The release itself is made by `make release`, which takes too long for a test.
 
 mod contents;
+mod layers;
 mod page;
 mod runbooks;
 mod tools;

@@ -11,14 +11,14 @@ mod take_out;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, sleep_until};
 
 use crate::names;
 use crate::observe::lists::Lists;
@@ -28,10 +28,14 @@ use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
 use ask::Target;
 pub use policy::PolicyStanding;
+use rounds::{Order, Round};
 use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences, Suspect};
 
-/// Between two rounds of questions.
+/// From the beginning of one round of questions to that of the next.
 const EVERY: Duration = Duration::from_secs(1);
+/// The same while a pod is silent that may be lost soon: a question has no answer after this time, and each tenth of a
+/// second counts for clients whose queries go to a dead node.
+const SOON: Duration = Duration::from_millis(700);
 
 #[derive(Clone)]
 pub struct Lookout {
@@ -71,29 +75,35 @@ pub async fn follow(it: Lookout) {
 }
 
 async fn rounds(it: &Lookout, kept: &PodsToAsk) {
-    let mut clock = tokio::time::interval(EVERY);
-    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut begun = Instant::now();
     let mut silences: BTreeMap<String, Silences> = BTreeMap::new();
-    for number in 0.. {
-        clock.tick().await;
+    let mut order = Order::default();
+    loop {
+        let needed = if it.writes.leads() { QUESTIONS } else { QUESTIONS_OF_STANDBY };
+        let is_soon = silences.values().any(|silences| silences.may_be_lost_soon(needed));
+        let round = order.next(is_soon);
+        sleep_until(begun + if round == Round::OfSilent { SOON } else { EVERY }).await;
+        begun = Instant::now();
         if !it.standing.may_act() {
             silences.clear();
             continue;
         }
         let groups = groups(kept);
         silences.retain(|name, _| groups.contains_key(name));
-        let asked = ask_all(&groups, &mut silences, number).await;
-        let needed = if it.writes.leads() { QUESTIONS } else { QUESTIONS_OF_STANDBY };
+        let asked = ask_all(&groups, &mut silences, round).await;
         for (name, asked) in asked {
             let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
                 continue;
             };
-            for uid in
-                silences.hear(&asked, (group.ready.len(), group.lost), needed, Instant::now())
-            {
+            for uid in silences.hear(
+                &asked,
+                (group.ready.len(), group.lost),
+                needed,
+                Instant::now().into_std(),
+            ) {
                 let Some(pod) = group.ready.iter().find(|pod| pod.uid == uid) else { continue };
                 if take_out::take_out(it, &name, pod).await {
-                    silences.taken_out(&uid, Instant::now());
+                    silences.taken_out(&uid, Instant::now().into_std());
                 }
             }
         }
@@ -124,11 +134,11 @@ fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
     all.iter().filter(is_managed).map(group).collect()
 }
 
-/// Asks those whose turn it is, and those that are silent; all at the same time.
+/// Asks those whose turn it is, those that are silent, and those that look at them; all at the same time.
 async fn ask_all(
     groups: &BTreeMap<String, Group>,
     silences: &mut BTreeMap<String, Silences>,
-    number: usize,
+    round: Round,
 ) -> BTreeMap<String, Vec<Asked>> {
     let mut wanted: Vec<(&String, &Target, Option<Suspect>)> = Vec::new();
     let pods = groups.values().map(|group| group.ready.len()).sum();
@@ -136,14 +146,14 @@ async fn ask_all(
     for (name, group) in groups {
         let silences = silences.entry(name.clone()).or_default();
         let is_ready = |uid: &str| group.ready.iter().any(|pod| pod.uid == uid);
-        silences.keep(is_ready, Instant::now());
+        silences.keep(is_ready, Instant::now().into_std());
         let nodes: Vec<(String, String)> =
             group.ready.iter().map(|pod| (pod.uid.clone(), pod.node.clone())).collect();
         let suspects = silences.suspects(&nodes);
         for pod in &group.ready {
             let suspect = suspects.iter().find(|it| it.uid == pod.uid).cloned();
             let is_witness = suspects.iter().any(|it| it.by == pod.uid);
-            let is_turn = rounds::is_asked(place, pods, number);
+            let is_turn = round.asks(place, pods);
             if is_turn || is_witness || silences.is_silent(&pod.uid) {
                 wanted.push((name, pod, suspect));
             }
@@ -151,7 +161,7 @@ async fn ask_all(
         }
     }
     // More silent pods than one round may ask: a dead node is not the reason.
-    wanted.truncate(rounds::MOST_ASKED);
+    wanted.truncate(round.most());
     let asking = wanted.into_iter().map(|(name, pod, suspect)| async move {
         let by = suspect.and_then(|it| groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));
         let look = async {

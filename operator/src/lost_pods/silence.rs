@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
 pub(super) const QUESTIONS: u32 = 3;
-/// The same for a standby: it acts only where the leader did not, for example because its node died too.
-pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 1;
+/// The same for a standby: it acts only where the leader did not, for example because its node died too. The first silent
+/// question of the leader may be a second later than that of the standby, and further ones are 0.7 s apart.
+pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 2;
 /// From this silent question on a second data plane is asked to look, in the same round.
 const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 /// Pods of one ClusterDNS that others look at in one round. If more are silent at once, a dead node is not the reason.
@@ -97,6 +98,11 @@ impl Silences {
 
     pub(super) fn is_silent(&self, uid: &str) -> bool {
         self.0.get(uid).is_some_and(|it| it.in_a_row > 0)
+    }
+
+    /// Whether a pod is silent, and not yet `needed` times in a row.
+    pub(super) fn may_be_lost_soon(&self, needed: u32) -> bool {
+        self.0.values().any(|it| (1..needed).contains(&it.in_a_row))
     }
 
     /// The pods that are lost after this round, those that are silent for longest first. This many are `ready`, and this many are

@@ -41,16 +41,16 @@ const PROGRAM: &str = "/clusterdns-dataplane";
 
 /// A pod is restarted, or taken out of the Service, only when it cannot serve, never because the API server is away. Two
 /// seconds are enough for a connection whose first segment is lost, as in a flood: TCP sends it again after 1 s. A pod that
-/// no longer answers is taken out after 4 to 6 s; with a timeout of 1 s that took 3 to 5 s. A pod that answers 503, as in a
-/// drain, is taken out as before.
-const READINESS: Rhythm = Rhythm { period: 2, failures: 2, timeout: 2 };
-/// A minute without an answer, from a thread that does nothing else.
-const LIVENESS: Rhythm = Rhythm { period: 10, failures: 6, timeout: 5 };
-/// A start takes as long as reading the last snapshot from disk: seconds, and minutes on a bad disk.
-const STARTUP: Rhythm = Rhythm { period: 1, failures: 120, timeout: 1 };
+/// no longer answers is taken out after 6 to 7 s, one that answers 503, as in a drain, after 2 to 3 s. Each second, because
+/// a pod that has just started is ready that much sooner.
+const READINESS: Rhythm = Rhythm { delay: None, period: 1, failures: 3, timeout: 2 };
+/// A minute without an answer, from a thread that does nothing else; two minutes after a start, for a bad disk. There is no
+/// startup probe: `/livez` answers before anything is read, and kubelet would begin with readiness up to 1 s later.
+const LIVENESS: Rhythm = Rhythm { delay: Some(60), period: 10, failures: 6, timeout: 5 };
 
-/// How often a probe asks, in seconds, and how often it may fail.
+/// When a probe begins, how often it asks, in seconds, and how often it may fail.
 struct Rhythm {
+    delay: Option<i32>,
     period: i32,
     failures: i32,
     timeout: i32,
@@ -66,7 +66,6 @@ pub(super) fn container(of: &Instance<'_>, resources: ResourceRequirements) -> C
         args: Some(arguments(of)),
         env: Some(environment(of)),
         ports: Some(ports::of(&of.dns.spec).iter().map(container_port).collect()),
-        startup_probe: Some(probe("/livez", &STARTUP)),
         liveness_probe: Some(probe("/livez", &LIVENESS)),
         readiness_probe: Some(probe("/readyz", &READINESS)),
         resources: Some(resources),
@@ -151,6 +150,7 @@ fn probe(path: &str, rhythm: &Rhythm) -> Probe {
             port: IntOrString::String(ports::METRICS.to_owned()),
             ..HTTPGetAction::default()
         }),
+        initial_delay_seconds: rhythm.delay,
         period_seconds: Some(rhythm.period),
         failure_threshold: Some(rhythm.failures),
         timeout_seconds: Some(rhythm.timeout),

@@ -69,7 +69,7 @@ fn template() -> Value {
                 "ports": [{"name": "dns", "containerPort": 53, "protocol": "UDP"},
                     {"name": "dns-tcp", "containerPort": 53, "protocol": "TCP"},
                     {"name": "metrics", "containerPort": 9153, "protocol": "TCP"}],
-                "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": 2},
+                "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}, "periodSeconds": 1},
                 "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
                 "volumeMounts": [{"name": "state", "mountPath": "/var/lib/clusterdns"},
                     {"name": "config", "mountPath": "/etc/clusterdns", "readOnly": true}],

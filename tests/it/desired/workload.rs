@@ -307,9 +307,17 @@ fn an_api_server_that_is_away_restarts_no_pod() {
         probe.as_ref().unwrap().http_get.as_ref().unwrap().path.clone().unwrap()
     };
     assert_eq!(path(&container.liveness_probe), "/livez");
-    assert_eq!(path(&container.startup_probe), "/livez");
+    // It would only delay readiness: `/livez` answers from the start.
+    assert_eq!(container.startup_probe, None);
     assert_eq!(path(&container.readiness_probe), "/readyz");
-    assert_eq!(container.readiness_probe.as_ref().unwrap().period_seconds, Some(2));
+    assert_eq!(container.readiness_probe.as_ref().unwrap().period_seconds, Some(1));
+    // Two minutes, for a snapshot on a bad disk.
+    let liveness = container.liveness_probe.as_ref().unwrap();
+    let until = |periods: i32| liveness.initial_delay_seconds.unwrap() + periods * 10;
+    assert_eq!(
+        (liveness.period_seconds, liveness.failure_threshold.map(until)),
+        (Some(10), Some(120))
+    );
     // With ClusterFirst it would ask its own Service for the names of its upstreams.
     assert_eq!(pod.dns_policy.as_deref(), Some("Default"));
     assert_eq!(pod.enable_service_links, Some(false));

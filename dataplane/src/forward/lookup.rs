@@ -274,7 +274,9 @@ impl Lookup {
                 let server = Member::at(self.plan.member(send.place));
                 return Some(Answered { relayed, server });
             }
-            AttemptResult::Error(RelayError::Truncated, _) => {
+            AttemptResult::Error(RelayError::Truncated, codes) => {
+                // It did answer: if no connection brings the rest, this was no silence (N18).
+                self.errors.get_or_insert(codes);
                 sent.settle(Heard::Good);
                 self.plan.over_stream(send.place, now);
             }

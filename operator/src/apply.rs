@@ -1,6 +1,7 @@
 //! Applies the desired objects: server-side apply in order, prune last, and no request when nothing differs. A failure is
 //! reported and tried again by the next reconcile. No object is deleted to be created again.
 
+mod newest;
 mod order;
 mod ownership;
 pub mod service;
@@ -28,21 +29,24 @@ use crate::runtime::resources;
 use crate::runtime::time_limit::within;
 use crate::runtime::write::WriteError;
 use memory::Why;
+use newest::Newest;
+pub use newest::Stopped;
 use outcome::{Outcome, Restored, Written, described};
 use ownership::Ownership;
 
 /// Applies, patches and prunes.
 ///
 /// # Errors
-/// Only when this process may not write any more.
+/// When this process may not write any more, and when the API server has another spec than the one that was decided on.
 pub async fn apply(
     ctx: &Context,
     dns: &ClusterDNS,
     desired: &Desired,
     observed: &Observed,
     plan: &Plan,
-) -> Result<Outcome, NotLeading> {
+) -> Result<Outcome, Stopped> {
     let mut outcome = Outcome::default();
+    let mut newest = Newest::new(ctx, dns);
     for (kind, object) in &desired.objects {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         // First of all, so that no other failed write delays it: clients ask this Service.
@@ -53,13 +57,13 @@ pub async fn apply(
             outcome.failed(*kind, &namespace, &name, why);
             continue;
         }
-        match apply_one(ctx, dns, (*kind, object), observed, plan).await {
+        match apply_one(ctx, &mut newest, (*kind, object), observed, plan).await {
             Ok(None) => {}
             Ok(Some((why, editor))) => {
                 let what = described(*kind, &namespace, &name);
                 outcome.written.push(Written { kind: *kind, what, why, editor });
             }
-            Err(Failure::NotLeading(lost)) => return Err(lost),
+            Err(Failure::Stopped(stopped)) => return Err(stopped),
             Err(Failure::Refused(error)) => outcome.refused(*kind, &namespace, &name, &error),
             Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
         }
@@ -67,21 +71,23 @@ pub async fn apply(
     match &plan.service {
         ServicePlan::Adopted { patch: Some(patch), .. }
         | ServicePlan::Released { patch: Some(patch), .. } => {
+            newest.ensure().await?;
             switch(ctx, dns, patch, &mut outcome).await?;
         }
         ServicePlan::Recreated { manifest, labels: _ } => {
+            newest.ensure().await?;
             create_again(ctx, dns, manifest, &mut outcome).await?;
         }
         ServicePlan::Own
         | ServicePlan::Adopted { patch: None, .. }
         | ServicePlan::Released { patch: None, .. } => {}
     }
-    prune(ctx, desired, observed, &mut outcome).await?;
+    prune(ctx, &mut newest, (desired, observed), &mut outcome).await?;
     Ok(outcome)
 }
 
 enum Failure {
-    NotLeading(NotLeading),
+    Stopped(Stopped),
     Refused(WriteError),
     Other(String),
 }
@@ -89,7 +95,7 @@ enum Failure {
 impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Failure {
         match error {
-            WriteError::NotLeading(lost) => Failure::NotLeading(lost),
+            WriteError::NotLeading(lost) => Failure::Stopped(lost.into()),
             WriteError::NoAnswer | WriteError::Refused(_) => Failure::Refused(error),
         }
     }
@@ -98,7 +104,7 @@ impl From<WriteError> for Failure {
 /// Why it was written, and who had changed it before; none: it was not.
 async fn apply_one(
     ctx: &Context,
-    dns: &ClusterDNS,
+    newest: &mut Newest<'_>,
     (kind, wanted): (Kind, &DynamicObject),
     observed: &Observed,
     plan: &Plan,
@@ -107,7 +113,7 @@ async fn apply_one(
     let live = live(ctx, kind, &namespace, &name)
         .await
         .map_err(|why| Failure::Other(format!("{why:#}")))?;
-    match live.as_ref().map(|live| ownership::ownership(live, dns)) {
+    match live.as_ref().map(|live| ownership::ownership(live, newest.dns())) {
         None | Some(Ownership::Ours) => {}
         Some(Ownership::Previous) => {
             let why = "it belongs to a deleted ClusterDNS of the same name and will be deleted soon; this is tried again";
@@ -125,6 +131,7 @@ async fn apply_one(
         return Ok(None);
     }
     let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(None) };
+    newest.ensure().await.map_err(Failure::Stopped)?;
     tracing::debug!(?why, "applying {}", described(kind, &namespace, &name));
     if kind == Kind::Deployment && live.is_some() {
         let held = hold_replicas(ctx, (&namespace, &name), plan).await;
@@ -294,10 +301,10 @@ pub async fn restore(
 /// Only after everything that it depends on is as it should be.
 async fn prune(
     ctx: &Context,
-    desired: &Desired,
-    observed: &Observed,
+    newest: &mut Newest<'_>,
+    (desired, observed): (&Desired, &Observed),
     outcome: &mut Outcome,
-) -> Result<(), NotLeading> {
+) -> Result<(), Stopped> {
     for child in order::superfluous(desired, observed) {
         if order::keeps(&outcome.failed, child.kind) {
             continue;
@@ -308,9 +315,10 @@ async fn prune(
             propagation_policy: Some(PropagationPolicy::Background),
             ..DeleteParams::default()
         };
+        newest.ensure().await?;
         let objects = resources::api(&ctx.client, *kind, namespace);
         match ctx.writes.send(resources::name(*kind), objects.delete(name, &params)).await {
-            Err(WriteError::NotLeading(lost)) => return Err(lost),
+            Err(WriteError::NotLeading(lost)) => return Err(lost.into()),
             // Gone already, or another of the same name by now.
             Err(error) if matches!(error.code(), Some(404 | 409)) => {}
             Err(error) => outcome.refused(*kind, namespace, name, &error),

@@ -20,6 +20,7 @@ use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::apply::Stopped;
 use crate::apply::memory::Memory;
 use crate::context::Context;
 use crate::desired::Kind;
@@ -221,7 +222,17 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
         return Action::await_change();
     }
     let dns = ctx.last_written.newest(&dns);
-    let (outcome, again) = match reconcile::reconcile(&dns, &ctx).await {
+    let mut reconciled = reconcile::reconcile(&dns, &ctx).await;
+    // Its watch is behind, and the API server has said what it would show. Once: then the watch or the next try shows more.
+    if let Err(Some(Stopped::Outdated(newest))) =
+        reconciled.as_ref().map_err(|it| it.downcast_ref())
+    {
+        tracing::info!(name, "the ClusterDNS has changed, and its watch has not shown it yet");
+        let newest = newest.clone().filter(|newest| newest.metadata.deletion_timestamp.is_none());
+        let Some(newest) = newest else { return Action::await_change() };
+        reconciled = reconcile::reconcile(&newest, &ctx).await;
+    }
+    let (outcome, again) = match reconciled {
         Ok(reconcile::Reconciled { again, is_complete: true, .. }) => {
             ctx.backoff.succeeded(&name);
             ("done", again.unwrap_or(AGAIN).min(AGAIN))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use operator::desired::Kind;
@@ -226,4 +227,25 @@ async fn o13_a_webhook_that_times_out_or_a_rival_controller_causes_no_hot_loop()
     assert!(undone > 3, "{undone}");
     let most = began.elapsed().as_secs_f64() + BURST;
     assert!(looks <= most, "{looks} looks in {:?}, {undone} edits undone", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k22_nothing_is_written_that_follows_from_a_spec_that_is_gone() {
+    let Some((plane, client)) = started().await else { return };
+    let proxy = FaultProxy::start(&plane).await;
+    let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
+    apply(&client, "a", spec("192.0.2.1")).await;
+    wait_until_accepted(&client, "a").await;
+    quiet(&proxy).await;
+
+    // As after etcd was restored: the watch of the ClusterDNS is behind that of the ConfigMap.
+    proxy.fault(Requests::to("/apis/clusterdns.dev").watches(), Fault::Hang);
+    apply(&client, "a", spec("192.0.2.2")).await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    maps.delete("clusterdns-a", &DeleteParams::default()).await.expect("it can be deleted");
+    let made = wait_for("a configuration", async || {
+        Some(stable(&client).await).filter(|text| !text.is_empty())
+    })
+    .await;
+    assert!(made.contains("192.0.2.2"), "{made}\n{}", operator.log());
 }

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result};
 use hickory_proto::op::Message;
 use hickory_proto::rr::RecordType;
+use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
@@ -253,7 +254,12 @@ async fn elsewhere(kind: Decoy, server: &UdpSocket) -> Option<UdpSocket> {
         | Decoy::Half
         | Decoy::Guess => return None,
     };
-    Some(UdpSocket::bind(address).await.expect("a port of this machine"))
+    // Decoys of several queries come from there at the same time.
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("an option of sockets");
+    socket.set_nonblocking(true).expect("an option of sockets");
+    socket.bind(&address.into()).expect("a port of this machine");
+    Some(UdpSocket::from_std(socket.into()).expect("tokio runs"))
 }
 
 async fn serve_tcp(shared: &Arc<Shared>, listener: TcpListener) {

@@ -29,8 +29,7 @@ use crate::runtime::resources;
 use crate::runtime::time_limit::within;
 use crate::runtime::write::WriteError;
 use memory::Why;
-use newest::Newest;
-pub use newest::Stopped;
+pub use newest::{Newest, Stopped};
 use outcome::{Outcome, Restored, Written, described};
 use ownership::Ownership;
 
@@ -40,13 +39,13 @@ use ownership::Ownership;
 /// When this process may not write any more, and when the API server has another spec than the one that was decided on.
 pub async fn apply(
     ctx: &Context,
-    dns: &ClusterDNS,
+    newest: &mut Newest<'_>,
     desired: &Desired,
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Outcome, Stopped> {
     let mut outcome = Outcome::default();
-    let mut newest = Newest::new(ctx, dns);
+    let dns = newest.dns();
     for (kind, object) in &desired.objects {
         let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         // First of all, so that no other failed write delays it: clients ask this Service.
@@ -57,7 +56,7 @@ pub async fn apply(
             outcome.failed(*kind, &namespace, &name, why);
             continue;
         }
-        match apply_one(ctx, &mut newest, (*kind, object), observed, plan).await {
+        match apply_one(ctx, newest, (*kind, object), observed, plan).await {
             Ok(None) => {}
             Ok(Some((why, editor))) => {
                 let what = described(*kind, &namespace, &name);
@@ -82,7 +81,7 @@ pub async fn apply(
         | ServicePlan::Adopted { patch: None, .. }
         | ServicePlan::Released { patch: None, .. } => {}
     }
-    prune(ctx, &mut newest, (desired, observed), &mut outcome).await?;
+    prune(ctx, newest, (desired, observed), &mut outcome).await?;
     Ok(outcome)
 }
 
@@ -259,12 +258,13 @@ async fn create_again(
 /// spec.
 ///
 /// # Errors
-/// Only when this process may not write any more.
+/// As of [`apply`].
 pub async fn restore(
     ctx: &Context,
-    dns: &ClusterDNS,
+    newest: &mut Newest<'_>,
     observed: &Observed,
-) -> Result<Restored, NotLeading> {
+) -> Result<Restored, Stopped> {
+    let dns = newest.dns();
     let Some(manifest) = adoption::restorable(observed) else { return Ok(Restored::Unneeded) };
     let (namespace, name) = names::service(dns);
     let services = resources::api(&ctx.client, Kind::Service, &namespace);
@@ -272,6 +272,7 @@ pub async fn restore(
     if exists {
         return Ok(Restored::Unneeded);
     }
+    newest.ensure().await?;
     let created = if config_map::state(observed).service.is_ours {
         // Applied as usual, so that the fields stay ours for the next reconcile that applies the spec.
         let params = PatchParams::apply(names::FIELD_MANAGER).force();
@@ -288,7 +289,7 @@ pub async fn restore(
             tracing::info!("the operator created the deleted Service {namespace}/{name} again");
             Ok(Restored::Created)
         }
-        Err(WriteError::NotLeading(lost)) => Err(lost),
+        Err(WriteError::NotLeading(lost)) => Err(lost.into()),
         Err(error) => {
             tracing::warn!(
                 "the operator cannot create the Service {namespace}/{name} again: {error}"

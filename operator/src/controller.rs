@@ -222,15 +222,17 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
         return Action::await_change();
     }
     let dns = ctx.last_written.newest(&dns);
-    let mut reconciled = reconcile::reconcile(&dns, &ctx).await;
-    // Its watch is behind, and the API server has said what it would show. Once: then the watch or the next try shows more.
+    let mut reconciled = reconcile::reconcile(&dns, &ctx, false).await;
+    // Its watch is behind, and the API server has said what it would show. Once, so that edits that never end stop nothing.
     if let Err(Some(Stopped::Outdated(newest))) =
         reconciled.as_ref().map_err(|it| it.downcast_ref())
     {
         tracing::info!(name, "the ClusterDNS has changed, and its watch has not shown it yet");
         let newest = newest.clone().filter(|newest| newest.metadata.deletion_timestamp.is_none());
-        let Some(newest) = newest else { return Action::await_change() };
-        reconciled = reconcile::reconcile(&newest, &ctx).await;
+        let Some(newest) = newest else { return Action::requeue(AGAIN) };
+        // The verdict of a round of questions was not written: they are asked again.
+        ctx.rounds.forget(&name);
+        reconciled = reconcile::reconcile(&newest, &ctx, true).await;
     }
     let (outcome, again) = match reconciled {
         Ok(reconcile::Reconciled { again, is_complete: true, .. }) => {

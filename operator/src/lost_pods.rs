@@ -1,7 +1,7 @@
 //! Takes pods that no longer answer out of their Service, before Kubernetes gives up their node (O20). Every operator
-//! asks each ready pod once a second, also a standby, which waits for the lease. The flow of one round: ready pods ->
-//! questions -> `silence` decides (pure) -> `take_out` writes. Off unless the API server narrows that write
-//! (`policy`).
+//! asks each ready pod once a second, also a standby, which waits for the lease; while a pod is silent, that one every
+//! 0.7 s. The flow of one round: ready pods -> questions -> `silence` decides (pure) -> `take_out` writes. Off unless
+//! the API server narrows that write (`policy`).
 
 mod rounds;
 mod ask;
@@ -80,7 +80,7 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
     let mut order = Order::default();
     loop {
         let needed = if it.writes.leads() { QUESTIONS } else { QUESTIONS_OF_STANDBY };
-        let is_soon = silences.values().any(|silences| silences.may_be_lost_soon(needed));
+        let is_soon = silences.values().any(|silences| silences.may_any_be_lost_soon(needed));
         let round = order.next(is_soon);
         sleep_until(begun + if round == Round::OfSilent { SOON } else { EVERY }).await;
         begun = Instant::now();
@@ -90,7 +90,7 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
         }
         let groups = groups(kept);
         silences.retain(|name, _| groups.contains_key(name));
-        let asked = ask_all(&groups, &mut silences, round).await;
+        let asked = ask_all(&groups, &mut silences, (round, needed)).await;
         for (name, asked) in asked {
             let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
                 continue;
@@ -138,7 +138,7 @@ fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
 async fn ask_all(
     groups: &BTreeMap<String, Group>,
     silences: &mut BTreeMap<String, Silences>,
-    round: Round,
+    (round, needed): (Round, u32),
 ) -> BTreeMap<String, Vec<Asked>> {
     let mut wanted: Vec<(&String, &Target, Option<Suspect>)> = Vec::new();
     let pods = groups.values().map(|group| group.ready.len()).sum();
@@ -149,12 +149,20 @@ async fn ask_all(
         silences.keep(is_ready, Instant::now().into_std());
         let nodes: Vec<(String, String)> =
             group.ready.iter().map(|pod| (pod.uid.clone(), pod.node.clone())).collect();
-        let suspects = silences.suspects(&nodes);
+        let mut suspects = silences.suspects(&nodes);
+        if round == Round::OfSilent {
+            suspects.retain(|it| silences.may_be_lost_soon(&it.uid, needed));
+        }
         for pod in &group.ready {
             let suspect = suspects.iter().find(|it| it.uid == pod.uid).cloned();
             let is_witness = suspects.iter().any(|it| it.by == pod.uid);
             let is_turn = round.asks(place, pods);
-            if is_turn || is_witness || silences.is_silent(&pod.uid) {
+            // One that was silent more often without being lost waits for a round of turns.
+            let is_silent = match round {
+                Round::OfTurn(_) => silences.is_silent(&pod.uid),
+                Round::OfSilent => silences.may_be_lost_soon(&pod.uid, needed),
+            };
+            if is_turn || is_witness || is_silent {
                 wanted.push((name, pod, suspect));
             }
             place += 1;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::apply::outcome::{Outcome, Restored};
-use crate::apply::{apply, restore};
+use crate::apply::{Newest, apply, restore};
 use crate::context::Context;
 use crate::decide::decide;
 use crate::desired::{Desired, Kind};
@@ -30,11 +30,17 @@ pub struct Reconciled {
     pub retry_after: Option<Duration>,
 }
 
-/// One reconcile of one ClusterDNS, from observation to report.
+/// One reconcile of one ClusterDNS, from observation to report. `is_newest`: it was read from the API server just now.
 ///
 /// # Errors
-/// When a read that decisions need fails, or the status cannot be written.
-pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconciled> {
+/// When a read that decisions need fails, or the status cannot be written. With [`Stopped::Outdated`](crate::apply::Stopped)
+/// when the API server has another spec.
+pub async fn reconcile(
+    dns: &ClusterDNS,
+    ctx: &Context,
+    is_newest: bool,
+) -> anyhow::Result<Reconciled> {
+    let mut newest = Newest::new(ctx, dns, is_newest);
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();
     let settled =
@@ -44,7 +50,7 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
         Err(violations) => {
             let is_managed = dns.spec.management_state == ManagementState::Managed;
             let restored = match is_managed {
-                true => restore(ctx, dns, &observed).await?,
+                true => restore(ctx, &mut newest, &observed).await?,
                 false => Restored::Unneeded,
             };
             let status = status::rejected(dns, &violations, &observed, &restored, now);
@@ -58,7 +64,7 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
         Err(refusal) => {
             let is_managed = dns.spec.management_state == ManagementState::Managed;
             let restored = match is_managed && !refusal.is_of_others() {
-                true => restore(ctx, dns, &observed).await?,
+                true => restore(ctx, &mut newest, &observed).await?,
                 false => Restored::Unneeded,
             };
             report(ctx, dns, status::refused(dns, &refusal, &observed, &restored, now)).await?;
@@ -72,7 +78,7 @@ pub async fn reconcile(dns: &ClusterDNS, ctx: &Context) -> anyhow::Result<Reconc
     let outcome = match dns.spec.management_state {
         ManagementState::Managed => {
             let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
-            apply(ctx, dns, &desired, &observed, &plan).await?
+            apply(ctx, &mut newest, &desired, &observed, &plan).await?
         }
         ManagementState::Unmanaged => Outcome::default(),
     };

@@ -276,7 +276,7 @@ impl Lookup {
             }
             AttemptResult::Error(RelayError::Truncated, codes) => {
                 // It did answer: if no connection brings the rest, this was no silence (N18).
-                self.errors.get_or_insert(codes);
+                self.errors = Some(codes);
                 sent.settle(Heard::Good);
                 self.plan.over_stream(send.place, now);
             }

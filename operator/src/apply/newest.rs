@@ -44,15 +44,17 @@ impl From<NotLeading> for Stopped {
 }
 
 /// The ClusterDNS that was decided on, and whether the API server was asked for it.
-pub(super) struct Newest<'a> {
+#[derive(Debug)]
+pub struct Newest<'a> {
     ctx: &'a Context,
     dns: &'a ClusterDNS,
     is_known: bool,
 }
 
 impl<'a> Newest<'a> {
-    pub(super) fn new(ctx: &'a Context, dns: &'a ClusterDNS) -> Newest<'a> {
-        Newest { ctx, dns, is_known: false }
+    /// `is_known`: it was read from the API server just now, and not shown by the watch.
+    pub fn new(ctx: &'a Context, dns: &'a ClusterDNS, is_known: bool) -> Newest<'a> {
+        Newest { ctx, dns, is_known }
     }
 
     pub(super) fn dns(&self) -> &'a ClusterDNS {

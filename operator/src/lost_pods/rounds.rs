@@ -4,8 +4,7 @@
 const SMALL: usize = 150;
 /// Questions in one round of turns, and so in a second.
 const MOST_ASKED: usize = 200;
-/// Questions in a round of silent pods. It comes between two rounds of turns; if more pods are silent, a dead node is not the
-/// reason.
+/// Questions in a round of silent pods, with those to the pods that look at them. It comes between two rounds of turns.
 const MOST_SILENT: usize = 40;
 
 /// Rounds in a row in which only silent pods are asked: the others are asked every few seconds whatever happens.
@@ -16,7 +15,7 @@ const MOST_IN_A_ROW: usize = 6;
 pub(super) enum Round {
     /// Those whose turn it is in the round of this number.
     OfTurn(usize),
-    /// No others: a pod may be lost soon.
+    /// Only pods that may be lost soon, and those that look at them.
     OfSilent,
 }
 

@@ -76,8 +76,8 @@ struct Silence {
 }
 
 impl Silences {
-    /// Silent pods that another data plane must look at in the next round, the longest silent first, and which: pods of other
-    /// nodes that answered last, in turns.
+    /// Silent pods that another data plane must look at in the next round, and which: pods of other nodes that answered last,
+    /// in turns. Those that are silent for longest come last: what was not confirmed many times keeps no other pod waiting.
     pub(super) fn suspects(&self, ready: &[(String, String)]) -> Vec<Suspect> {
         let silent = |uid: &String| self.0.get(uid).map_or(0, |it| it.in_a_row);
         let answers = |uid: &String| {
@@ -87,7 +87,7 @@ impl Silences {
             ready.iter().filter(|(uid, _)| silent(uid) >= SUSPECT_AFTER).collect(),
             ready.iter().filter(|(uid, _)| answers(uid)).collect(),
         );
-        suspects.sort_by(|(a, _), (b, _)| silent(b).cmp(&silent(a)).then_with(|| a.cmp(b)));
+        suspects.sort_by(|(a, _), (b, _)| silent(a).cmp(&silent(b)).then_with(|| a.cmp(b)));
         let look = |(turn, (uid, node)): (usize, &(String, String))| {
             let elsewhere: Vec<_> = witnesses.iter().filter(|(_, other)| other != node).collect();
             let (by, _) = elsewhere.get(turn % elsewhere.len().max(1))?;
@@ -101,8 +101,13 @@ impl Silences {
     }
 
     /// Whether a pod is silent, and not yet `needed` times in a row.
-    pub(super) fn may_be_lost_soon(&self, needed: u32) -> bool {
-        self.0.values().any(|it| (1..needed).contains(&it.in_a_row))
+    pub(super) fn may_any_be_lost_soon(&self, needed: u32) -> bool {
+        self.0.keys().any(|uid| self.may_be_lost_soon(uid, needed))
+    }
+
+    /// The same of one pod.
+    pub(super) fn may_be_lost_soon(&self, uid: &str, needed: u32) -> bool {
+        self.0.get(uid).is_some_and(|it| (1..needed).contains(&it.in_a_row))
     }
 
     /// The pods that are lost after this round, those that are silent for longest first. This many are `ready`, and this many are

@@ -67,6 +67,13 @@ impl Default for RoundPermits {
     }
 }
 
+impl RoundPermits {
+    /// A reconcile ended before it wrote what its round of questions found: they are asked again.
+    pub fn forget(&self, dns: &str) {
+        self.trials.forget(dns);
+    }
+}
+
 /// What may happen in this reconcile with a canary that runs its configuration.
 #[derive(Debug)]
 pub enum Look<'a> {

@@ -175,6 +175,34 @@ fn o20_who_looks_is_on_another_node_and_answered_itself() {
 }
 
 #[test]
+fn o20_pods_that_were_never_lost_keep_no_other_waiting() {
+    let mut silences = Silences::default();
+    // More than others look at in a round are deaf for the operator, and then a node dies.
+    let deaf: Vec<String> = (0..=MAX_LOOKS).map(|number| format!("deaf-{number}")).collect();
+    let asked = |uid: &str, heard| Asked {
+        uid: uid.to_owned(),
+        node: format!("node-{uid}"),
+        heard,
+        look: None,
+    };
+    for second in 0..12 {
+        let mut round: Vec<Asked> = deaf.iter().map(|uid| asked(uid, Heard::Silence)).collect();
+        round.push(asked("witness", Heard::Answer));
+        let dead = if second < 10 { Heard::Answer } else { Heard::Silence };
+        round.push(asked("dead", dead));
+        assert!(silences.hear(&round, (20, 0), QUESTIONS, Instant::now()).is_empty());
+    }
+    assert!(
+        silences.may_be_lost_soon("dead", QUESTIONS) && silences.may_any_be_lost_soon(QUESTIONS)
+    );
+    assert!(!silences.may_be_lost_soon(&deaf[0], QUESTIONS), "it is no reason to ask sooner");
+    let all = deaf.iter().map(String::as_str).chain(["witness", "dead"]);
+    let ready: Vec<_> = all.map(|uid| (uid.to_owned(), format!("node-{uid}"))).collect();
+    let suspects = silences.suspects(&ready);
+    assert!(suspects.iter().any(|it| it.uid == "dead"), "{suspects:?}");
+}
+
+#[test]
 fn pods_that_are_gone_are_forgotten() {
     let (mut silences, now) = (Silences::default(), Instant::now());
     silences.taken_out("a", now);

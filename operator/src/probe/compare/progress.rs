@@ -49,6 +49,11 @@ impl Trials {
         known.map(|(_, progress)| *progress).unwrap_or_default()
     }
 
+    /// What the rounds of this ClusterDNS have found is lost: its trial begins again with the first questions.
+    pub(super) fn forget(&self, dns: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(dns);
+    }
+
     pub(super) fn proceeded(&self, trial: Trial, progress: Progress) {
         let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if trials.len() >= MAX_TRIALS && !trials.contains_key(&trial.dns) {

@@ -11,8 +11,8 @@ mod cached;
 mod loops;
 mod encrypted;
 mod resolvers;
+mod drawn;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::config;
@@ -334,53 +334,4 @@ async fn fw2_a_tcp_server_is_asked_over_tcp_only() {
     let upstream = stage.upstream(FIRST);
     assert_eq!(upstream.times_asked_over("www.example.org.", UpstreamTransport::Tcp), 1);
     assert_eq!(upstream.times_asked_over("www.example.org.", UpstreamTransport::Udp), 0);
-}
-
-#[tokio::test]
-async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
-    const LOOKUPS: usize = 400;
-    let stage = Stage::new(GOLDEN);
-    for _ in 0..LOOKUPS {
-        stage.ask(0, "www.example.org", RecordType::A).await;
-    }
-    let asked = stage.upstream(FIRST).asked();
-    let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
-    let ids: Vec<u16> =
-        asked.iter().map(|a| u16::from_be_bytes([a.packet[0], a.packet[1]])).collect();
-    for (what, values, lowest) in [("ports", ports, 1024), ("ids", ids, 0)] {
-        // 400 draws of 64,512: about 1.2 pairs meet; every eighth of the range is hit, or the
-        // chance is below 10^-22 each.
-        let distinct: BTreeSet<u16> = values.iter().copied().collect();
-        assert!(distinct.len() > LOOKUPS - 20, "{what}: {} distinct", distinct.len());
-        assert!(values.iter().all(|value| *value >= lowest), "{what}");
-        let eighths: BTreeSet<u16> = values.iter().map(|value| value / 8192).collect();
-        assert_eq!(eighths.len(), 8, "{what}: {eighths:?}");
-        // No difference between two ports in a row is frequent, and up is as likely as down: 200 of 399, within five
-        // deviations.
-        let steps = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
-        let mut often: BTreeMap<u16, usize> = BTreeMap::new();
-        steps.for_each(|step| *often.entry(step).or_default() += 1);
-        assert!(often.values().all(|count| *count <= 4), "{what}: {often:?}");
-        let ups = values.windows(2).filter(|pair| pair[1] > pair[0]).count();
-        assert!((140..260).contains(&ups), "{what}: {ups} steps up");
-    }
-}
-
-/// Ports are ours to draw, so a small range of the system (`ip_local_port_range`) makes none of them easier to guess.
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn f5_ports_do_not_come_from_the_range_of_the_system() {
-    const LOOKUPS: usize = 200;
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
-    let range: Vec<usize> = range.split_whitespace().map(|end| end.parse().unwrap()).collect();
-    let (all, inside) = (65_536 - 1024, range[1].saturating_sub(range[0].max(1024)) + 1);
-    let stage = Stage::new(GOLDEN);
-    for _ in 0..LOOKUPS {
-        stage.ask(0, "www.example.org", RecordType::A).await;
-    }
-    let asked = stage.upstream(FIRST).asked();
-    let is_outside = |port: usize| port < range[0] || port > range[1];
-    let outside = asked.iter().filter(|asked| is_outside(asked.from.port().into())).count();
-    // Half of what is drawn at random would be: on most systems 112 are outside.
-    assert!(outside >= LOOKUPS * (all - inside) / all / 2, "{outside} of {LOOKUPS}: {range:?}");
 }

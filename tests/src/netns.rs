@@ -96,6 +96,23 @@ pub(crate) fn ip<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> anyhow::Result<(
     Ok(())
 }
 
+/// Runs these commands of nft, such as rules that drop packets; its standard error is the error.
+///
+/// # Errors
+/// nft is not installed, or refuses them.
+///
+/// # Panics
+/// Outside of [`inside`]: the machine's own packets are not ours to drop.
+pub fn nft(commands: &str) -> anyhow::Result<()> {
+    assert!(
+        std::env::var_os(INSIDE).is_some(),
+        "packets are dropped in a test's own namespace only"
+    );
+    let output = Command::new("nft").arg(commands).output()?;
+    anyhow::ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
 /// Whether every user id exists here. Without root there is one only, and programs cannot run as another.
 pub(crate) fn has_all_users() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();

@@ -274,27 +274,41 @@ async fn serve_tcp(shared: &Arc<Shared>, listener: TcpListener) {
     }
 }
 
-async fn serve_stream(shared: &Shared, mut stream: TcpStream, from: SocketAddr) -> Result<()> {
+async fn serve_stream(shared: &Shared, stream: TcpStream, from: SocketAddr) -> Result<()> {
+    let (mut reader, writer) = stream.into_split();
+    let writer = Arc::new(tokio::sync::Mutex::new(writer));
     loop {
-        let length = stream.read_u16().await?;
+        let length = reader.read_u16().await?;
         let mut packet = vec![0; length as usize];
-        stream.read_exact(&mut packet).await?;
+        reader.read_exact(&mut packet).await?;
         let reaction =
             shared.receive(&packet, from, UpstreamTransport::Tcp).context("not a query: close")?;
-        tokio::time::sleep(reaction.delay).await;
         let Some(reply) = reaction.reply else { continue };
+        let length = u16::try_from(reply.len())?;
+        if reaction.stream == Stream::Answer && !reaction.delay.is_zero() {
+            // What comes meanwhile does not wait for it (RFC 7766 section 6.2.1.1).
+            let writer = writer.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(reaction.delay).await;
+                // The client may have gone.
+                let _ = writer.lock().await.write_all(&framed(length, &reply)).await;
+            });
+            continue;
+        }
+        tokio::time::sleep(reaction.delay).await;
         match reaction.stream {
-            Stream::Answer => {
-                stream.write_u16(u16::try_from(reply.len())?).await?;
-                stream.write_all(&reply).await?;
-            }
+            Stream::Answer => writer.lock().await.write_all(&framed(length, &reply)).await?,
             Stream::Close => return Ok(()),
             Stream::Hang => std::future::pending().await,
             Stream::Half => {
-                stream.write_u16(u16::try_from(reply.len())?).await?;
-                stream.write_all(&reply[..reply.len() / 2]).await?;
-                return Ok(());
+                let half = framed(length, &reply[..reply.len() / 2]);
+                return Ok(writer.lock().await.write_all(&half).await?);
             }
         }
     }
+}
+
+/// A message behind a length, which is its own unless it is cut.
+fn framed(length: u16, message: &[u8]) -> Vec<u8> {
+    [&length.to_be_bytes(), message].concat()
 }

@@ -2,7 +2,6 @@
 //! written down.
 
 use std::net::{IpAddr, SocketAddr};
-use std::process::Command;
 
 use dataplane_core::{Key, Object, Resource, Settings};
 
@@ -15,7 +14,7 @@ use super::schedule::{Fault, Kind, PODS, Part};
 use super::upstreams::script;
 use crate::fault_proxy::{self, FaultProxy, Link, Requests};
 use crate::mutate::Random;
-use crate::netns::NODE_ADDRESS;
+use crate::netns::{NODE_ADDRESS, nft};
 use crate::upstream::ScriptedUpstream;
 
 /// Upstreams of the configuration.
@@ -250,7 +249,7 @@ impl Stage {
         let on: Vec<usize> = (0..PODS).filter(|pod| fault.is_on(*pod)).collect();
         match fault.kind {
             Kind::PacketsLost => {
-                nft("delete table inet soak");
+                let _ = nft("delete table inet soak");
             }
             Kind::ProcessStopped => on.iter().for_each(|pod| self.pods[*pod].resume()),
             Kind::ProcessKilled | Kind::ClocksShifted => {
@@ -341,17 +340,10 @@ fn said(change: &Change) -> String {
 }
 
 fn lose_packets() -> bool {
-    nft("add table inet soak")
-        && nft("add chain inet soak in { type filter hook input priority 0; }")
-        && nft(&format!(
-            "add rule inet soak in meta l4proto udp numgen random mod 100 < {LOST} drop"
-        ))
-}
-
-/// Runs one command of nft in the namespace of the test; whether it could.
-fn nft(command: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let run =
-        Command::new("nft").env("PATH", format!("{path}:/usr/sbin:/sbin")).arg(command).output();
-    run.is_ok_and(|output| output.status.success())
+    let rules = format!(
+        "add table inet soak
+         add chain inet soak in {{ type filter hook input priority 0; }}
+         add rule inet soak in meta l4proto udp numgen random mod 100 < {LOST} drop"
+    );
+    nft(&rules).is_ok()
 }

@@ -12,6 +12,7 @@ mod loops;
 mod encrypted;
 mod resolvers;
 mod drawn;
+mod guesses;
 mod network;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 //! again. The clock of the runtime is stopped: it moves when nothing else can happen, or when the test moves it.
 
 use std::cell::Cell;
+use std::task::Poll;
 
 use futures::poll;
 use tokio::task::yield_now;
@@ -100,7 +101,7 @@ impl Site {
                 for _ in 0..LOOKS {
                     yield_now().await;
                 }
-                if let std::task::Poll::Ready(got) = poll!(&mut asking) {
+                if let Poll::Ready(got) = poll!(&mut asking) {
                     break got;
                 }
                 advance(STEP).await;
@@ -143,5 +144,49 @@ async fn f11_after_minutes_without_a_server_names_are_answered_within_two_second
         site.upstream.is_silent.store(false, Ordering::Relaxed);
         let recovery = site.until_answered(&new).await + site.until_answered(KNOWN).await;
         assert!(recovery <= RECOVERY, "{recovery:?} after {outage:?} and {longer_ms} ms");
+    }
+}
+
+#[tokio::test]
+async fn f11_names_of_the_cluster_wait_for_nothing_while_all_places_are_taken() {
+    /// One client can have half of them.
+    const PLACES: u32 = 100;
+    const EVERY: Duration = Duration::from_secs(10);
+    const OUTAGE: Duration = Duration::from_secs(600);
+    /// Names of the cluster, and what a client gets: rcode, and records of the answer.
+    const OWN: [(&str, u8, u8); 4] = [
+        (CART, 0, 1),
+        ("inside.shop.svc.cluster.local", 0, 2),
+        ("shop.svc.cluster.local", 0, 0),
+        ("nothere.shop.svc.cluster.local", 3, 0),
+    ];
+    let upstream = Upstream::start().await;
+    upstream.is_silent.store(true, Ordering::Relaxed);
+    let mut config = upstream.config();
+    config.limits.in_flight = PLACES;
+    let responder = serving(&config, "/nonexistent");
+    pause();
+    Forwarder::probe(Arc::clone(&responder.state), &Handle::current());
+    let (began, mut waiting, mut names) = (Instant::now(), Vec::new(), 0);
+    while began.elapsed() < OUTAGE {
+        // The client takes every place that it can have, and none is given back before time passes.
+        loop {
+            names += 1;
+            let (of, name) = (&responder, format!("n{names}.example.org"));
+            let mut asking = Box::pin(async move { outcome(of, &name, A, true).await });
+            match poll!(&mut asking) {
+                Poll::Pending => waiting.push(asking),
+                Poll::Ready(refused) => break assert_eq!(refused, (2, 0, Some(0)), "no place"),
+            }
+        }
+        assert!(waiting.len() >= PLACES as usize / 2);
+        for (name, rcode, records) in OWN {
+            let own = outcome(&responder, name, A, true).now_or_never();
+            assert_eq!(own, Some((rcode, records, None)), "{name}, after {:?}", began.elapsed());
+        }
+        sleep(EVERY).await;
+        for asking in waiting.drain(..) {
+            assert_eq!(asking.await.0, 2, "SERVFAIL");
+        }
     }
 }

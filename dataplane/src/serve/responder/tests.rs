@@ -4,6 +4,7 @@
 mod golden;
 mod budget;
 mod outage;
+mod names;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

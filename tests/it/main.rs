@@ -32,3 +32,5 @@ mod log_lines;
 mod restarts;
 #[cfg(target_os = "linux")]
 mod load;
+#[cfg(target_os = "linux")]
+mod memory_limit;

@@ -20,7 +20,7 @@ use crate::scratch::Scratch;
 pub use namespace::TestNamespace;
 use ours::Ours;
 use programs::Programs;
-pub use programs::{is_before, not_installed, not_run, path_of};
+pub use programs::{is_before, not_allowed, not_installed, not_run, path_of};
 
 /// Names a cluster to test against instead of starting one.
 pub const GIVEN_CLUSTER: &str = "CLUSTERDNS_TEST_KUBECONFIG";

@@ -63,6 +63,14 @@ impl DataPlane {
         DataPlane::start_with(&[], "--manifests", folder, flags)
     }
 
+    /// The same, started by another program that becomes it.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn of_manifests_below(before: &[&str], folder: &Path) -> DataPlane {
+        DataPlane::start_with(before, "--manifests", folder, &[])
+    }
+
     fn start_with(before: &[&str], source: &str, path: &Path, flags: &[&str]) -> DataPlane {
         let files = Scratch::new("data-plane").expect("a scratch directory");
         let path = path.display().to_string();

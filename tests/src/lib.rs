@@ -21,6 +21,8 @@ pub mod largest;
 #[cfg(target_os = "linux")]
 pub mod load;
 pub mod live;
+#[cfg(target_os = "linux")]
+pub mod memory_limit;
 pub mod metrics_api;
 pub mod mutate;
 pub mod netns;

@@ -6,7 +6,7 @@
 //! All of it runs below a process 1 of its own and ends with that. Its files are in tmpfs of its own mounts, its network
 //! is the test's own; only cgroups are the machine's, below one that is removed.
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod images;
 mod place;
 pub mod steady;

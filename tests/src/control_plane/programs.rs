@@ -62,6 +62,11 @@ pub fn not_installed(program: &str) {
     say_not_run(&format!("{program}, which is not installed"));
 }
 
+/// The same for what a system may refuse, such as a cgroup without root. No failure: CI has no root.
+pub fn not_allowed(what: &str) {
+    say_not_run(&format!("{what}, which this system does not give"));
+}
+
 fn say_not_run(needs: &str) {
     // Not eprint!, whose output the test runner drops when a test passes.
     let _ = std::io::stderr().write_all(message(needs).as_bytes());

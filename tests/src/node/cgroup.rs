@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-const MOUNT: &str = "/sys/fs/cgroup";
-const PREFIX: &str = "clusterdns-node-";
+pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
+pub(crate) const PREFIX: &str = "clusterdns-node-";
 /// The kernel ends the processes of a dead process 1 one after the other, which takes a moment.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
@@ -75,7 +75,7 @@ pub(super) fn are_there() -> bool {
 }
 
 /// Only the root of one hierarchy for all has this file; the folder above several has nothing of the kernel's.
-fn is_version_2(mount: &Path) -> bool {
+pub(crate) fn is_version_2(mount: &Path) -> bool {
     mount.join("cgroup.controllers").exists()
 }
 
@@ -93,7 +93,7 @@ fn hierarchies(mount: &Path) -> Vec<PathBuf> {
 
 /// A group below the root of version 2 has the controllers that the root gives away. systemd gives most of them, and a kubelet
 /// without a root of its own gives the rest. They stay given away.
-fn has_controllers(root: &Path) -> io::Result<()> {
+pub(crate) fn has_controllers(root: &Path) -> io::Result<()> {
     let of_machine = fs::read_to_string(root.join("cgroup.controllers"))?;
     let wanted = of_machine.split_whitespace().filter(|name| CONTROLLERS.contains(name));
     let wanted: Vec<String> = wanted.map(|name| format!("+{name}")).collect();
@@ -101,7 +101,7 @@ fn has_controllers(root: &Path) -> io::Result<()> {
 }
 
 /// From the leaves up. It fails while a process is left in one of them.
-fn remove(group: &Path) -> io::Result<()> {
+pub(crate) fn remove(group: &Path) -> io::Result<()> {
     if !group.exists() {
         return Ok(());
     }
@@ -113,7 +113,7 @@ fn remove(group: &Path) -> io::Result<()> {
     fs::remove_dir(group)
 }
 
-fn remove_abandoned() {
+pub(crate) fn remove_abandoned() {
     for hierarchy in hierarchies(Path::new(MOUNT)) {
         for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -7,7 +7,7 @@ const MOST_ASKED: usize = 200;
 /// Questions in a round of silent pods, with those to the pods that look at them. It comes between two rounds of turns.
 const MOST_SILENT: usize = 40;
 
-/// Rounds in a row in which only silent pods are asked: the others are asked every few seconds whatever happens.
+/// Rounds in a row in which only silent pods are asked: then comes a round of turns.
 const MOST_IN_A_ROW: usize = 6;
 
 /// Which pods one round asks, besides those that are silent and those that look at them.

@@ -11,14 +11,14 @@ mod take_out;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use crate::names;
 use crate::observe::lists::Lists;
@@ -82,7 +82,8 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
         let needed = if it.writes.leads() { QUESTIONS } else { QUESTIONS_OF_STANDBY };
         let is_soon = silences.values().any(|silences| silences.may_any_be_lost_soon(needed));
         let round = order.next(is_soon);
-        sleep_until(begun + if round == Round::OfSilent { SOON } else { EVERY }).await;
+        let wait = if round == Round::OfSilent { SOON } else { EVERY };
+        sleep_until((begun + wait).into()).await;
         begun = Instant::now();
         if !it.standing.may_act() {
             silences.clear();
@@ -95,15 +96,12 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
             let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
                 continue;
             };
-            for uid in silences.hear(
-                &asked,
-                (group.ready.len(), group.lost),
-                needed,
-                Instant::now().into_std(),
-            ) {
+            for uid in
+                silences.hear(&asked, (group.ready.len(), group.lost), needed, Instant::now())
+            {
                 let Some(pod) = group.ready.iter().find(|pod| pod.uid == uid) else { continue };
                 if take_out::take_out(it, &name, pod).await {
-                    silences.taken_out(&uid, Instant::now().into_std());
+                    silences.taken_out(&uid, Instant::now());
                 }
             }
         }
@@ -146,7 +144,7 @@ async fn ask_all(
     for (name, group) in groups {
         let silences = silences.entry(name.clone()).or_default();
         let is_ready = |uid: &str| group.ready.iter().any(|pod| pod.uid == uid);
-        silences.keep(is_ready, Instant::now().into_std());
+        silences.keep(is_ready, Instant::now());
         let nodes: Vec<(String, String)> =
             group.ready.iter().map(|pod| (pod.uid.clone(), pod.node.clone())).collect();
         let mut suspects = silences.suspects(&nodes);

@@ -3,13 +3,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use crate::node::cgroup::{MOUNT, PREFIX, has_controllers, is_version_2, remove, remove_abandoned};
+use crate::node::cgroup::{
+    MOUNT, PREFIX, has_controllers, is_version_2, remove_abandoned, remove_all,
+};
 
-/// The kernel needs a moment for the end of a process.
-const GONE_WITHIN: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(50);
 /// Starts a program inside: the shell enters the group and becomes it.
 const ENTER: &str = r#"echo $$ >"$0"/cgroup.procs && exec "$@""#;
 
@@ -110,9 +108,6 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        let deadline = Instant::now() + GONE_WITHIN;
-        while remove(&self.group).is_err() && Instant::now() < deadline {
-            std::thread::sleep(POLL);
-        }
+        remove_all([self.group.clone()]);
     }
 }

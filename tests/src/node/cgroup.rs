@@ -59,13 +59,8 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let deadline = Instant::now() + GONE_WITHIN;
-        for hierarchy in hierarchies(Path::new(MOUNT)) {
-            // What is left after that, the next test removes.
-            while remove(&hierarchy.join(&self.name)).is_err() && Instant::now() < deadline {
-                std::thread::sleep(POLL);
-            }
-        }
+        let groups = hierarchies(Path::new(MOUNT)).into_iter().map(|it| it.join(&self.name));
+        remove_all(groups);
     }
 }
 
@@ -100,8 +95,18 @@ pub(crate) fn has_controllers(root: &Path) -> io::Result<()> {
     fs::write(root.join("cgroup.subtree_control"), wanted.join(" "))
 }
 
+/// Waits for the end of the processes in these groups. What is left after that, the next test removes.
+pub(crate) fn remove_all(groups: impl IntoIterator<Item = PathBuf>) {
+    let deadline = Instant::now() + GONE_WITHIN;
+    for group in groups {
+        while remove(&group).is_err() && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
 /// From the leaves up. It fails while a process is left in one of them.
-pub(crate) fn remove(group: &Path) -> io::Result<()> {
+fn remove(group: &Path) -> io::Result<()> {
     if !group.exists() {
         return Ok(());
     }

@@ -8,6 +8,7 @@ use super::*;
 use crate::decide::resolution::{Resolution, Step, Surroundings};
 use crate::relay::{
     Cnames, Freshness, LookupKey, Relayed, ReplyForm, ReplyHead, TtlCaps, Verdict, cache,
+    write_chain,
 };
 use crate::settings::{ExtraData, ExtraRecord};
 use crate::wire::message::HEADER;
@@ -147,6 +148,74 @@ proptest! {
         if fits {
             // The same message about every name that it leads to.
             follows.follow(&asked, |key| judged(key, &hostile.message(key)));
+        }
+    }
+
+    /// The reply is the same whether private addresses are removed when it comes or for each client (FW43).
+    #[test]
+    fn fw43_private_addresses_are_removed_later_as_they_are_at_once(
+        hostile in hostile_message(),
+        qtype in select(&[rtype::A, rtype::PTR, rtype::ANY][..]),
+        dnssec in any::<bool>(),
+    ) {
+        removed_later_as_at_once(&hostile, qtype, dnssec);
+    }
+}
+
+fn removed_later_as_at_once(hostile: &Hostile, qtype: u16, dnssec: bool) {
+    let asked = key("www.example.org", qtype, dnssec);
+    let message = hostile.message(&asked);
+    let Some(relayed) = judged(&asked, &message) else { return };
+    let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
+    let Verdict::Good(at_once) = asked.judge(0, &message, &caps) else {
+        panic!("less of it cannot be used")
+    };
+    let later = relayed.without_private_addresses(65_535, 0);
+    assert_eq!(text(&asked, later), text(&asked, at_once), "{hostile:?}");
+}
+
+/// The records of the reply that a client gets over TCP.
+fn text(asked: &LookupKey, relayed: Relayed) -> Vec<String> {
+    let form = ReplyForm { ad: true, ..form(asked.qtype(), 65_535, asked.dnssec_ok()) };
+    let question = asked.name().wire();
+    let head = ReplyHead { form, question, nsid: None, cnames: Cnames::NONE };
+    let mut buffer = vec![0; 65_535];
+    let length = write_chain(&head, &[(&relayed, FRESH)], 0, &mut buffer);
+    let reply = hickory_proto::op::Message::from_vec(&buffer[..length]).unwrap();
+    let records = reply.answers.iter().chain(&reply.authorities);
+    let head = format!("{:?} {:?}", reply.metadata, reply.edns);
+    core::iter::once(head).chain(records.map(|record| format!("{record:?}"))).collect()
+}
+
+/// A chain of long names that differ at their ends costs much to read, and its end has more addresses than fit.
+#[test]
+fn l12_a_hit_without_private_addresses_copies_the_chain_and_does_not_read_it_again() {
+    let index = cluster(all_is_ours());
+    let records = index.records();
+    let cheap = cheap_reply(&records);
+    for soup in [Soup::ManyLabels, Soup::ManyPointers, Soup::Alike] {
+        for (qtype, types) in [
+            (rtype::A, vec![rtype::A, CNAME]),
+            (rtype::A, vec![rtype::A]),
+            (rtype::ANY, vec![rtype::A, rtype::PTR]),
+            // The second name of an SOA could point to the first.
+            (rtype::ANY, vec![rtype::A, 6]),
+        ] {
+            for chain in [0, 9, 15] {
+                let hostile = Hostile {
+                    octets: 16_000,
+                    soup,
+                    many_owners: false,
+                    types: types.clone(),
+                    authority: true,
+                    chain,
+                };
+                let asked = key("www.example.org", qtype, false);
+                let protects = true;
+                let follows = Follows { records: &records, cheap, limit: 512, protects, seed: 0 };
+                follows.follow(&asked, |key| judged(key, &hostile.message(key)));
+                removed_later_as_at_once(&hostile, qtype, true);
+            }
         }
     }
 }

@@ -1,11 +1,9 @@
 //! Rebind protection for replies that were kept without it: where a chain leads from a name of the public DNS into a stub
-//! domain (FW43). This is done for each client, so what is built again is what the client may get and no more.
+//! domain (FW43). This is done for each client, so what is copied is what the client may get and no more.
 
 use alloc::vec::Vec;
 
-use super::judge::Verdict;
 use super::relayed::Relayed;
-use super::select::TtlCaps;
 use super::selected::{Selected, is_private};
 use crate::steps::step;
 
@@ -30,11 +28,11 @@ impl Relayed {
         if public == 0 {
             return self.blocked();
         }
-        if !self.rotates() {
-            // Of other types there are few, and pointers may lead from one record into another.
-            return self.judged(&self.message());
-        }
-        let turn = ((u128::from(seed) * counts.rrset as u128) >> 64) as usize;
+        // Written from any record on, or always from the first.
+        let turn = match self.rotates() {
+            true => ((u128::from(seed) * counts.rrset as u128) >> 64) as usize,
+            false => 0,
+        };
         let (first, last) = (rrset.start, rrset.end);
         let mut octets = 0;
         let mut chosen = Vec::new();
@@ -46,18 +44,7 @@ impl Relayed {
             octets += self.record(index).octets.len();
             chosen.push(index);
         }
-        self.judged(&self.message_with(&chosen))
-    }
-
-    /// Reads and selects its own records again, without private addresses.
-    fn judged(&self, message: &[u8]) -> Relayed {
-        let caps =
-            TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses: true };
-        match self.key().judge(0, message, &caps) {
-            Verdict::Good(filtered) => filtered,
-            // Never: it was read before. A private address must not be relayed in any case.
-            Verdict::Discard(_) | Verdict::Failed(_) => self.blocked(),
-        }
+        self.with_records(&chosen)
     }
 
     /// The reply of which rebind protection left nothing (N21).

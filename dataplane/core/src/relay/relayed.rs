@@ -12,11 +12,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::compress::{Case, Known};
-use super::header::{AD, QR};
 use super::key::LookupKey;
 use super::rdata::Layout;
 use super::read;
-use super::selected::{Kept, Selected};
+use super::selected::{Kept, Selected, has_addresses};
 use crate::steps::step;
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::Name;
@@ -108,6 +107,7 @@ impl Relayed {
             base: FIXED + 4 * records,
             known: Known::new(),
             latest: None,
+            only_known: None,
         };
         writer.octets.extend(name);
         writer.octets.extend(key.qtype().to_be_bytes());
@@ -124,11 +124,15 @@ impl Relayed {
             }
         }
         let known = writer.known.count();
+        let rotates = is_rotated(&selected.rrset);
+        // No pointer leads into records that are written in another order, or of which rebind protection leaves some: these
+        // are copied to other places.
+        let moves = rotates || selected.rrset.iter().any(|record| has_addresses(record.rtype));
+        writer.only_known = moves.then_some(known);
         for record in &selected.rrset {
             writer.record(selected, record, false);
         }
-        // Records that no pointer leads into may be written in another order.
-        let rotates = is_rotated(&selected.rrset) && writer.known.count() == known;
+        writer.only_known = None;
         for record in selected.signatures.iter().chain(&selected.authority) {
             writer.record(selected, record, false);
         }
@@ -193,31 +197,27 @@ impl Relayed {
         self.octets[1] & BLOCKED != 0
     }
 
-    /// The message that it was read from, as far as it is kept, with id 0.
-    pub(super) fn message(&self) -> Vec<u8> {
-        let Counts { chain, rrset, signatures, authority } = self.counts();
-        let authentic = if self.is_authentic() { AD } else { 0 };
-        let mut message = self.header(authentic, chain + rrset + signatures, authority);
-        message.extend(&self.octets[self.base()..]);
-        message
-    }
-
-    /// The same with these records of its RRset only, which [no pointer leads into](Relayed::rotates), and without
-    /// signatures and authority.
-    pub(super) fn message_with(&self, chosen: &[usize]) -> Vec<u8> {
-        let chain = self.counts().chain;
-        let mut message = self.header(0, chain + chosen.len(), 0);
-        message.extend(&self.octets[self.base()..self.extent(chain).start]);
-        chosen.iter().for_each(|index| message.extend(self.record(*index).octets));
-        message
-    }
-
-    fn header(&self, authentic: u8, answers: usize, authority: usize) -> Vec<u8> {
-        let mut message = vec![0, 0, QR, authentic | self.rcode(), 0, 1];
-        for records in [answers, authority, 0] {
-            message.extend((records as u16).to_be_bytes());
+    /// The same with these records of its RRset only, which has addresses, and without signatures, authority and AD: these
+    /// are about the whole RRset. At least one record is chosen.
+    pub(super) fn with_records(&self, chosen: &[usize]) -> Relayed {
+        let (chain, base) = (self.counts().chain, self.base());
+        let records = chain + chosen.len();
+        let mut octets = Vec::new();
+        octets.extend(&self.octets[..FIXED]);
+        octets[1] &= !AUTHENTIC;
+        for (field, count) in octets[4..12].chunks_exact_mut(2).zip([chain, chosen.len(), 0, 0]) {
+            field.copy_from_slice(&(count as u16).to_be_bytes());
         }
-        message
+        octets.resize(FIXED + 4 * records, 0);
+        octets.extend(&self.octets[base..self.extent(0).start]);
+        for (place, index) in (0..chain).chain(chosen.iter().copied()).enumerate() {
+            let record = self.record(index);
+            step(1 + record.octets.len() / 8);
+            let ttl_at = (octets.len() + record.ttl_at) as u32;
+            octets[FIXED + 4 * place..][..4].copy_from_slice(&ttl_at.to_be_bytes());
+            octets.extend(record.octets);
+        }
+        Relayed { octets: octets.into() }
     }
 
     /// The same, marked as less than the whole answer.
@@ -334,6 +334,8 @@ struct Writer<'s> {
     known: Known<'s>,
     /// The latest owner that is a pointer and no more, and that pointer: records of one RRset follow each other.
     latest: Option<(Range<usize>, u16)>,
+    /// Pointers lead only to this many of the known names: what is written does not become known.
+    only_known: Option<usize>,
 }
 
 impl<'s> Writer<'s> {
@@ -389,6 +391,9 @@ impl<'s> Writer<'s> {
     fn name(&mut self, name: &'s [u8], case: Case) -> (usize, Option<u16>) {
         let at = self.octets.len() - self.base + HEADER;
         let (octets, pointer) = self.known.place(name, at, case);
+        if let Some(known) = self.only_known {
+            self.known.forget(known);
+        }
         self.octets.extend(&name[..octets]);
         if let Some(offset) = pointer {
             self.octets.extend((0xc000 | offset).to_be_bytes());

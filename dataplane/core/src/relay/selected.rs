@@ -102,6 +102,11 @@ impl Selected {
     }
 }
 
+/// Whether records of this type have addresses, which rebind protection looks at (FW43).
+pub(super) fn has_addresses(rtype: u16) -> bool {
+    matches!(rtype, rtype::A | rtype::AAAA | rtype::SVCB | rtype::HTTPS)
+}
+
 /// FW43: a record with an address that no name of the public DNS should have.
 pub(super) fn is_private(rtype: u16, rdata: &[u8]) -> bool {
     match rtype {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use tests::load::check::{Verdict, judge};
 use tests::load::generator::{Client, Generator, run_beside};
 use tests::load::outcome::Outcome;
@@ -14,6 +14,7 @@ use tests::load::statistics::there_and_back;
 use tests::load::trace::Trace;
 use tests::load::udp::Udp;
 use tests::load::upstream::Upstream;
+use tests::processor_limit::ProcessorLimit;
 
 use crate::measure::{Scene, WARM_UP, WARM_UP_PACE};
 use crate::page::Section;
@@ -24,8 +25,11 @@ pub(crate) const SERVERS: [Peer; 6] =
     [Peer::Ours, Peer::Knot, Peer::Nsd, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
 /// Those that ask an upstream.
 pub(crate) const FORWARDERS: [Peer; 4] = [Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
-/// So often what a server answers at most is asked.
+/// So often what a server answers at most is asked, with all of its processor and with a part.
 const TIMES: [f64; 2] = [3.0, 10.0];
+/// That part is one in so many milliseconds, as a container with a limit has it: the generator can ask ten times as many
+/// questions as the server then answers.
+const ONE_MS_IN: u64 = 15;
 /// After that it is asked until it answers: how often at most, and how long each time.
 const AGAIN: usize = 5_000;
 const AGAIN_EVERY: Duration = Duration::from_millis(1);
@@ -43,6 +47,8 @@ const MIB: &str = "MiB before, most";
 /// What one server did with too many questions.
 struct Overload {
     peer: Peer,
+    /// One millisecond of the processor in so many, or all.
+    one_ms_in: Option<u64>,
     most: Outcome,
     times: f64,
     overloaded: Outcome,
@@ -75,8 +81,17 @@ pub(crate) fn measure(scene: &mut Scene) -> anyhow::Result<Section> {
             (scene.servers[at].peer, FORWARDERS.contains(&scene.servers[at].peer));
         // Unbound has no zone.
         if peer != Peer::Unbound {
-            for times in TIMES {
-                overloads.push(overload(scene, at, &hit, times)?);
+            for one_ms_in in [None, Some(ONE_MS_IN)] {
+                match overload(scene, at, &hit, one_ms_in) {
+                    Ok(both) => overloads.extend(both),
+                    // One server that hangs up, or a machine without cgroups, must not cost all other figures.
+                    Err(error) => {
+                        let broken = format!("{}, overload: {error:#}", peer.name());
+                        println!("{broken}");
+                        scene.broken.push(broken);
+                    }
+                }
+                scene.servers[at].ensure_running()?;
             }
             let flood = (&denied, DENIED_PER_S, "names that do not exist");
             victims.push(victim(scene, at, &hit, flood)?);
@@ -104,18 +119,39 @@ fn with_upstream(scene: &Scene, server: &Server) -> anyhow::Result<Generator<Udp
     Ok(Generator::new(udp.stamped()?.with_upstream(upstream)?))
 }
 
-fn overload(scene: &Scene, at: usize, trace: &Trace, times: f64) -> anyhow::Result<Overload> {
+fn overload(
+    scene: &Scene,
+    at: usize,
+    trace: &Trace,
+    one_ms_in: Option<u64>,
+) -> anyhow::Result<Vec<Overload>> {
     let server = &scene.servers[at];
     let mut generator = client(scene, server, Ipv4Addr::LOCALHOST)?;
     generator.run(trace, WARM_UP_PACE, WARM_UP)?;
-    let most = generator.run(trace, MOST, scene.lasting)?;
-    server.family.forget_peak()?;
-    let (before_mib, ..) = server.family.memory_mib();
-    let per_s = (most.answered_per_s() * times).max(1.0) as u32;
-    let overloaded = generator.flood(trace, Pace::Rate(per_s), scene.lasting)?;
-    let again_after = answers_again(server, trace)?;
-    let (_, peak_mib, _) = server.family.memory_mib();
-    Ok(Overload { peer: server.peer, most, times, overloaded, again_after, before_mib, peak_mib })
+    let limited = |part| ProcessorLimit::one_in(part, server.family.members());
+    let _limit = one_ms_in.map(limited).transpose().context("a limit for its processor")?;
+    let mut overloads = Vec::new();
+    for times in TIMES {
+        let most = generator.run(trace, MOST, scene.lasting)?;
+        server.family.forget_peak()?;
+        let (before_mib, ..) = server.family.memory_mib();
+        let per_s = (most.answered_per_s() * times).max(1.0) as u32;
+        let overloaded = generator.flood(trace, Pace::Rate(per_s), scene.lasting)?;
+        let again_after = answers_again(server, trace)?;
+        let (_, peak_mib, _) = server.family.memory_mib();
+        let peer = server.peer;
+        overloads.push(Overload {
+            peer,
+            one_ms_in,
+            most,
+            times,
+            overloaded,
+            again_after,
+            before_mib,
+            peak_mib,
+        });
+    }
+    Ok(overloads)
 }
 
 /// How long it takes until another client has an answer.
@@ -158,9 +194,10 @@ fn text(overloads: &[Overload], victims: &[Victim]) -> String {
     let mut text = format!(
         "\n### More questions than a server answers\n\n\
          `hit`, first 192 at once, then {} and {} times as many a second as were answered then; and after how many \
-         milliseconds another client has an answer:\n\n\
-         | Server | answers a second at most | times | asked a second | answered a second | p99, µs | answers again, ms | {MIB} |\n\
-         |---|---|---|---|---|---|---|---|\n",
+         milliseconds another client has an answer. With all of a processor, and with one in {ONE_MS_IN} milliseconds of \
+         it, as a container with a limit has it:\n\n\
+         | Server | processor | answers a second at most | times | asked a second | answered a second | p99, µs | answers again, ms | {MIB} |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
         TIMES[0], TIMES[1],
     );
     for run in overloads {
@@ -171,8 +208,9 @@ fn text(overloads: &[Overload], victims: &[Victim]) -> String {
         let share = answered * 100.0 / most.max(1.0);
         writeln!(
             text,
-            "| {} | {most:.0} | {} | {sent_per_s:.0}{bound} | {answered:.0} ({share:.0} %) | {:.0} | {:.1} | {:.1}, {:.1} |",
+            "| {} | {} | {most:.0} | {} | {sent_per_s:.0}{bound} | {answered:.0} ({share:.0} %) | {:.0} | {:.1} | {:.1}, {:.1} |",
             run.peer.name(),
+            run.one_ms_in.map_or_else(|| "all".to_owned(), |part| format!("1/{part}")),
             run.times,
             it.latency_us(0.99),
             run.again_after.as_secs_f64() * 1e3,

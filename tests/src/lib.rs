@@ -32,6 +32,8 @@ pub mod operator;
 pub mod oracle;
 pub mod port_forward;
 pub mod process;
+#[cfg(target_os = "linux")]
+pub mod processor_limit;
 pub mod promql;
 pub mod scale;
 pub mod scenario;

@@ -47,7 +47,7 @@ impl Family {
     }
 
     /// This process and all that descend from it.
-    fn members(self) -> BTreeSet<u32> {
+    pub fn members(self) -> BTreeSet<u32> {
         let (mut members, mut next) = (BTreeSet::new(), Vec::from_iter(self.first));
         while let Some(pid) = next.pop() {
             if members.insert(pid) {

@@ -206,11 +206,20 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -
 /// Our reply to this question, with as many octets as the client may get, and whether records are missing. Over UDP none is
 /// missing that the client would have room for: its reply has the name of this question too, behind its own.
 fn own(key: &LookupKey, around: &Surroundings<'_>) -> (Vec<u8>, bool) {
-    let is_stream = around.limit > MAX_UDP;
-    let (transport, limit) = match is_stream {
-        true => (Transport::Tcp, MAX_MESSAGE),
-        false => (Transport::Udp, around.limit.max(SMALLEST)),
-    };
+    // Most replies are small, over a stream too: there the room for the largest is made only where it is needed.
+    let over_udp = own_over(key, around, Transport::Udp, around.limit.clamp(SMALLEST, MAX_UDP));
+    match over_udp {
+        (_, true) if around.limit > MAX_UDP => own_over(key, around, Transport::Tcp, MAX_MESSAGE),
+        reply => reply,
+    }
+}
+
+fn own_over(
+    key: &LookupKey,
+    around: &Surroundings<'_>,
+    transport: Transport,
+    limit: usize,
+) -> (Vec<u8>, bool) {
     let packet = key.query_for_us(limit);
     let query = Query {
         packet: &packet,

@@ -8,6 +8,7 @@ use crate::wire::message::HEADER;
 pub(super) const CNAME: u16 = 5;
 pub(super) const DNAME: u16 = 39;
 pub(super) const RRSIG: u16 = 46;
+pub(super) const NSEC: u16 = 47;
 /// Names in a pool: many labels, labels behind pointers, long labels that differ at their ends.
 const POOL: usize = 300;
 

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use super::relayed::Relayed;
 use super::selected::{Selected, is_private};
+use crate::random::{scaled, scrambled};
 use crate::steps::step;
 
 impl Relayed {
     /// The same without private, loopback, link-local and unspecified addresses; if nothing is left, the reply is
-    /// that of N21. Of many addresses only as many are kept as fit into `most` octets, from a random one on (WR24).
+    /// that of N21. Of many addresses only as many are kept as fit into `most` octets, any of them (WR24).
     pub fn without_private_addresses(&self, most: usize, seed: u64) -> Relayed {
         if self.is_blocked() || self.is_negative() {
             return self.clone();
@@ -28,23 +29,25 @@ impl Relayed {
         if public == 0 {
             return self.blocked();
         }
-        // Written from any record on, or always from the first.
-        let turn = match self.rotates() {
-            true => ((u128::from(seed) * counts.rrset as u128) >> 64) as usize,
-            false => 0,
-        };
-        let (first, last) = (rrset.start, rrset.end);
-        let mut octets = 0;
-        let mut chosen = Vec::new();
-        for index in (first + turn..last).chain(first..first + turn).filter(is_public) {
-            // One more than fits: then the reply is cut.
-            if octets > most {
-                break;
+        let mut public: Vec<usize> = rrset.filter(is_public).collect();
+        let size = |index: &usize| self.record(*index).octets.len();
+        if public.iter().map(size).sum::<usize>() > most {
+            // The reply is cut. If it is written from any record on, it may lose any of them; another number than that of the
+            // reply decides which.
+            if self.rotates() {
+                let turn = scaled(scrambled(seed, 1), public.len());
+                public.rotate_left(turn);
             }
-            octets += self.record(index).octets.len();
-            chosen.push(index);
+            let mut octets = 0;
+            let fitting = public.iter().take_while(|index| {
+                octets += size(index);
+                octets <= most
+            });
+            // One more, so that the reply is seen to be cut.
+            let kept = fitting.count() + 1;
+            public.truncate(kept);
         }
-        self.with_records(&chosen)
+        self.with_records(&public, most)
     }
 
     /// The reply of which rebind protection left nothing (N21).

@@ -198,19 +198,35 @@ impl Relayed {
     }
 
     /// The same with these records of its RRset only, which has addresses, and without signatures, authority and AD: these
-    /// are about the whole RRset. At least one record is chosen.
-    pub(super) fn with_records(&self, chosen: &[usize]) -> Relayed {
-        let (chain, base) = (self.counts().chain, self.base());
-        let records = chain + chosen.len();
-        let mut octets = Vec::new();
+    /// are about the whole RRset. Where the chain in front of them is longer than `most` octets, it is a part of the chain.
+    pub(super) fn with_records(&self, chosen: &[usize], most: usize) -> Relayed {
+        let base = self.base();
+        let mut room = most;
+        let links = (0..self.counts().chain).take_while(|index| {
+            let octets = self.record(*index).octets.len();
+            let fits = octets <= room;
+            room = room.saturating_sub(octets);
+            fits
+        });
+        let links = links.count();
+        let is_cut = links < self.counts().chain;
+        let chosen = if is_cut { &[] } else { chosen };
+        let of_rrset = chosen.len();
+        let records = (0..links).chain(chosen.iter().copied());
+        let size = records.clone().map(|index| 4 + self.record(index).octets.len()).sum::<usize>();
+        let name = &self.octets[base..self.extent(0).start];
+        let mut octets = Vec::with_capacity(FIXED + name.len() + size);
         octets.extend(&self.octets[..FIXED]);
         octets[1] &= !AUTHENTIC;
-        for (field, count) in octets[4..12].chunks_exact_mut(2).zip([chain, chosen.len(), 0, 0]) {
+        if is_cut {
+            octets[1] |= CUT;
+        }
+        for (field, count) in octets[4..12].chunks_exact_mut(2).zip([links, of_rrset, 0, 0]) {
             field.copy_from_slice(&(count as u16).to_be_bytes());
         }
-        octets.resize(FIXED + 4 * records, 0);
-        octets.extend(&self.octets[base..self.extent(0).start]);
-        for (place, index) in (0..chain).chain(chosen.iter().copied()).enumerate() {
+        octets.resize(FIXED + 4 * (links + of_rrset), 0);
+        octets.extend(name);
+        for (place, index) in records.enumerate() {
             let record = self.record(index);
             step(1 + record.octets.len() / 8);
             let ttl_at = (octets.len() + record.ttl_at) as u32;

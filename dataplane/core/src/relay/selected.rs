@@ -54,8 +54,8 @@ impl Selected {
         }
     }
 
-    /// FW43: removes private addresses, and signatures over an RRset that is no longer whole. Returns true if no
-    /// address is left; then everything else is removed too (N21).
+    /// FW43: removes private addresses, and signatures over an RRset that is no longer whole; whether there were any. If no
+    /// address is left, everything else is removed too (N21).
     pub(super) fn remove_private(&mut self) -> bool {
         let (before, octets) = (self.rrset.len(), &self.octets);
         self.rrset.retain(|record| !is_private(record.rtype, &octets[record.rdata.clone()]));
@@ -68,7 +68,7 @@ impl Selected {
         if self.is_blocked {
             self.chain.clear();
         }
-        self.is_blocked
+        true
     }
 
     pub(super) fn owner(&self, record: &Kept) -> &[u8] {

@@ -98,6 +98,32 @@ fn wr24_address_sets_start_anywhere_and_lose_nothing() {
     assert_eq!(firsts.len(), 4, "each address leads once: {firsts:?}");
 }
 
+/// Public addresses have the same chance each, wherever the private ones are that were removed, and whether all fit or not.
+#[test]
+fn wr24_fw43_public_addresses_among_private_ones_start_anywhere() {
+    const SEEDS: u64 = 1_000;
+    for (limit, most) in [(1_232, 1_232), (512, 60)] {
+        let pending = plain(Asked { limit, ..client("mail.example.com.", RecordType::A) });
+        let of =
+            |place: usize| if place.is_multiple_of(4) || place == 1 { "192.0.2" } else { "10.0.0" };
+        let answer: Vec<String> = (0..16)
+            .map(|place| format!("mail.example.com. 60 A {}.{}", of(place), place + 1))
+            .collect();
+        let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
+        let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+        let mut firsts = alloc::collections::BTreeMap::new();
+        for seed in (0..SEEDS).map(|number| number * (u64::MAX / SEEDS)) {
+            let public = relayed.without_private_addresses(most, seed);
+            let mut buffer = [0; 1232];
+            let length = pending.write(&public, seed, &mut buffer);
+            let reply = Message::from_vec(&buffer[..length]).unwrap();
+            *firsts.entry(texts(&reply.answers)[0].clone()).or_insert(0) += 1;
+        }
+        assert_eq!(firsts.len(), 5, "{firsts:?}");
+        assert!(firsts.values().all(|times| (140..260).contains(times)), "{firsts:?}");
+    }
+}
+
 #[test]
 fn w12_thousands_of_owners_and_targets_are_read_and_written() {
     let pending = plain(Asked { limit: 65_535, ..client("ns.example.", RecordType::NS) });

@@ -348,8 +348,10 @@ impl Writer {
         self.state.inspections.answer(|sources| self.index.identify(sources));
         self.state.taps.end_top(Instant::now());
         self.problems.look_again(|resource, key| match resource {
-            Resource::EndpointSlices => joined(&self.index.crowding_of(key)),
-            Resource::Services | Resource::Namespaces | Resource::Pods => String::new(),
+            Resource::EndpointSlices => {
+                (joined(&self.index.crowding_of(key)), self.index.rows_of(key))
+            }
+            Resource::Services | Resource::Namespaces | Resource::Pods => (String::new(), 0),
         })
     }
 

@@ -17,6 +17,8 @@ const MAX_OF_NAMESPACE: usize = 100;
 
 /// Objects that one check of shared limits looks at.
 const MAX_LOOKS: usize = 64;
+/// The same ends when these looked at so many rows: one slice may have thousands.
+const MAX_ROWS: usize = 2_000;
 
 /// Octets of one reason: a parser's error may repeat a whole field.
 const MAX_REASON_OCTETS: usize = 1_000;
@@ -112,21 +114,29 @@ impl Unserved {
         is_new
     }
 
-    /// Checks some objects again that shared limits hide: `crowded` gives the present reason, or `None`. The next
-    /// call continues after them. Returns whether the report has changed.
-    pub(crate) fn look_again(&mut self, crowded: impl Fn(Resource, &Key) -> String) -> bool {
+    /// Checks some objects again that shared limits hide: `crowded` gives the present reason, or an empty text, and how many
+    /// rows it looked at. The next call continues after them. Returns whether the report has changed.
+    pub(crate) fn look_again(
+        &mut self,
+        crowded: impl Fn(Resource, &Key) -> (String, usize),
+    ) -> bool {
         let from = self.look_from.take().map_or(Bound::Unbounded, Bound::Excluded);
         let some = self.reasons.range((from, Bound::Unbounded)).take(MAX_LOOKS);
         let some: Vec<(Place, Option<Box<str>>)> =
             some.map(|(place, reason)| (place.clone(), reason.own.clone())).collect();
-        if some.len() == MAX_LOOKS {
-            self.look_from = some.last().map(|(place, _)| place.clone());
-        }
-        let mut is_new = false;
-        for ((resource, key), own) in some {
+        let (mut is_new, mut looked, mut rows) = (false, 0, 0);
+        for ((resource, key), own) in &some {
+            looked += 1;
             let Some(own) = own else { continue };
-            let texts = Texts { own: own.into(), crowded: crowded(resource, &key) };
-            is_new |= self.set_texts(resource, &key, texts);
+            let (crowded, looked_at) = crowded(*resource, key);
+            rows += looked_at;
+            is_new |= self.set_texts(*resource, key, Texts { own: own.to_string(), crowded });
+            if rows >= MAX_ROWS {
+                break;
+            }
+        }
+        if looked == MAX_LOOKS || looked < some.len() {
+            self.look_from = some.into_iter().nth(looked - 1).map(|(place, _)| place);
         }
         is_new
     }
@@ -343,13 +353,38 @@ mod tests {
             let own = if number == 3 { "a bad address" } else { "" };
             assert!(unserved.set_texts(Resource::EndpointSlices, &spread(number), texts(own)));
         }
-        assert!(!unserved.look_again(|_, _| "more than 9 addresses".to_owned()), "still");
+        let still = |_: Resource, _: &Key| ("more than 9 addresses".to_owned(), 1);
+        assert!(!unserved.look_again(still), "still");
         // The calls check all of them, some at a time.
-        let looks = (0..9).filter(|_| unserved.look_again(|_, _| String::new())).count();
+        let looks = (0..9).filter(|_| unserved.look_again(|_, _| (String::new(), 1))).count();
         assert!((2..=3).contains(&looks), "{looks}");
         let left: Vec<String> = unserved.all().map(|skipped| skipped.reason).collect();
         assert_eq!(left, ["a bad address"]);
         assert_eq!(unserved.shares.len(), 1);
+    }
+
+    #[test]
+    fn l12_a_look_at_slices_of_thousands_of_rows_ends_and_the_next_one_continues() {
+        use std::cell::RefCell;
+        let mut unserved = Unserved::default();
+        for number in 0..9 {
+            let texts = Texts { own: String::new(), crowded: "more than 9 addresses".to_owned() };
+            unserved.set_texts(Resource::EndpointSlices, &key(number), texts);
+        }
+        let looked = RefCell::new(Vec::new());
+        let mut look = || {
+            unserved.look_again(|_, key| {
+                looked.borrow_mut().push(key.name.to_string());
+                ("more than 9 addresses".to_owned(), MAX_ROWS / 2)
+            });
+            looked.take()
+        };
+        assert_eq!(look(), ["bad-0", "bad-1"]);
+        assert_eq!(look(), ["bad-2", "bad-3"]);
+        assert_eq!(look(), ["bad-4", "bad-5"]);
+        assert_eq!(look(), ["bad-6", "bad-7"]);
+        assert_eq!(look(), ["bad-8"]);
+        assert_eq!(look(), ["bad-0", "bad-1"]);
     }
 
     #[test]

@@ -92,6 +92,12 @@ impl Index {
         self.held.slices.get(key).map_or_else(Vec::new, |it| self.crowding(it.service, it.slot))
     }
 
+    /// How many rows [`Index::crowding_of`] may look at.
+    pub fn rows_of(&self, key: &Key) -> usize {
+        let held = self.held.slices.get(key);
+        held.and_then(|held| self.next.slices.get(held.slot)).map_or(0, |slice| slice.rows.len())
+    }
+
     fn new_slice(&mut self, service: u32) -> u32 {
         let slot = self.free_slices.take();
         self.next.slices.set(slot, Some(Arc::new(SliceEntry::default())));
@@ -117,8 +123,10 @@ impl Index {
             let what = "different lists of ports in the slices of one Service";
             problems.push(Problem::Crowded { what, limit: MAX_LISTS });
         }
-        let waits =
-            |row: &Row| self.waiting.contains(row.address, row.publisher(service, entry.namespace));
+        let waits = |row: &Row| {
+            step(1);
+            self.waiting.contains(row.address, row.publisher(service, entry.namespace))
+        };
         if !self.waiting.is_empty() && slice.rows.iter().any(waits) {
             let what = "names of one address in one namespace, for its PTR records";
             problems.push(Problem::Crowded { what, limit: MAX_PUBLISHERS });

@@ -168,9 +168,12 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                     self.asked = true;
                     let mut buffer = server.scratch.borrow_mut();
                     let room = self.permit.has_room(WAITING_OCTETS);
-                    match (server.answer)(message, self.asker, room, &mut buffer) {
+                    let begun = std::time::Instant::now();
+                    let action = (server.answer)(message, self.asker, room, &mut buffer);
+                    let within = begun.elapsed();
+                    match action {
                         TcpAction::Reply(octets) => {
-                            server.turns.took(self.permit.share(), octets);
+                            server.turns.answered(self.permit.share(), octets, within);
                             self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
                         }
@@ -178,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                             self.ending = Some(CloseReason::NotAQuery);
                         }
                         TcpAction::Late(late) => {
-                            server.turns.took(self.permit.share(), 0);
+                            server.turns.answered(self.permit.share(), 0, within);
                             self.late.spawn_on(late, &server.runtime);
                         }
                     }

@@ -199,9 +199,12 @@ impl Requests {
         let room = self.permit.has_room(WAITING_OCTETS);
         let outcome = {
             let mut buffer = server.scratch.borrow_mut();
-            match (server.answer)(&message, self.asker, room, &mut buffer) {
+            let begun = std::time::Instant::now();
+            let action = (server.answer)(&message, self.asker, room, &mut buffer);
+            let within = begun.elapsed();
+            match action {
                 TcpAction::Reply(octets) => {
-                    server.turns.took(self.permit.share(), octets);
+                    server.turns.answered(self.permit.share(), octets, within);
                     return Ok(buffer[..octets].to_vec());
                 }
                 outcome => outcome,

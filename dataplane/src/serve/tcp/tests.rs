@@ -10,15 +10,22 @@ use tokio::task::LocalSet;
 use super::super::Deadlines;
 use super::*;
 
-/// A server that answers by the octet after the header: `e` echoes the message, `b` replies with 60,000 octets, `l`
-/// and `L` do the same after as many seconds as the next octet says, anything else is no query.
+/// What the answer to an expensive query takes: more than one turn of a client.
+const WORK: Duration = Duration::from_millis(1);
+
+/// A server that answers by the octet after the header: `e` echoes the message, `s` does so after [`WORK`], `b` replies with
+/// 60,000 octets, `l` and `L` reply as `e` and `b` after as many seconds as the next octet says, anything else is no query.
 pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
     let asked = Rc::new(Cell::new(0));
     let count = Rc::clone(&asked);
     let answer: Answer = Box::new(move |message, _, room, buffer| {
         count.set(count.get() + 1);
         match message.get(12) {
-            Some(b'e') => {
+            Some(kind @ (b'e' | b's')) => {
+                if *kind == b's' {
+                    // The thread is busy meanwhile.
+                    std::thread::sleep(WORK);
+                }
                 buffer[..message.len()].copy_from_slice(message);
                 TcpAction::Reply(message.len())
             }

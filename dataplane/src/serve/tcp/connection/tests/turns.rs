@@ -56,6 +56,17 @@ fn wr44_a_client_waits_for_few_replies_of_another_that_has_asked_for_many() {
 }
 
 #[test]
+fn wr44_small_replies_that_take_long_count_by_their_time() {
+    local(async {
+        let mut crowd = Crowd::with_queries(b"s").await;
+        for turn in 0..10 {
+            let meanwhile = crowd.begun_meanwhile(turn).await;
+            assert!(meanwhile <= 5, "{meanwhile} answers while one waited for its own");
+        }
+    });
+}
+
+#[test]
 fn wr44_queries_that_an_upstream_answers_take_of_the_share_of_their_client_too() {
     local(async {
         // The reply to each comes after a second.

@@ -207,7 +207,11 @@ impl Requests {
                     server.turns.answered(self.permit.share(), octets, within);
                     return Ok(buffer[..octets].to_vec());
                 }
-                outcome => outcome,
+                outcome => {
+                    // Its share of 512 octets was taken when it was read.
+                    server.turns.took_long(self.permit.share(), within);
+                    outcome
+                }
             }
         };
         // A lookup has its own copy of what it needs, which is counted with it.

@@ -190,19 +190,23 @@ impl ConnectionTable {
         self.limits.borrow().deadlines.clone()
     }
 
-    /// Closes idle connections past the limit, the longest idle first, some at a time; returns whether to call
-    /// again. Those in use go when they fall idle, see [`Permit::is_surplus`].
+    /// Closes idle connections past the limit, the longest idle first, some at a time, and then idle sessions that hold more
+    /// than they may; returns whether to call again. Those in use go when they fall idle, see [`Permit::is_surplus`].
     pub(super) fn shrink(&self) -> bool {
-        let entries = self.entries.borrow();
-        let idle = |(number, entry): (&u64, &Rc<Entry>)| Some((entry.quiet_since.get()?, *number));
-        let mut idle: Vec<_> = entries.iter().filter_map(idle).collect();
-        drop(entries);
+        let idle = |(number, entry): (&u64, &Rc<Entry>)| {
+            Some((entry.quiet_since.get()?, *number, entry.session.get() > 0))
+        };
+        let mut idle: Vec<_> = self.entries.borrow().iter().filter_map(idle).collect();
         idle.sort_unstable();
-        idle.truncate(self.surplus().min(EVICTIONS_AT_ONCE));
-        for (_, number) in &idle {
-            self.evict(*number, CloseReason::Evicted);
+        let mut evicted = 0;
+        for (_, number, has_session) in idle {
+            let is_surplus = self.surplus() > 0 || has_session && !self.has_room_for_session(0);
+            if is_surplus && evicted < EVICTIONS_AT_ONCE {
+                self.evict(number, CloseReason::Evicted);
+                evicted += 1;
+            }
         }
-        idle.len() == EVICTIONS_AT_ONCE
+        evicted == EVICTIONS_AT_ONCE
     }
 
     /// Open connections.
@@ -210,7 +214,7 @@ impl ConnectionTable {
         self.entries.borrow().len()
     }
 
-    /// How many connections there are past the limit.
+    /// How many connections there are past their limit.
     fn surplus(&self) -> usize {
         self.len().saturating_sub(self.limits.borrow().tcp_connections)
     }
@@ -321,9 +325,10 @@ impl Permit {
         self.entry.last_message.set(at);
     }
 
-    /// Whether there are more connections than a lowered limit allows.
+    /// Whether there are more connections than a lowered limit allows, or sessions that hold more.
     pub(super) fn is_surplus(&self) -> bool {
-        self.table.surplus() > 0
+        let has_session = self.entry.session.get() > 0;
+        self.table.surplus() > 0 || has_session && !self.table.has_room_for_session(0)
     }
 }
 

@@ -55,6 +55,12 @@ impl Reading {
     }
 }
 
+/// The octets that work of this time counts as.
+fn worth(within: Duration) -> usize {
+    usize::try_from(within.as_micros() * OCTETS_PER_US)
+        .map_or(TURN_OCTETS, |it| it.min(TURN_OCTETS))
+}
+
 impl Turns {
     /// Whether this client may have one more answer in this turn.
     pub(super) fn has_share(&self, share: &Share) -> bool {
@@ -63,8 +69,14 @@ impl Turns {
 
     /// This client got an answer of this many octets, which took this long.
     pub(super) fn answered(&self, share: &Share, octets: usize, within: Duration) {
-        let worth = usize::try_from(within.as_micros() * OCTETS_PER_US).unwrap_or(TURN_OCTETS);
-        self.took(share, octets.max(worth.min(TURN_OCTETS)));
+        self.took(share, octets.max(worth(within)));
+    }
+
+    /// The same for what has no answer yet and whose least share was taken before.
+    pub(super) fn took_long(&self, share: &Share, within: Duration) {
+        if worth(within) > LEAST_OCTETS {
+            self.took(share, worth(within));
+        }
     }
 
     /// This client used this many octets of its share.

@@ -3,12 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use super::super::super::counters::CloseReason;
+use super::sessions::most;
 use super::{ConnectionTable, Entry, Permit};
 
 impl ConnectionTable {
-    /// What all may hold beside their sessions.
+    /// What all may hold beside their sessions. After a lower limit sessions may hold more than their part until enough of
+    /// them have closed: the rest is left for what is read and written.
     pub(super) fn bound(&self) -> usize {
-        self.limits.borrow().tcp_buffer_bytes.saturating_sub(self.sessions.get())
+        let all = self.limits.borrow().tcp_buffer_bytes;
+        all.saturating_sub(self.sessions.get()).max(all - most(all))
     }
 
     pub(super) fn set_held_of(&self, entry: &Entry, octets: usize) {

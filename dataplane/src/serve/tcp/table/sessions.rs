@@ -8,7 +8,7 @@ use super::order::Among;
 use super::{ConnectionTable, Limit, Permit};
 
 /// The part of the buffers that all sessions may hold.
-const fn most(bound: usize) -> usize {
+pub(super) const fn most(bound: usize) -> usize {
     bound / 4 * 3
 }
 
@@ -18,14 +18,15 @@ impl ConnectionTable {
         self.sessions.get() + octets <= most(self.limits.borrow().tcp_buffer_bytes)
     }
 
-    /// A place for one more connection, whose session holds this many octets. Where sessions hold too much, one of them
-    /// closes for it; `None` if none may.
+    /// A place for one more connection, whose session holds this many octets. Where sessions hold too much, as many of them
+    /// close for it as hold what it needs; `None` if too few may.
     pub(in super::super) fn admit_session(
         self: &Rc<Self>,
         address: IpAddr,
         octets: usize,
     ) -> Option<Permit> {
-        if !self.has_room_for_session(octets) {
+        // One that closes may hold less than the new one needs.
+        while !self.has_room_for_session(octets) {
             let (number, reason) = self.choose(address, Limit::Sessions)?;
             self.evict(number, reason);
         }
@@ -53,6 +54,45 @@ mod tests {
     fn client(number: u16) -> IpAddr {
         let [high, low] = number.to_be_bytes();
         IpAddr::from([10, 0, high, low])
+    }
+
+    #[test]
+    fn wr44_larger_sessions_in_the_place_of_smaller_ones_leave_room_for_other_connections() {
+        local(async {
+            let table = Rc::new(ConnectionTable::new(Limits::default(), Arc::default()));
+            let bound = Limits::default().tcp_buffer_bytes;
+            let admit = |number, octets| table.admit_session(client(number % 8), octets).unwrap();
+            let small = (most(bound) / OCTETS) as u16;
+            let small: Vec<Permit> = (0..small).map(|number| admit(number, OCTETS)).collect();
+            let large = (most(bound) / OCTETS / 3) as u16;
+            let large: Vec<Permit> = (0..large).map(|number| admit(number, 3 * OCTETS)).collect();
+            assert!(table.sessions.get() <= most(bound), "{} octets", table.sessions.get());
+            let plain = table.admit(client(99)).unwrap();
+            plain.hold(100);
+            assert!(!plain.must_close() && plain.has_room(1 << 10), "TCP goes without a session");
+            drop((small, large, plain));
+        });
+    }
+
+    #[test]
+    fn wr44_a_lower_limit_closes_idle_sessions_and_leaves_room_for_other_connections() {
+        local(async {
+            let table = Rc::new(ConnectionTable::new(Limits::default(), Arc::default()));
+            let bound = Limits::default().tcp_buffer_bytes / 4;
+            let admit = |number| table.admit_session(client(number), OCTETS).unwrap();
+            let sessions: Vec<Permit> = (0..1_000).map(admit).collect();
+            let plain = table.admit(client(1_001)).unwrap();
+            let busy = 700;
+            sessions[..busy].iter().for_each(|permit| permit.set_quiet_since(None));
+            table.set_limits(Limits { tcp_buffer_bytes: bound, ..Limits::default() });
+            while table.shrink() {}
+            let closed = sessions.iter().filter(|permit| permit.must_close()).count();
+            assert_eq!(closed, 1_000 - busy, "all that are idle");
+            assert!(sessions[0].is_surplus() && !plain.is_surplus());
+            plain.hold(100);
+            assert!(!plain.must_close() && plain.has_room(1 << 10));
+            drop((sessions, plain));
+        });
     }
 
     #[test]

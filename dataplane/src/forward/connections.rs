@@ -11,6 +11,7 @@ mod tls_stream;
 mod tls;
 mod partial;
 mod https;
+mod in_parts;
 mod quic;
 mod sessions;
 mod pause;

@@ -223,7 +223,7 @@ fn connections_view(counted: &Counted) -> Option<ConnectionsView> {
     (counted.opened > 0 || !failures.is_empty()).then(|| ConnectionsView {
         open: counted.open,
         opened: counted.opened,
-        handshakes: counted.handshakes,
+        handshakes: counted.full + counted.resumed,
         resumed: counted.resumed,
         failures,
         latest_failure: counted.latest.as_ref().map(|(_, failure)| failure.text.to_string()),

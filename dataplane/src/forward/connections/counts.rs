@@ -9,7 +9,7 @@ use super::failure::{Failure, REASONS, Reason};
 /// Counters of the connections to one server.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    handshakes: AtomicU64,
+    full: AtomicU64,
     resumed: AtomicU64,
     failures: [AtomicU64; REASONS],
     latest: Mutex<Option<(Instant, Failure)>>,
@@ -22,9 +22,9 @@ pub(in crate::forward) struct Counted {
     pub(in crate::forward) open: usize,
     /// Connections made since start; never lower.
     pub(in crate::forward) opened: u64,
-    /// TLS handshakes that succeeded, since start.
-    pub(in crate::forward) handshakes: u64,
-    /// Those of them that resumed a session: no certificate was sent.
+    /// TLS handshakes that succeeded since start, with a certificate.
+    pub(in crate::forward) full: u64,
+    /// Those that resumed a session: no certificate was sent.
     pub(in crate::forward) resumed: u64,
     /// In the order of [`Reason::ALL`].
     failures: [u64; REASONS],
@@ -41,8 +41,9 @@ impl Counted {
 
 impl Counts {
     pub(super) fn shook_hands(&self, is_resumed: bool) {
-        self.handshakes.fetch_add(1, Ordering::Relaxed);
-        self.resumed.fetch_add(u64::from(is_resumed), Ordering::Relaxed);
+        // Each counter only rises: a difference of two could fall between their changes.
+        let counter = if is_resumed { &self.resumed } else { &self.full };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A reply came: earlier failures are over.
@@ -66,7 +67,7 @@ impl Counts {
         Counted {
             open,
             opened,
-            handshakes: self.handshakes.load(Ordering::Relaxed),
+            full: self.full.load(Ordering::Relaxed),
             resumed: self.resumed.load(Ordering::Relaxed),
             failures: std::array::from_fn(|place| self.failures[place].load(Ordering::Relaxed)),
             latest,

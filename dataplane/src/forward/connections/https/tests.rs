@@ -1,0 +1,198 @@
+//! Connections to servers of HTTP/2 that take no bodies, say GOAWAY, or allow few streams.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hyper::body::Frame;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+
+use super::super::Connections;
+use super::super::tests::{idle, query};
+use super::*;
+
+/// A server that answers each request before its body, which it never lets us send.
+async fn answers_early(io: impl AsyncRead + AsyncWrite + Unpin) {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let answer = service_fn(move |request: Request<Incoming>| {
+        kept.lock().unwrap().push(request);
+        let body = Full::new(Bytes::from_static(&[0, 0]));
+        let response = Response::builder().header(CONTENT_TYPE, MEDIA_TYPE).body(body);
+        async move { response }
+    });
+    let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    server.initial_stream_window_size(0);
+    let _ = server.serve_connection(TokioIo::new(io), answer).await;
+}
+
+/// A pool, its one connection to such a server, and the server, which ends with the connection.
+async fn connected() -> (Arc<Connections>, Arc<Connection>, JoinHandle<()>) {
+    let (near, far) = tokio::io::duplex(4096);
+    let server = tokio::spawn(answers_early(far));
+    let (sender, driver, end) = begin(near).await.unwrap();
+    let connections = idle();
+    let (connection, queries) = connections.add_queue(end.disarm());
+    tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+    (connections, connection, server)
+}
+
+#[tokio::test]
+async fn fw54_a_server_that_takes_no_request_bodies_keeps_no_connection_open() {
+    let (connections, connection, server) = connected().await;
+    for _ in 0..8 {
+        let place = connections.place(0, query, now()).unwrap();
+        place.reply().await.unwrap();
+    }
+    connection.close();
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn fw54_requests_that_a_server_does_not_take_are_bounded() {
+    let (connections, _, server) = connected().await;
+    let mut replies = 0;
+    while let Some(place) = connections.place(0, query, now()) {
+        replies += usize::from(place.reply().await.is_ok());
+        assert!(replies < MAX_TASKS, "each leaves a task");
+    }
+    server.await.unwrap();
+}
+
+/// What the test server waits for, and what it reports.
+#[derive(Debug)]
+struct Slow {
+    /// A permit for each reply.
+    replies: Semaphore,
+    /// A permit for each request that came.
+    taken: Semaphore,
+    /// Notified when the test server must send GOAWAY.
+    goes: Notify,
+}
+
+/// A pool, its one connection to such a server that allows this many streams, and the server.
+async fn connected_to_slow(streams: u32) -> (Arc<Connections>, Arc<Connection>, Arc<Slow>) {
+    let slow = Slow { replies: Semaphore::new(1), taken: Semaphore::new(0), goes: Notify::new() };
+    let (slow, (near, far)) = (Arc::new(slow), tokio::io::duplex(4096));
+    let served = Arc::clone(&slow);
+    tokio::spawn(async move {
+        let of_requests = Arc::clone(&served);
+        let answer = service_fn(move |_: Request<Incoming>| {
+            let slow = Arc::clone(&of_requests);
+            async move {
+                slow.taken.add_permits(1);
+                slow.replies.acquire().await.unwrap().forget();
+                let body = Full::new(Bytes::from_static(&[0, 0]));
+                Response::builder().header(CONTENT_TYPE, MEDIA_TYPE).body(body)
+            }
+        });
+        let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        server.max_concurrent_streams(streams);
+        let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(far), answer));
+        tokio::select! {
+            _ = &mut serving => return,
+            () = served.goes.notified() => serving.as_mut().graceful_shutdown(),
+        }
+        let _ = serving.await;
+    });
+    let (sender, driver, end) = begin(near).await.unwrap();
+    let connections = idle();
+    let (connection, queries) = connections.add_queue(end.disarm());
+    tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+    (connections, connection, slow)
+}
+
+#[tokio::test]
+async fn fw54_what_a_server_took_before_goaway_is_answered_and_the_rest_asked_elsewhere() {
+    let (connections, connection, slow) = connected_to_slow(100).await;
+    connections.place(0, query, now()).unwrap().reply().await.unwrap();
+    let taken = [(); 3].map(|()| connections.place(0, query, now()).unwrap());
+    let _ = slow.taken.acquire_many(4).await.unwrap();
+    slow.goes.notify_one();
+    // It is noticed by the next query: that one is lost, and may be asked again.
+    let mut late = Vec::new();
+    while connection.is_open() {
+        late.extend(connections.place(0, query, now()));
+        tokio::task::yield_now().await;
+    }
+    slow.replies.add_permits(100);
+    for place in taken {
+        place.reply().await.expect("the server took it");
+    }
+    for place in late {
+        let ended = place.reply().await;
+        assert!(ended.as_ref().is_ok() || ended.is_err_and(|failure| failure.is_loss()));
+    }
+    while !connection.is_gone() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn fw54_a_server_that_allows_few_streams_gets_no_more_queries_at_once() {
+    let (connections, _, _slow) = connected_to_slow(3).await;
+    // Its settings come with its first reply at the latest.
+    connections.place(0, query, now()).unwrap().reply().await.unwrap();
+    while connections.place(0, query, now()).is_some() {
+        tokio::task::yield_now().await;
+    }
+    let most = connections.open().iter().map(|it| it.in_progress()).max();
+    assert_eq!(most, Some(3));
+}
+
+/// The chunk that a frame came in; it says when it is given back.
+struct Chunk(Vec<u8>, Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body of this many frames of one octet each, and how many chunks are held.
+async fn of_small_frames(frames: usize) -> (Result<Vec<u8>, Failure>, usize) {
+    let (held, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (counted, peak) = (Arc::clone(&held), Arc::clone(&most));
+    let frames = (0..frames).map(move |_| {
+        peak.fetch_max(counted.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let octet = Bytes::from_owner(Chunk(vec![7; 1024], Arc::clone(&counted))).split_to(1);
+        Ok::<_, std::convert::Infallible>(Frame::data(octet))
+    });
+    let body = http_body_util::StreamBody::new(futures::stream::iter(frames));
+    let read = collect(body, &Held::default()).await;
+    (read, most.load(Ordering::Relaxed))
+}
+
+#[tokio::test]
+async fn fw54_a_reply_in_the_smallest_frames_holds_its_octets_and_no_more() {
+    let (read, chunks) = of_small_frames(MAX_BODY).await;
+    assert_eq!((read.unwrap().len(), chunks), (MAX_BODY, 1));
+    assert!(of_small_frames(MAX_BODY + 1).await.0.is_err(), "too large");
+}
+
+#[test]
+fn fw2_only_the_media_type_of_dns_is_a_reply() {
+    let of = |value: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, value.parse().unwrap())]);
+    assert!(is_message(&of("application/dns-message")));
+    assert!(is_message(&of("Application/DNS-Message; charset=utf-8")));
+    for other in ["text/html", "application/dns-json", "", "application/dns-messages"] {
+        assert!(!is_message(&of(other)), "{other}");
+    }
+    assert!(!is_message(&HeaderMap::new()));
+}
+
+#[test]
+fn ca2_the_age_of_http_is_whole_seconds_and_nonsense_is_none() {
+    let of = |value: &'static str| HeaderMap::from_iter([(AGE, value.parse().unwrap())]);
+    let cases = [("0", 0), (" 50 ", 50), ("99999999999", u32::MAX), ("-1", 0), ("x", 0), ("", 0)];
+    for (text, age) in cases {
+        assert_eq!(age_s(&of(text)), age, "{text}");
+    }
+}

@@ -99,6 +99,8 @@ impl Folder {
         }
         let is_settled = now.duration_since(found.stamp.changed()).is_ok_and(|age| age >= SETTLED);
         let content = scan::read(&found.path);
+        // A failure may be over at the next look: a full table of descriptors, a network file system.
+        let is_settled = is_settled && content.is_ok();
         let hash = hash(&content);
         if let Some(file) = &mut known
             && file.hash == hash

@@ -88,6 +88,20 @@ fn a_change_behind_the_same_stamp_is_seen_while_the_file_is_young() {
 }
 
 #[test]
+fn a_file_that_could_not_be_read_is_read_at_the_next_look_though_it_is_the_same() {
+    let disk = Disk::new("unread");
+    disk.write("a.yaml", &namespace("one"));
+    let mut folder = Folder::new(&disk.0);
+    let mut found = scan::list(&disk.0).unwrap().files.remove(0);
+    let path = std::mem::replace(&mut found.path, disk.0.join("elsewhere"));
+    folder.look(&found, later());
+    assert_eq!((held(&folder), folder.bad_files().len()), (vec![], 1));
+    found.path = path;
+    assert!(folder.look(&found, later()));
+    assert_eq!((held(&folder), folder.bad_files()), (vec!["one".to_owned()], vec![]));
+}
+
+#[test]
 fn a_file_that_stops_parsing_keeps_its_last_good_content_and_says_where() {
     let disk = Disk::new("broken");
     disk.write("a.yaml", &namespace("one"));

@@ -157,11 +157,34 @@ impl Unfinished {
     /// Whole or not at all, even if the power goes: content, then name, then the folder.
     fn finish(self) -> io::Result<u64> {
         let mut this = self.write(&END)?;
-        let checksum = this.hash.finalize();
-        this.file.write_all(&checksum)?;
-        this.file.sync_all()?;
-        fs::rename(this.folder.join(TEMPORARY), this.folder.join(FILE))?;
-        File::open(&this.folder)?.sync_all()?;
-        Ok(this.octets + checksum.len() as u64)
+        let checksum = this.hash.clone().finalize();
+        match this.seal(&checksum) {
+            Ok(()) => Ok(this.octets + checksum.len() as u64),
+            // Some file systems say only now that the disk is full.
+            Err(error) => this.give_up(error).map(|this| this.octets),
+        }
+    }
+
+    fn seal(&mut self, checksum: &[u8]) -> io::Result<()> {
+        self.file.write_all(checksum)?;
+        self.file.sync_all()?;
+        fs::rename(self.folder.join(TEMPORARY), self.folder.join(FILE))?;
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e40_a_snapshot_that_fails_at_its_end_leaves_no_file_on_a_full_disk() {
+        let folder = std::env::temp_dir().join(format!("clusterdns-{}-sealed", std::process::id()));
+        // A folder that is not empty cannot be replaced by a file.
+        fs::create_dir_all(folder.join(FILE).join("inside")).unwrap();
+        let unfinished = Unfinished::create(&folder).and_then(|new| new.write(b"octets"));
+        assert!(unfinished.unwrap().finish().is_err());
+        assert!(!folder.join(TEMPORARY).exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -27,7 +27,7 @@ pub(crate) const SERVERS: [Peer; 6] =
 pub(crate) const FORWARDERS: [Peer; 4] = [Peer::Ours, Peer::Dnsmasq, Peer::Unbound, Peer::CoreDns];
 /// So often what a server answers at most is asked, with all of its processor and with a part.
 const TIMES: [f64; 2] = [3.0, 10.0];
-/// That part is one in so many milliseconds, as a container with a limit has it: the generator can ask ten times as many
+/// That part is one of this many milliseconds, as a container with a limit has it: the generator can ask ten times as many
 /// questions as the server then answers.
 const ONE_MS_IN: u64 = 15;
 /// After that it is asked until it answers: how often at most, and how long each time.
@@ -47,7 +47,7 @@ const MIB: &str = "MiB before, most";
 /// What one server did with too many questions.
 struct Overload {
     peer: Peer,
-    /// One millisecond of the processor in so many, or all.
+    /// One millisecond of the processor in this many, or all.
     one_ms_in: Option<u64>,
     most: Outcome,
     times: f64,

@@ -17,7 +17,7 @@ const MAX_OF_NAMESPACE: usize = 100;
 
 /// Objects that one check of shared limits looks at.
 const MAX_LOOKS: usize = 64;
-/// The same ends when these looked at so many rows: one slice may have thousands.
+/// The same ends after this many rows: one slice may have thousands.
 const MAX_ROWS: usize = 2_000;
 
 /// Octets of one reason: a parser's error may repeat a whole field.

@@ -95,7 +95,7 @@ fn every_value_has_a_comment() {
 
 /// The values that the first page's command sets to try ClusterDNS beside the DNS that a cluster has.
 fn trial_values() -> Vec<String> {
-    let page = read("README.md").replace("REGISTRY", "registry.example");
+    let page = read("README.md").replace("$REGISTRY", "registry.example");
     let command = page.split("$ helm upgrade --install").nth(1).expect("the command");
     let command = command.split("&&").next().expect("up to the next command");
     let words = command.split_whitespace().map(|word| word.trim_matches('\'').to_owned());

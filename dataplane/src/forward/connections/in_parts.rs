@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn fw54_other_tasks_run_before_more_is_read_of_a_server_that_sends_much_at_once() {
+    async fn fw54_other_tasks_run_before_more_is_read_of_a_server() {
         let (mut near, far) = tokio::io::duplex(8 * PART);
         near.write_all(&[0; 3 * PART]).await.unwrap();
         let mut reads = InParts::new(far);

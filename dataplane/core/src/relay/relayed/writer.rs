@@ -1,4 +1,4 @@
-//! Fills the one allocation of a [`Relayed`](super::Relayed): records one after the other, names compressed.
+//! Fills the one allocation of a relayed reply: records one after the other, names compressed.
 
 #![allow(
     clippy::indexing_slicing,

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn wr44_larger_sessions_in_the_place_of_smaller_ones_leave_room_for_other_connections() {
+    fn wr44_larger_sessions_that_replace_smaller_ones_leave_room_for_others() {
         local(async {
             let table = Rc::new(ConnectionTable::new(Limits::default(), Arc::default()));
             let bound = Limits::default().tcp_buffer_bytes;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn wr44_a_lower_limit_closes_idle_sessions_and_leaves_room_for_other_connections() {
+    fn wr44_a_lower_limit_closes_idle_sessions_and_leaves_room_for_others() {
         local(async {
             let table = Rc::new(ConnectionTable::new(Limits::default(), Arc::default()));
             let bound = Limits::default().tcp_buffer_bytes / 4;

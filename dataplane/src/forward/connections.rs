@@ -387,7 +387,11 @@ impl Connections {
     fn close_finished(&self) {
         let open = self.open().clone();
         open.iter().for_each(|connection| connection.close_if_over());
-        self.open().retain(|connection| !connection.is_gone());
+        // Over TLS this waits for the thread that uses the session, and every query to the server needs the list.
+        let gone: Vec<_> = open.iter().filter(|connection| connection.is_gone()).collect();
+        if !gone.is_empty() {
+            self.open().retain(|it| !gone.iter().any(|gone| Arc::ptr_eq(gone, it)));
+        }
     }
 }
 

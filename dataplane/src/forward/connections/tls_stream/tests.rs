@@ -210,6 +210,27 @@ async fn fw54_a_query_that_comes_while_the_session_is_in_use_leaves_after_that()
 }
 
 #[tokio::test]
+async fn fw54_who_waits_for_a_session_in_use_keeps_no_query_waiting() {
+    let (connections, connection, _far) = connected(|_| {}).await;
+    let Outlet::Tls(tls) = connection.outlet() else { panic!("it is over TLS") };
+    let (looks, asks) = (Arc::clone(&connections), Arc::clone(&connections));
+    let mut threads = Vec::new();
+    tls.while_used(|| {
+        threads.push(std::thread::spawn(move || looks.close_finished()));
+        // It waits for the session by then.
+        std::thread::sleep(Duration::from_millis(100));
+        let (has_asked, answers) = std::sync::mpsc::channel();
+        threads.push(std::thread::spawn(move || {
+            let _open = asks.open();
+            has_asked.send(()).unwrap();
+        }));
+        answers.recv_timeout(PATIENCE).expect("the list of connections is free");
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(connection.is_open());
+}
+
+#[tokio::test]
 async fn fw54_the_end_of_a_server_closes_the_socket_and_fails_what_waits() {
     let (connections, connection, mut far) = connected(|_| {}).await;
     let place = connections.place(0, long(100), now()).unwrap();

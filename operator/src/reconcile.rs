@@ -54,9 +54,9 @@ pub async fn reconcile(
                 false => Restored::Unneeded,
             };
             let status = status::rejected(dns, &violations, &observed, &restored, now);
-            report(ctx, dns, status).await?;
+            let reported = report(ctx, dns, status).await;
             ctx.events.publish_changes(dns, &changes::of_restored(dns, &restored)).await;
-            return Ok(settled);
+            return reported.map(|()| settled);
         }
     };
     let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
@@ -67,12 +67,14 @@ pub async fn reconcile(
                 true => restore(ctx, &mut newest, &observed).await?,
                 false => Restored::Unneeded,
             };
-            report(ctx, dns, status::refused(dns, &refusal, &observed, &restored, now)).await?;
+            let status = status::refused(dns, &refusal, &observed, &restored, now);
+            // Where the status cannot be written, an Event is all that says why nothing happens.
+            let reported = report(ctx, dns, status).await;
             ctx.events.publish_changes(dns, &changes::of_restored(dns, &restored)).await;
             if is_managed {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
-            return Ok(Reconciled { again: refusal.again_in, ..settled });
+            return reported.map(|()| Reconciled { again: refusal.again_in, ..settled });
         }
     };
     let outcome = match dns.spec.management_state {
@@ -90,16 +92,115 @@ pub async fn reconcile(
     let mut changes = changes::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
     let (namespace, service) = names::service(dns);
     changes.extend(changes::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
-    report(ctx, dns, status).await?;
+    let reported = report(ctx, dns, status).await;
     ctx.events.publish_changes(dns, &changes).await;
     // Events of a rollout are true only once its state is written; otherwise it is decided again.
     if !outcome.has_failed(Kind::ConfigMap) {
         ctx.events.publish(dns, &plan.rollout.notices).await;
     }
+    reported?;
     Ok(Reconciled {
         again: plan.rollout.again_in,
         is_complete: outcome.is_complete(),
         is_on_trial: plan.rollout.canary.is_some(),
         retry_after: outcome.retry_after,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::pending;
+    use std::sync::{Arc, Mutex, RwLock};
+    use std::time::Instant;
+
+    use hyper::{Method, Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use kube::runtime::reflector;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures;
+    use crate::observe::caches::Caches;
+    use crate::observe::lists::Lists;
+    use crate::probe::compare::RoundPermits;
+    use crate::report::events::Events;
+    use crate::runtime::lease::Leadership;
+    use crate::runtime::metrics::Metrics;
+    use crate::runtime::write::Writes;
+    use crate::settings::Settings;
+
+    /// An operator that manages another ClusterDNS only.
+    fn context(client: Client) -> Context {
+        let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
+        let (metrics, lists) = (Arc::<Metrics>::default(), Arc::<Lists>::default());
+        let leadership = Arc::new(Leadership::new(Instant::now));
+        leadership.renewed(Instant::now());
+        let writes = Writes::new(leadership, metrics.clone());
+        let (resources, _) = reflector::store();
+        let caches = Caches::start(
+            client.clone(),
+            &settings.workload_namespaces,
+            resources,
+            Arc::default(),
+            metrics.clone(),
+            lists.clone(),
+        );
+        Context {
+            events: Events::new(client.clone(), "operator", writes.clone()),
+            client,
+            lists,
+            settings,
+            writes,
+            caches,
+            pod_reports: Default::default(),
+            last_documents: Default::default(),
+            samples: Default::default(),
+            certificates: Default::default(),
+            rounds: RoundPermits::default(),
+            memory: Default::default(),
+            last_written: Default::default(),
+            backoff: Default::default(),
+            metrics,
+            lost_pods: Default::default(),
+            offers: RwLock::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn o14_an_event_says_why_a_spec_is_refused_also_where_the_status_cannot_be_written() {
+        let events = Arc::<Mutex<Vec<String>>>::default();
+        let sent = events.clone();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let sent = sent.clone();
+            async move {
+                let code = match *request.method() {
+                    // Watches of a cluster in which nothing happens.
+                    Method::GET => pending().await,
+                    Method::PATCH => 422,
+                    _ => {
+                        let body = request.into_body().collect_bytes().await.unwrap();
+                        sent.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
+                        201
+                    }
+                };
+                let reply = match code {
+                    201 => json!({"metadata": {"name": "event"}}),
+                    _ => {
+                        json!({"kind": "Status", "code": code, "message": "too long", "reason": "Invalid",
+                        "status": "Failure"})
+                    }
+                };
+                let body = Body::from(reply.to_string().into_bytes());
+                let reply = Response::builder().status(code).body(body).unwrap();
+                Ok::<_, Infallible>(reply)
+            }
+        });
+        let ctx = context(Client::new(server, "default"));
+        let failed = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap_err();
+        assert!(format!("{failed:#}").contains("cannot write its status"), "{failed:#}");
+        let events = events.lock().unwrap();
+        assert!(events.iter().any(|it| it.contains("NameNotManaged")), "{events:?}");
+    }
 }

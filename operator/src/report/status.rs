@@ -18,7 +18,7 @@ mod upstreams;
 mod trial_held;
 mod failing_pods;
 
-use crds::bounds::REPORTED;
+use crds::bounds::{MESSAGE, REPORTED};
 use crds::check::Violations;
 use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Revision, Violation};
 use crds::without_effect::{self, WithoutEffect};
@@ -32,6 +32,7 @@ use crate::desired::without_effect as useless;
 use crate::names;
 use crate::observe::observed::{LostPods, Observed};
 use crate::observe::pods;
+use crate::shortened::shortened;
 pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
 use fields::{cluster_ips, live_size, replicas, skipped, wanted};
@@ -69,8 +70,12 @@ pub fn refused(
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let Refusal { reason, field, message, again_in: _ } = refusal;
-    let violation =
-        Violation { field: field.clone(), reason: (*reason).to_owned(), message: message.clone() };
+    // It quotes what others wrote, such as a selector, and the API server refuses a status with a longer text as a whole.
+    let violation = Violation {
+        field: shortened(field, MESSAGE),
+        reason: (*reason).to_owned(),
+        message: shortened(message, MESSAGE),
+    };
     not_accepted(
         dns,
         (reason, &format!("{field}: {message}")),

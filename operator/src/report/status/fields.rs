@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crds::bounds::{MESSAGE, REPORTED};
+use crds::bounds::{LABEL, MESSAGE, OBJECT_NAME, REPORTED};
 use crds::v1alpha1::{Replicas, SkippedObject};
 
 use crate::decide::plan::{Plan, ServicePlan, Size};
@@ -61,7 +61,8 @@ pub(super) fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
     }
 }
 
-/// Objects that pods could not serve, each once, in a stable order.
+/// Objects that pods could not serve, each once, in a stable order. A pod says what they are called: no text is longer than
+/// the schema allows, because the API server would refuse the whole status.
 pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
     let all = observed
         .pod_reports
@@ -72,8 +73,10 @@ pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
     let mut listed: Vec<SkippedObject> = all
         .filter(|object| seen.insert((&object.kind, &object.namespace, &object.name)))
         .map(|object| SkippedObject {
+            kind: shortened(&object.kind, LABEL),
+            namespace: shortened(&object.namespace, LABEL),
+            name: shortened(&object.name, OBJECT_NAME),
             reason: shortened(&object.reason, MESSAGE),
-            ..object.clone()
         })
         .collect();
     listed.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));

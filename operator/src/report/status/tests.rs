@@ -8,7 +8,7 @@ use crate::fixtures::{
     at, config, deploy, dns, expose, foreign_pod, kube_dns, own_service, reported, says, settings,
     unready, write,
 };
-use crds::bounds::MESSAGE;
+use crds::bounds::{LABEL, MESSAGE, OBJECT_NAME};
 use crds::v1alpha1::SkippedObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 

@@ -184,3 +184,31 @@ fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
     assert_eq!(names, (0..20).map(|n| format!("s{n:02}")).collect::<Vec<_>>());
     assert!(listed.iter().all(|object| object.reason.len() <= MESSAGE));
 }
+
+#[test]
+fn a_long_refusal_is_cut_to_what_the_api_server_takes() {
+    let story = Story::settled("{}");
+    let instances: Vec<String> = (0..40).map(|n| format!("{n:02}{}", "x".repeat(38))).collect();
+    let refusal =
+        Refusal::new("NameNotManaged", "metadata.name", format!("not {}", instances.join(", ")));
+    let status = refused(&story.dns, &refusal, &story.observed, &Restored::Unneeded, at(20));
+    let message = &status.violations[0].message;
+    assert!(message.starts_with("not 00x") && message.len() <= MESSAGE, "{}", message.len());
+}
+
+#[test]
+fn what_pods_call_an_object_is_cut_to_what_the_api_server_takes() {
+    let mut story = Story::settled("{}");
+    let long = |octets: usize| "x".repeat(octets + 1);
+    let skipped = SkippedObject {
+        kind: long(LABEL),
+        namespace: long(LABEL),
+        name: long(OBJECT_NAME),
+        reason: long(MESSAGE),
+    };
+    reported(&mut story.observed, "dns-0").skipped = [skipped].into();
+    let listed = &story.reconcile(30).skipped_objects[0];
+    let octets =
+        [&listed.kind, &listed.namespace, &listed.name, &listed.reason].map(|text| text.len());
+    assert_eq!(octets, [LABEL, LABEL, OBJECT_NAME, MESSAGE]);
+}

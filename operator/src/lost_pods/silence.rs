@@ -77,7 +77,8 @@ struct Silence {
 
 impl Silences {
     /// Silent pods that another data plane must look at in the next round, and which: pods of other nodes that answered last,
-    /// in turns. Those that are silent for longest come last: what was not confirmed many times keeps no other pod waiting.
+    /// in turns, and after each silence another one, because one that cannot look would never confirm the pod. Those that are
+    /// silent for longest come last: what was not confirmed many times keeps no other pod waiting.
     pub(super) fn suspects(&self, ready: &[(String, String)]) -> Vec<Suspect> {
         let silent = |uid: &String| self.0.get(uid).map_or(0, |it| it.in_a_row);
         let answers = |uid: &String| {
@@ -90,6 +91,7 @@ impl Silences {
         suspects.sort_by(|(a, _), (b, _)| silent(a).cmp(&silent(b)).then_with(|| a.cmp(b)));
         let look = |(turn, (uid, node)): (usize, &(String, String))| {
             let elsewhere: Vec<_> = witnesses.iter().filter(|(_, other)| other != node).collect();
+            let turn = turn + silent(uid) as usize;
             let (by, _) = elsewhere.get(turn % elsewhere.len().max(1))?;
             Some(Suspect { uid: uid.clone(), by: by.clone() })
         };

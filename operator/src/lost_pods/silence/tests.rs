@@ -175,6 +175,34 @@ fn o20_who_looks_is_on_another_node_and_answered_itself() {
 }
 
 #[test]
+fn o20_a_pod_that_cannot_look_does_not_keep_a_dead_one_in_the_service() {
+    let uids = ["dead", "b", "c", "d"];
+    let ready: Vec<_> = uids.iter().map(|uid| ((*uid).to_owned(), format!("node-{uid}"))).collect();
+    for cannot_look in ["b", "c", "d"] {
+        let mut silences = Silences::default();
+        let answers = |uid: &str| if uid == "dead" { Heard::Silence } else { Heard::Answer };
+        let lost_after = (1..=5).find(|_| {
+            let suspects = silences.suspects(&ready);
+            let look = |suspect: &Suspect| Look {
+                by: suspect.by.clone(),
+                heard: if suspect.by == cannot_look { Heard::Unknown } else { Heard::Silence },
+            };
+            let asked: Vec<Asked> = ready
+                .iter()
+                .map(|(uid, node)| Asked {
+                    uid: uid.clone(),
+                    node: node.clone(),
+                    heard: answers(uid),
+                    look: suspects.iter().find(|it| it.uid == *uid).map(look),
+                })
+                .collect();
+            silences.hear(&asked, (4, 0), QUESTIONS, Instant::now()) == ["dead"]
+        });
+        assert!(lost_after.is_some_and(|round| round <= 4), "{cannot_look}: {lost_after:?}");
+    }
+}
+
+#[test]
 fn o20_pods_that_were_never_lost_keep_no_other_waiting() {
     let mut silences = Silences::default();
     // More than others look at in a round are deaf for the operator, and then a node dies.

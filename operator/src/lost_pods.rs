@@ -92,15 +92,14 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
         let groups = groups(kept);
         silences.retain(|name, _| groups.contains_key(name));
         let asked = ask_all(&groups, &mut silences, (round, needed)).await;
+        let heard = Instant::now();
         for (name, asked) in asked {
             let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
                 continue;
             };
-            for uid in
-                silences.hear(&asked, (group.ready.len(), group.lost), needed, Instant::now())
-            {
+            for uid in silences.hear(&asked, (group.ready.len(), group.lost), needed, heard) {
                 let Some(pod) = group.ready.iter().find(|pod| pod.uid == uid) else { continue };
-                if take_out::take_out(it, &name, pod).await {
+                if take_out::take_out(it, &name, pod, heard).await {
                     silences.taken_out(&uid, Instant::now());
                 }
             }

@@ -3,6 +3,8 @@
 //! this too, because the leader may be on the node that died. The number of lost pods is read from the API server
 //! right before, to respect the limit.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -10,8 +12,9 @@ use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
-use super::ask::Target;
-use super::{Lookout, silence};
+use super::Lookout;
+use super::ask::{self, Target};
+use super::silence::{self, Heard};
 use crate::names;
 use crate::observe::lists::Lists;
 use crate::observe::pods;
@@ -21,12 +24,17 @@ use crate::runtime::time_limit::within;
 const PAGE: u32 = 500;
 const MAX_PAGES: usize = 20;
 
+/// A pod whose silence was heard longer ago is asked once more before the write: after a moment without a network pods
+/// answer again, while a slow API server lists their peers.
+const FRESH: Duration = Duration::from_secs(2);
+
 /// The message of the pod's condition.
 const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by the operator of ClusterDNS and by another pod of \
                        this Service";
 
-/// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again.
-pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
+/// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again. `heard`: when the pod
+/// was silent last.
+pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target, heard: Instant) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
     // The leader may have taken it out a moment ago, and its kubelet set it back.
     let ready_until = match it.writes.leads() {
@@ -51,6 +59,10 @@ pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target) -> bool {
         }
     }
     let Some(version) = peers.version() else { return false };
+    if heard.elapsed() > FRESH && ask::ask(lost).await != Heard::Silence {
+        tracing::info!("pod {} stays in the Service: it is not silent any more", lost.name);
+        return false;
+    }
     let body = json!({
         "metadata": {"uid": lost.uid, "resourceVersion": version},
         "status": {"conditions": [{"type": "Ready", "status": "False", "reason": pods::LOST, "message": MESSAGE,
@@ -144,8 +156,13 @@ mod tests {
     use hyper::{Request, Response};
     use kube::client::Body;
     use serde_json::Value;
+    use tokio::net::{TcpListener, UdpSocket};
 
     use super::*;
+    use crate::fixtures;
+    use crate::runtime::lease::Leadership;
+    use crate::runtime::metrics::Metrics;
+    use crate::runtime::write::Writes;
 
     fn pod(uid: &str, ready: &str, since: &str) -> Pod {
         let conditions: Value =
@@ -209,5 +226,71 @@ mod tests {
                 |query: &&String| query.contains("limit=500") && query.contains("labelSelector=");
             assert_eq!(asked.iter().filter(is_page).count(), asked_for, "{asked:?}");
         }
+    }
+
+    /// A pod at this port of this machine, which is also where its HTTP server is.
+    fn target(port: u16) -> Target {
+        let dns = fixtures::dns(&format!("{{service: {{podPort: {port}}}}}"));
+        let mut pod = pod("pod-1", "True", "2026-01-01T00:00:00Z");
+        pod.metadata.namespace = Some("dns".to_owned());
+        pod.spec = Some(fixtures::from(json!({"nodeName": "node", "containers": [{"name": "dns",
+            "ports": [{"name": "metrics", "containerPort": port}]}]})));
+        pod.status.as_mut().unwrap().pod_ip = Some("127.0.0.1".to_owned());
+        ask::target(&dns, &pod).unwrap()
+    }
+
+    /// Whether the pod is patched where an API server takes this long for the list.
+    async fn is_patched(lost: &Target, delay: Duration) -> bool {
+        let patches = Arc::<Mutex<usize>>::default();
+        let counted = patches.clone();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let is_list = request.method() == hyper::Method::GET;
+            let pods =
+                ["pod-1", "pod-2", "pod-3"].map(|it| pod(it, "True", "2026-01-01T00:00:00Z"));
+            let reply = match is_list {
+                true => json!({"metadata": {"resourceVersion": "7"}, "items": pods}),
+                false => json!(pods[0]),
+            };
+            *counted.lock().unwrap() += usize::from(!is_list);
+            async move {
+                tokio::time::sleep(delay).await;
+                Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes())))
+            }
+        });
+        let leadership = Arc::new(Leadership::new(Instant::now));
+        leadership.renewed(Instant::now());
+        let metrics = Arc::<Metrics>::default();
+        let it = Lookout {
+            client: Client::new(server, "dns"),
+            lists: Arc::default(),
+            namespaces: Vec::new(),
+            writes: Writes::new(leadership, metrics.clone()),
+            metrics,
+            standing: Arc::default(),
+        };
+        let is_settled = take_out(&it, "default", lost, Instant::now()).await;
+        let patches = *patches.lock().unwrap();
+        assert_eq!(patches, usize::from(is_settled));
+        is_settled
+    }
+
+    #[tokio::test]
+    async fn o20_a_pod_that_answers_again_while_the_list_is_read_stays_in_the_service() {
+        let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let port = udp.local_addr().unwrap().port();
+        let tcp = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let (silent, slow) = (target(port), FRESH + Duration::from_millis(50));
+        // The kernel of its node answers: nothing is bound there any more.
+        let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let alive = target(closed);
+        let (at_once, still_silent, answers) = futures::join!(
+            is_patched(&alive, Duration::ZERO),
+            is_patched(&silent, slow),
+            is_patched(&alive, slow)
+        );
+        assert!(at_once, "a fresh silence is enough: a dead node costs no second question");
+        assert!(still_silent, "a slow API server keeps no dead pod in the Service");
+        assert!(!answers, "it answered before the write");
+        drop((udp, tcp));
     }
 }

@@ -1,9 +1,10 @@
 //! Takes pods that no longer answer out of their Service, before Kubernetes gives up their node (O20). Every operator
 //! asks each ready pod once a second, also a standby, which waits for the lease; while a pod is silent, that one every
-//! 0.7 s. The flow of one round: ready pods -> questions -> `silence` decides (pure) -> `take_out` writes. Off unless
-//! the API server narrows that write (`policy`).
+//! 0.7 s. The flow of one round: ready pods -> `selection` (pure) -> questions -> `silence` decides (pure) -> `take_out`
+//! writes. Off unless the API server narrows that write (`policy`).
 
 mod rounds;
+mod selection;
 mod ask;
 mod silence;
 mod policy;
@@ -29,7 +30,7 @@ use crate::runtime::write::Writes;
 use ask::Target;
 pub use policy::PolicyStanding;
 use rounds::{Order, Round};
-use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences, Suspect};
+use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences};
 
 /// From the beginning of one round of questions to that of the next.
 const EVERY: Duration = Duration::from_secs(1);
@@ -135,38 +136,9 @@ fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
 async fn ask_all(
     groups: &BTreeMap<String, Group>,
     silences: &mut BTreeMap<String, Silences>,
-    (round, needed): (Round, u32),
+    round: (Round, u32),
 ) -> BTreeMap<String, Vec<Asked>> {
-    let mut wanted: Vec<(&String, &Target, Option<Suspect>)> = Vec::new();
-    let pods = groups.values().map(|group| group.ready.len()).sum();
-    let mut place = 0;
-    for (name, group) in groups {
-        let silences = silences.entry(name.clone()).or_default();
-        let is_ready = |uid: &str| group.ready.iter().any(|pod| pod.uid == uid);
-        silences.keep(is_ready, Instant::now());
-        let nodes: Vec<(String, String)> =
-            group.ready.iter().map(|pod| (pod.uid.clone(), pod.node.clone())).collect();
-        let mut suspects = silences.suspects(&nodes);
-        if round == Round::OfSilent {
-            suspects.retain(|it| silences.may_be_lost_soon(&it.uid, needed));
-        }
-        for pod in &group.ready {
-            let suspect = suspects.iter().find(|it| it.uid == pod.uid).cloned();
-            let is_witness = suspects.iter().any(|it| it.by == pod.uid);
-            let is_turn = round.asks(place, pods);
-            // One that was silent more often without being lost waits for a round of turns.
-            let is_silent = match round {
-                Round::OfTurn(_) => silences.is_silent(&pod.uid),
-                Round::OfSilent => silences.may_be_lost_soon(&pod.uid, needed),
-            };
-            if is_turn || is_witness || is_silent {
-                wanted.push((name, pod, suspect));
-            }
-            place += 1;
-        }
-    }
-    // More silent pods than one round may ask: a dead node is not the reason.
-    wanted.truncate(round.most());
+    let wanted = selection::wanted(groups, silences, round, Instant::now());
     let asking = wanted.into_iter().map(|(name, pod, suspect)| async move {
         let by = suspect.and_then(|it| groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));
         let look = async {
@@ -183,7 +155,7 @@ async fn ask_all(
         if asked.heard == Heard::Unknown {
             tracing::debug!(uid = asked.uid, "a pod could not be asked");
         }
-        found.entry(name.clone()).or_default().push(asked);
+        found.entry(name.to_owned()).or_default().push(asked);
     }
     found
 }

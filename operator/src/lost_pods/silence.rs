@@ -67,6 +67,8 @@ pub(super) struct Silences(BTreeMap<String, Silence>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Silence {
+    /// When it was asked last.
+    asked: Option<Instant>,
     /// Silent questions in a row.
     in_a_row: u32,
     /// When it last replied.
@@ -98,6 +100,11 @@ impl Silences {
         suspects.into_iter().take(MAX_LOOKS).enumerate().filter_map(look).collect()
     }
 
+    /// When the pod was asked last.
+    pub(super) fn asked(&self, uid: &str) -> Option<Instant> {
+        self.0.get(uid)?.asked
+    }
+
     pub(super) fn is_silent(&self, uid: &str) -> bool {
         self.0.get(uid).is_some_and(|it| it.in_a_row > 0)
     }
@@ -123,6 +130,7 @@ impl Silences {
     ) -> Vec<String> {
         for pod in asked {
             let silence = self.0.entry(pod.uid.clone()).or_default();
+            silence.asked = Some(now);
             match pod.heard {
                 Heard::Answer => {
                     (silence.in_a_row, silence.answered) = (0, Some(now));

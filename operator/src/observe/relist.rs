@@ -1,11 +1,13 @@
 //! When a watch that failed must list again instead of repeating its request (K5, K22, K23). An API server whose etcd
-//! was restored from a backup refuses the version forever, and one for which a page is too large refuses that page.
-//! Pure.
+//! was restored from a backup refuses the version forever, one for which a page is too large refuses that page, and an
+//! event that cannot be read is the first of each watch from the version before it. Pure.
+
+use std::io::ErrorKind;
 
 use kube::core::Status;
 use kube::runtime::watcher::Error;
 
-/// After this many refusals in a row at one version, the version itself is in doubt.
+/// After this many refusals, or events that cannot be read, in a row at one version, the version itself is in doubt.
 const MAX_STARTS: u32 = 5;
 
 /// What to do after a failure.
@@ -24,13 +26,13 @@ pub(super) enum Next {
 /// The memory of one watch.
 #[derive(Debug, Default)]
 pub(super) struct Persistence {
-    refused_starts: u32,
+    failures_at_version: u32,
 }
 
 impl Persistence {
     /// The watch gave an event, or a list is complete: failures before it do not count.
     pub(super) fn went_well(&mut self) {
-        self.refused_starts = 0;
+        self.failures_at_version = 0;
     }
 
     /// What to do after this error of a watch.
@@ -50,6 +52,8 @@ impl Persistence {
             ) => Next::ListInSmallerPages,
             Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
             Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListAgain,
+            // A list passes over an object that cannot be read.
+            Error::WatchFailed(error) if is_unreadable(error) => self.count(),
             // No connection: it says nothing about the version.
             Error::WatchStartFailed(_) | Error::WatchFailed(_) => Next::GoOn,
             Error::WatchError(status) if status.code == 410 => Next::ListAgain,
@@ -64,15 +68,26 @@ impl Persistence {
         match status.code {
             // No permission, or too many requests.
             401 | 403 | 429 => Next::GoOn,
-            _ => {
-                self.refused_starts += 1;
-                if self.refused_starts < MAX_STARTS {
-                    return Next::GoOn;
-                }
-                self.refused_starts = 0;
-                Next::ListAgain
-            }
+            _ => self.count(),
         }
+    }
+
+    fn count(&mut self) -> Next {
+        self.failures_at_version += 1;
+        if self.failures_at_version < MAX_STARTS {
+            return Next::GoOn;
+        }
+        self.failures_at_version = 0;
+        Next::ListAgain
+    }
+}
+
+/// An event that is too long, or is none.
+fn is_unreadable(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::SerdeError(_) => true,
+        kube::Error::ReadEvents(error) => error.kind() == ErrorKind::InvalidData,
+        _ => false,
     }
 }
 
@@ -135,5 +150,27 @@ mod tests {
         assert_eq!(Persistence::default().after(&broke()), Next::GoOn);
         let gone = Error::WatchError(status(410));
         assert_eq!(Persistence::default().after(&gone), Next::ListAgain, "its version is too old");
+    }
+
+    #[test]
+    fn k23_an_event_that_cannot_be_read_is_not_asked_for_forever() {
+        let garbage = || serde_json::from_str::<u8>("garbage").unwrap_err();
+        let unreadable = || Error::WatchFailed(kube::Error::SerdeError(garbage()));
+        let read = |kind: ErrorKind| Error::WatchFailed(kube::Error::ReadEvents(kind.into()));
+        let mut persistence = Persistence::default();
+        let mut next = |error: Error| persistence.after(&error);
+        for _ in 0..2 {
+            let five: Vec<Next> = (0..5).map(|_| next(unreadable())).collect();
+            assert_eq!(five.iter().position(|next| *next == Next::ListAgain), Some(4), "{five:?}");
+        }
+        let long: Vec<Next> = (0..5).map(|_| next(read(ErrorKind::InvalidData))).collect();
+        assert_eq!(long[4], Next::ListAgain, "too long");
+        let mut broke = (0..50).map(|_| next(read(ErrorKind::ConnectionReset)));
+        assert!(broke.all(|next| next == Next::GoOn), "it broke off");
+        for _ in 0..5 {
+            let four: Vec<Next> = (0..4).map(|_| persistence.after(&unreadable())).collect();
+            assert_eq!(four, [Next::GoOn; 4]);
+            persistence.went_well();
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! An adopted Service whose ClusterDNS is gone, live or while no operator ran: our key leaves its selector, so that it
 //! selects the pods it selected before. There is no finalizer that could make deleting hang.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use crds::ClusterDNS;
@@ -20,23 +20,22 @@ use crate::desired::Kind;
 use crate::names;
 use crate::runtime::time_limit::within;
 
-/// Between two passes over the kept Services; a pass sends no request.
+/// Between two passes over the kept Services; a pass sends requests only for a Service that must be given back.
 const EVERY: Duration = Duration::from_secs(1);
-/// Wait after a failed pass.
-const RETRY: Duration = Duration::from_secs(10);
+/// Services that one pass tries to give back.
+const MOST_IN_A_PASS: usize = 10;
+/// Wait until a Service that did not change is tried again, doubled with each time: anyone who may edit a Service can write our
+/// annotation on it, also where the operator may not patch it.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Removes our key from Services whose ClusterDNS is gone, once a second, until dropped.
 pub async fn follow(ctx: &Context, triggers: &Triggers) {
     let _ = ctx.caches.resources.wait_until_ready().await;
     let mut known: BTreeMap<String, Arc<ClusterDNS>> = BTreeMap::new();
+    let mut tries = Tries::default();
     loop {
-        let wait = match leave_all(ctx).await {
-            Ok(()) => EVERY,
-            Err(error) => {
-                tracing::warn!("cannot give back an adopted Service: {error:#}");
-                RETRY
-            }
-        };
+        leave_all(ctx, &mut tries).await;
         let all = ctx.caches.resources.state();
         let now = by_name(&all);
         for name in known.keys().filter(|name| !now.contains_key(name.as_str())) {
@@ -46,7 +45,7 @@ pub async fn follow(ctx: &Context, triggers: &Triggers) {
         }
         triggers.enqueue(&all, disputed(&known, &now, &all));
         known = now;
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(EVERY).await;
     }
 }
 
@@ -84,26 +83,68 @@ fn stays(dns: &ClusterDNS) -> bool {
     dns.metadata.deletion_timestamp.is_none()
 }
 
-/// Gives back what it can.
-///
-/// # Errors
-/// The first that could not be given back; the others were.
-async fn leave_all(ctx: &Context) -> anyhow::Result<()> {
+/// Gives back what it can, and says of each other Service why it cannot.
+async fn leave_all(ctx: &Context, tries: &mut Tries) {
     let instances = instances(ctx);
-    let mut outcome = Ok(());
-    for namespace in ctx.caches.namespaces() {
-        for object in ctx.caches.objects(Kind::Service, namespace) {
-            outcome = outcome.and(leave(ctx, &object, &instances).await);
+    let namespaces = ctx.caches.namespaces().iter();
+    let all = namespaces.flat_map(|namespace| ctx.caches.objects(Kind::Service, namespace));
+    let orphans = all.filter(|service| is_orphan(service, &instances)).collect();
+    for service in tries.begin(orphans, Instant::now()) {
+        if let Err(error) = leave(ctx, &service, &instances).await {
+            let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
+            tracing::warn!("cannot give back the adopted Service {namespace}/{name}: {error:#}");
         }
     }
-    outcome
+}
+
+fn owner(service: &DynamicObject) -> Option<&String> {
+    service.annotations().get(names::ADOPTED_BY)
+}
+
+fn is_orphan(service: &DynamicObject, instances: &[String]) -> bool {
+    owner(service).is_some_and(|owner| !instances.contains(owner))
+}
+
+/// When Services were tried, by uid.
+#[derive(Debug, Default)]
+struct Tries(BTreeMap<String, Try>);
+
+#[derive(Debug)]
+struct Try {
+    /// The resourceVersion that was tried.
+    version: Option<String>,
+    wait: Duration,
+    not_before: Instant,
+}
+
+impl Tries {
+    /// Those of the orphans that are tried in this pass. One that is still there at the next pass was not given back, or its
+    /// watch is behind. Others are forgotten.
+    fn begin(&mut self, orphans: Vec<Arc<DynamicObject>>, now: Instant) -> Vec<Arc<DynamicObject>> {
+        let uids: BTreeSet<String> = orphans.iter().filter_map(|it| it.uid()).collect();
+        self.0.retain(|uid, _| uids.contains(uid));
+        let may_begin = |service: &Arc<DynamicObject>| self.may_begin(service, now);
+        let mut begun = orphans;
+        begun.retain(may_begin);
+        begun.truncate(MOST_IN_A_PASS);
+        for service in &begun {
+            let (uid, version) = (service.uid().unwrap_or_default(), service.resource_version());
+            let before = self.0.get(&uid).filter(|it| it.version == version);
+            let wait = before.map_or(FIRST_WAIT, |it| (it.wait * 2).min(LONGEST_WAIT));
+            self.0.insert(uid, Try { version, wait, not_before: now + wait });
+        }
+        begun
+    }
+
+    /// A change may be what it waits for.
+    fn may_begin(&self, service: &DynamicObject, now: Instant) -> bool {
+        let before = self.0.get(&service.uid().unwrap_or_default());
+        before.is_none_or(|it| it.version != service.resource_version() || now >= it.not_before)
+    }
 }
 
 async fn leave(ctx: &Context, object: &DynamicObject, instances: &[String]) -> anyhow::Result<()> {
-    let Some(owner) = object.annotations().get(names::ADOPTED_BY) else { return Ok(()) };
-    if instances.contains(owner) {
-        return Ok(());
-    }
+    let Some(owner) = owner(object) else { return Ok(()) };
     let service: Service = object.clone().try_parse()?;
     let Some(patch) = adoption::leave(&service, instances) else { return Ok(()) };
     // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage.
@@ -123,6 +164,8 @@ async fn leave(ctx: &Context, object: &DynamicObject, instances: &[String]) -> a
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::fixtures;
 
@@ -142,5 +185,47 @@ mod tests {
         let all = [changed, young];
         assert_eq!(disputed(&both, &by_name(&all), &all), ["young", "young"]);
         assert_eq!(disputed(&both, &both, &all), [] as [&str; 0]);
+    }
+
+    fn orphan(name: &str, version: &str) -> Arc<DynamicObject> {
+        Arc::new(fixtures::from(
+            json!({"metadata": {"name": name, "uid": name, "resourceVersion": version,
+            "annotations": {names::ADOPTED_BY: "gone"}}}),
+        ))
+    }
+
+    #[test]
+    fn o15_a_service_that_cannot_be_given_back_is_tried_less_often_until_it_changes() {
+        let (mut tries, begin) = (Tries::default(), Instant::now());
+        let mut tried = Vec::new();
+        for second in 0..1_000 {
+            let orphans = vec![orphan("a", "1")];
+            if !tries.begin(orphans, begin + EVERY * second).is_empty() {
+                tried.push(second);
+            }
+        }
+        assert_eq!(tried, [0, 10, 30, 70, 150, 310, 610, 910]);
+        let now = begin + EVERY * 1_000;
+        assert_eq!(tries.begin(vec![orphan("a", "1"), orphan("b", "1")], now)[0].name_any(), "b");
+        assert_eq!(tries.begin(vec![orphan("a", "2")], now).len(), 1, "it has changed");
+        assert!(tries.begin(vec![orphan("a", "2")], now + EVERY).is_empty());
+        assert!(tries.begin(Vec::new(), now).is_empty() && tries.0.is_empty(), "nothing is kept");
+    }
+
+    #[test]
+    fn o15_one_pass_tries_a_few_and_the_next_one_the_others() {
+        let (mut tries, now) = (Tries::default(), Instant::now());
+        let all: Vec<_> = (0..25).map(|n| orphan(&format!("s{n:02}"), "1")).collect();
+        let passes: Vec<usize> =
+            (0..4).map(|pass| tries.begin(all.clone(), now + EVERY * pass).len()).collect();
+        assert_eq!(passes, [10, 10, 5, 0]);
+    }
+
+    #[test]
+    fn o15_only_a_service_whose_clusterdns_is_gone_is_an_orphan() {
+        let service = orphan("a", "1");
+        assert!(is_orphan(&service, &["default".to_owned()]));
+        assert!(!is_orphan(&service, &["gone".to_owned()]));
+        assert!(!is_orphan(&fixtures::from(json!({"metadata": {"name": "a"}})), &[]));
     }
 }

@@ -149,11 +149,14 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {
-            observed.sample =
-                ctx.samples.read(&ctx.client, &ctx.lists, &round.config().exposure).await;
+            let asked = async {
+                observed.sample =
+                    ctx.samples.read(&ctx.client, &ctx.lists, &round.config().exposure).await;
+                round.ask(&observed, &ctx.client, &ctx.lists).await
+            };
             tokio::select! {
-                comparison = round.ask(&observed, &ctx.client, &ctx.lists) => Some(comparison),
-                () = edited(ctx, &instance, (&namespace, &name)) => None,
+                comparison = asked => Some(comparison),
+                () = edited(ctx, &instance, &namespace, (&name, &service_name)) => None,
             }
         }
     };
@@ -161,18 +164,32 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     Ok(observed)
 }
 
-/// Returns when another client has changed what all pods run: a round of questions takes up to a minute, and clients get
-/// answers by that edit until it is undone.
-async fn edited(ctx: &Context, instance: &str, (namespace, name): (&str, &str)) {
+/// Returns when another client has changed what all pods run, or deleted the ConfigMap or the Service: a round of questions
+/// takes up to a minute, and until that is undone clients get answers by the edit, or none.
+async fn edited(ctx: &Context, instance: &str, namespace: &str, (map, service): (&str, &str)) {
+    let kept = |kind, name| ctx.caches.object(kind, namespace, name);
+    let is_whole = |kind| !ctx.caches.is_incomplete(kind, namespace);
+    let (mut map_seen, mut service_seen) = (false, false);
     loop {
+        let is_map_gone = has_gone(&mut map_seen, kept(Kind::ConfigMap, map).is_some());
+        let is_service_gone = has_gone(&mut service_seen, kept(Kind::Service, service).is_some());
+        if is_map_gone && is_whole(Kind::ConfigMap) || is_service_gone && is_whole(Kind::Service) {
+            return;
+        }
         tokio::time::sleep(EDITS_EVERY).await;
-        let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
+        let kept = kept(Kind::ConfigMap, map);
         let map = kept.and_then(|kept| typed::<ConfigMap>(Some(kept)).ok()?);
         let map = map.map(|map| ctx.last_documents.with_own_state(instance, map));
         if map.is_some_and(|map| config_map::whole(Some(&map)).is_none()) {
             return;
         }
     }
+}
+
+/// Whether an object is gone that a watch has shown before. One that was never shown may be too new.
+fn has_gone(was_seen: &mut bool, is_kept: bool) -> bool {
+    *was_seen |= is_kept;
+    *was_seen && !is_kept
 }
 
 /// The canary's answers count only if the same process reports the configuration on trial before and after. A process
@@ -342,6 +359,14 @@ mod tests {
     use super::*;
     use crate::fixtures::from;
     use serde_json::json;
+
+    #[test]
+    fn o16_an_object_is_gone_only_where_a_watch_has_shown_it_before() {
+        let mut was_seen = false;
+        let shown = [false, false, true, true, false];
+        let gone = shown.map(|is_kept| has_gone(&mut was_seen, is_kept));
+        assert_eq!(gone, [false, false, false, false, true]);
+    }
 
     #[test]
     fn k23_what_a_full_cache_does_not_hold_is_read_before_it_counts_as_missing() {

@@ -217,7 +217,7 @@ async fn fw54_who_waits_for_a_session_in_use_keeps_no_query_waiting() {
     let mut threads = Vec::new();
     tls.while_used(|| {
         threads.push(std::thread::spawn(move || looks.close_finished()));
-        // It waits for the session by then.
+        // It waits for the session.
         std::thread::sleep(Duration::from_millis(100));
         let (has_asked, answers) = std::sync::mpsc::channel();
         threads.push(std::thread::spawn(move || {

@@ -30,22 +30,15 @@ impl Relayed {
             return self.blocked();
         }
         let mut public: Vec<usize> = rrset.filter(is_public).collect();
-        let size = |index: &usize| self.record(*index).octets.len();
-        if public.iter().map(size).sum::<usize>() > most {
+        if self.fitting(public.iter().copied(), most) < public.len() {
             // The reply is cut. If it is written from any record on, it may lose any of them; another number than that of the
             // reply decides which.
             if self.rotates() {
                 let turn = scaled(scrambled(seed, 1), public.len());
                 public.rotate_left(turn);
             }
-            let mut octets = 0;
-            let fitting = public.iter().take_while(|index| {
-                octets += size(index);
-                octets <= most
-            });
             // One more, so that the reply is seen to be cut.
-            let kept = fitting.count() + 1;
-            public.truncate(kept);
+            public.truncate(self.fitting(public.iter().copied(), most) + 1);
         }
         self.with_records(&public, most)
     }

@@ -193,14 +193,7 @@ impl Relayed {
     /// are about the whole RRset. Where the chain in front of them is longer than `most` octets, it is a part of the chain.
     pub(super) fn with_records(&self, chosen: &[usize], most: usize) -> Relayed {
         let base = self.base();
-        let mut room = most;
-        let links = (0..self.counts().chain).take_while(|index| {
-            let octets = self.record(*index).octets.len();
-            let fits = octets <= room;
-            room = room.saturating_sub(octets);
-            fits
-        });
-        let links = links.count();
+        let links = self.fitting(0..self.counts().chain, most);
         let is_cut = links < self.counts().chain;
         let chosen = if is_cut { &[] } else { chosen };
         let of_rrset = chosen.len();
@@ -226,6 +219,16 @@ impl Relayed {
             octets.extend(record.octets);
         }
         Relayed { octets: octets.into() }
+    }
+
+    /// How many of these records fit into this many octets, one after the other.
+    pub(super) fn fitting(&self, records: impl IntoIterator<Item = usize>, most: usize) -> usize {
+        let mut octets = 0;
+        let fitting = records.into_iter().take_while(|index| {
+            octets += self.record(*index).octets.len();
+            octets <= most
+        });
+        fitting.count()
     }
 
     /// The same, marked as less than the whole answer.

@@ -13,6 +13,7 @@ use super::head::{MAX_NSID, ReplyHead};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
 use super::relayed::{Freshness, Relayed};
 use super::shifted_names::ShiftedNames;
+use crate::random::scaled;
 use crate::steps::step;
 use crate::wire::ede::{self, BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode};
@@ -201,9 +202,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
     ) -> bool {
         let counts = hop.counts();
         let (first, signatures) = (counts.chain, counts.chain + counts.rrset);
-        // The upper half of seed * length is uniform in 0..length.
-        let turn = ((u128::from(seed) * counts.rrset as u128) >> 64) as usize;
-        let start = first + if hop.rotates() { turn } else { 0 };
+        let start = first + if hop.rotates() { scaled(seed, counts.rrset) } else { 0 };
         let mut order = (0..first)
             .chain(start..signatures)
             .chain(first..start)

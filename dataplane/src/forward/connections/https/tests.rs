@@ -27,14 +27,20 @@ async fn answers_early(io: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = server.serve_connection(TokioIo::new(io), answer).await;
 }
 
-/// A pool, its one connection to such a server, and the server, which ends with the connection.
-async fn connected() -> (Arc<Connections>, Arc<Connection>, JoinHandle<()>) {
-    let (near, far) = tokio::io::duplex(4096);
-    let server = tokio::spawn(answers_early(far));
+/// A pool, and its one connection, which is carried over this stream.
+async fn carried(near: tokio::io::DuplexStream) -> (Arc<Connections>, Arc<Connection>) {
     let (sender, driver, end) = begin(near).await.unwrap();
     let connections = idle();
     let (connection, queries) = connections.add_queue(end.disarm());
     tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+    (connections, connection)
+}
+
+/// A pool, its one connection to such a server, and the server, which ends with the connection.
+async fn connected() -> (Arc<Connections>, Arc<Connection>, JoinHandle<()>) {
+    let (near, far) = tokio::io::duplex(4096);
+    let server = tokio::spawn(answers_early(far));
+    let (connections, connection) = carried(near).await;
     (connections, connection, server)
 }
 
@@ -96,10 +102,7 @@ async fn connected_to_slow(streams: u32) -> (Arc<Connections>, Arc<Connection>, 
         }
         let _ = serving.await;
     });
-    let (sender, driver, end) = begin(near).await.unwrap();
-    let connections = idle();
-    let (connection, queries) = connections.add_queue(end.disarm());
-    tokio::spawn(carry(Arc::clone(&connection), sender, driver, "https://a/".into(), queries));
+    let (connections, connection) = carried(near).await;
     (connections, connection, slow)
 }
 

@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::node::cgroup::{
-    MOUNT, PREFIX, has_controllers, is_version_2, remove_abandoned, remove_all,
-};
+use crate::node::cgroup::{group_for, remove_all};
 
 /// Starts a program inside: the shell enters the group and becomes it.
 const ENTER: &str = r#"echo $$ >"$0"/cgroup.procs && exec "$@""#;
@@ -49,20 +47,9 @@ impl MemoryLimit {
     /// # Errors
     /// This machine has no cgroups for memory, or does not let us make one.
     pub fn new() -> io::Result<MemoryLimit> {
-        remove_abandoned();
-        let mount = Path::new(MOUNT);
-        let name = format!("{PREFIX}{}-memory", std::process::id());
-        let (parent, files) = match is_version_2(mount) {
-            true => {
-                has_controllers(mount)?;
-                (mount.to_owned(), &VERSION_2)
-            }
-            false => (mount.join("memory"), &VERSION_1),
-        };
-        // Not in a mere folder, where no kernel answers.
-        fs::metadata(parent.join("cgroup.procs"))?;
-        let limit = MemoryLimit { group: parent.join(name), files };
-        fs::create_dir(&limit.group)?;
+        let (group, is_second) = group_for("memory")?;
+        let files = if is_second { &VERSION_2 } else { &VERSION_1 };
+        let limit = MemoryLimit { group, files };
         if limit.group.join(files.no_swap).exists() {
             fs::write(limit.group.join(files.no_swap), "0")?;
         }

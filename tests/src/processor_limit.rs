@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::node::cgroup::{
-    MOUNT, PREFIX, has_controllers, is_version_2, remove_abandoned, remove_all,
-};
+use crate::node::cgroup::{group_for, remove_all};
 
 /// The shortest quota that the kernel takes, in microseconds: processes wait for the next one for the shortest time.
 const QUOTA_US: u64 = 1_000;
@@ -16,7 +14,6 @@ const QUOTA_US: u64 = 1_000;
 #[derive(Debug)]
 pub struct ProcessorLimit {
     group: PathBuf,
-    parent: PathBuf,
 }
 
 impl ProcessorLimit {
@@ -28,21 +25,8 @@ impl ProcessorLimit {
         milliseconds: u64,
         pids: impl IntoIterator<Item = u32>,
     ) -> io::Result<ProcessorLimit> {
-        remove_abandoned();
-        let mount = Path::new(MOUNT);
-        let is_second = is_version_2(mount);
-        let parent = match is_second {
-            true => {
-                has_controllers(mount)?;
-                mount.to_owned()
-            }
-            false => mount.join("cpu"),
-        };
-        // Not in a mere folder, where no kernel answers.
-        fs::metadata(parent.join("cgroup.procs"))?;
-        let name = format!("{PREFIX}{}-processor", std::process::id());
-        let limit = ProcessorLimit { group: parent.join(name), parent };
-        fs::create_dir(&limit.group)?;
+        let (group, is_second) = group_for("cpu")?;
+        let limit = ProcessorLimit { group };
         let period_us = QUOTA_US * milliseconds;
         if is_second {
             fs::write(limit.group.join("cpu.max"), format!("{QUOTA_US} {period_us}"))?;
@@ -72,7 +56,7 @@ impl Drop for ProcessorLimit {
         let inside = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
         for pid in inside.lines() {
             // It may have ended.
-            let _ = fs::write(self.parent.join("cgroup.procs"), pid);
+            let _ = fs::write(self.group.with_file_name("cgroup.procs"), pid);
         }
         remove_all([self.group.clone()]);
     }

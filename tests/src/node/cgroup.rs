@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
-pub(crate) const PREFIX: &str = "clusterdns-node-";
+const MOUNT: &str = "/sys/fs/cgroup";
+const PREFIX: &str = "clusterdns-node-";
 /// The kernel ends the processes of a dead process 1 one after the other, which takes a moment.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ pub(super) fn are_there() -> bool {
 }
 
 /// Only the root of one hierarchy for all has this file; the folder above several has nothing of the kernel's.
-pub(crate) fn is_version_2(mount: &Path) -> bool {
+fn is_version_2(mount: &Path) -> bool {
     mount.join("cgroup.controllers").exists()
 }
 
@@ -88,11 +88,27 @@ fn hierarchies(mount: &Path) -> Vec<PathBuf> {
 
 /// A group below the root of version 2 has the controllers that the root gives away. systemd gives most of them, and a kubelet
 /// without a root of its own gives the rest. They stay given away.
-pub(crate) fn has_controllers(root: &Path) -> io::Result<()> {
+fn has_controllers(root: &Path) -> io::Result<()> {
     let of_machine = fs::read_to_string(root.join("cgroup.controllers"))?;
     let wanted = of_machine.split_whitespace().filter(|name| CONTROLLERS.contains(name));
     let wanted: Vec<String> = wanted.map(|name| format!("+{name}")).collect();
     fs::write(root.join("cgroup.subtree_control"), wanted.join(" "))
+}
+
+/// Makes one group for this controller, and says which version it is of.
+pub(crate) fn group_for(controller: &str) -> io::Result<(PathBuf, bool)> {
+    remove_abandoned();
+    let mount = Path::new(MOUNT);
+    let is_second = is_version_2(mount);
+    let parent = if is_second { mount.to_owned() } else { mount.join(controller) };
+    if is_second {
+        has_controllers(mount)?;
+    }
+    // Not in a mere folder, where no kernel answers.
+    fs::metadata(parent.join("cgroup.procs"))?;
+    let group = parent.join(format!("{PREFIX}{}-{controller}", std::process::id()));
+    fs::create_dir(&group)?;
+    Ok((group, is_second))
 }
 
 /// Waits for the end of the processes in these groups. What is left after that, the next test removes.
@@ -118,7 +134,7 @@ fn remove(group: &Path) -> io::Result<()> {
     fs::remove_dir(group)
 }
 
-pub(crate) fn remove_abandoned() {
+fn remove_abandoned() {
     for hierarchy in hierarchies(Path::new(MOUNT)) {
         for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node cluster conformance soak lint oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools release workflows
+.PHONY: help run test node cluster conformance soak lint oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools crates release workflows
 
 include tests/tools/tools.mk
 
@@ -55,6 +55,11 @@ check-tools:
 	@command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || { \
 	  echo "There is no C compiler: apt install build-essential, dnf install gcc, or xcode-select --install."; exit 1; }
 
+# The dependencies of all packages. Tests and benchmarks build the programs while they run, some in a network namespace that
+# leads nowhere, and Cargo would not have fetched what only the programs need.
+crates: check-tools
+	@cargo fetch --quiet --locked
+
 # The development profile: built in a fraction of the time of a release, and fast enough for a laptop.
 run: check-tools
 	@echo "Building the data plane (the first time takes a minute or two) ..."
@@ -68,7 +73,7 @@ run: check-tools
 # image and chart from what `make release VERSION=x` has left; pods name the image by its digest. All three need root:
 # node-packages comes first and says so where it is missing.
 RELEASE ?=
-node: check-tools
+node: check-tools crates
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
 	$(if $(RELEASE),CLUSTERDNS_TEST_RELEASE=$(CURDIR)/target/release-$(RELEASE)) \
@@ -78,7 +83,7 @@ node: check-tools
 # scenario lost, for docs/availability.md. CLUSTERDNS_TEST_SCENARIOS="frozen partitioned" runs only those. FROM=COMMIT also
 # upgrades from the programs and the chart of that commit, and rolls back (scenario "earlier").
 FROM ?=
-cluster: check-tools
+cluster: check-tools crates
 	@tests/tools/node-packages
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns
 	@test -z "$(FROM)" || tests/tools/earlier "$(FROM)"
@@ -88,7 +93,7 @@ cluster: check-tools
 # The DNS tests of Kubernetes' own e2e suite on such a cluster: once with CoreDNS, once with ClusterDNS, which takes over from
 # it. Compares the outcome with docs/conformance.md; UPDATE_EXPECT=1 writes it there. CLUSTERDNS_TEST_FOCUS=REGEX runs only
 # the tests whose names match.
-conformance: check-tools
+conformance: check-tools crates
 	@tests/tools/node-packages conformance
 	@tests/tools/build etcd kube-apiserver kube-controller-manager kube-scheduler kubectl helm kubelet kube-proxy coredns e2e.test agnhost
 	cargo test --quiet --locked --package tests --test node -- --include-ignored --exact the_dns_tests_of_kubernetes_pass
@@ -98,7 +103,7 @@ HOURS ?= 4
 SEED ?= 1
 PART ?= both
 
-soak: check-tools $(if $(filter scripted,$(PART)),,tools)
+soak: check-tools crates $(if $(filter scripted,$(PART)),,tools)
 	SOAK_HOURS=$(HOURS) SOAK_SEED=$(SEED) SOAK_PART=$(PART) cargo test --release --quiet --locked --package tests --test soak -- \
 	  --include-ignored --exact soak
 
@@ -135,17 +140,17 @@ LOAD := cargo bench --locked --package tests --bench load --
 # real API server; CLUSTERDNS_BENCH_SERVICES=1000 makes its cluster smaller. `load` names the servers that are missing.
 bench: bench-$(SET)
 
-bench-default: check-tools
+bench-default: check-tools crates
 	cargo bench --locked --package dataplane-core --bench instructions
 	cargo bench --locked --package dataplane-core --bench respond
 	cargo bench --locked --package dataplane-core --bench cold
 	cargo bench --locked --package tests --bench watched
 	$(LOAD) --set default
 
-bench-load: check-tools
+bench-load: check-tools crates
 	$(LOAD) --set default --publish
 
-bench-all: check-tools tools
+bench-all: check-tools crates tools
 	@tests/tools/build coredns
 	cargo bench --locked --package dataplane-core --bench instructions
 	cargo bench --locked --package dataplane-core --bench respond
@@ -177,7 +182,7 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: fuzz-build
 	  -max_total_time=$(SECONDS) -max_len=$(if $(filter relay,$*),65535,4096) -timeout=60 -print_final_stats=1
 
 # A million edits of hostile objects, and whether live memory follows what is held (row L13). `make test` makes 20,000.
-edits: check-tools
+edits: check-tools crates
 	cargo test --release --locked --package dataplane-core --lib -- --ignored --exact index::edits::l13_a_million_edits_leave_nothing_behind
 	cargo test --release --locked --package tests --test it -- --ignored --exact edits::l13_a_million_edits_through_the_writer_leave_nothing_behind
 
@@ -188,11 +193,11 @@ image:
 	$(BUILDER) build --tag $(IMAGE) --build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null)" $(BUILD_FLAGS) .
 
 # What is made from others: the chart's copy of the CRD, its README, the plain YAML, and what the chart renders to.
-manifests: check-tools
+manifests: check-tools crates
 	@tests/tools/build helm
 	UPDATE_EXPECT=1 cargo test --quiet --locked --package tests --test it charts::
 
-charts: check-tools
+charts: check-tools crates
 	@tests/tools/build helm
 	cargo test --quiet --locked --package tests --test it charts::
 

@@ -109,3 +109,22 @@ fn p2_every_dependency_has_its_reason_and_every_reason_a_dependency() {
     assert!(unused.is_empty(), "no package uses these: {unused:?}");
     assert!(rows.iter().all(|row| !row[1].is_empty()));
 }
+
+/// Tests and benchmarks of the package `tests` build the programs while they run, `--offline`.
+#[test]
+fn targets_that_build_while_they_run_fetch_every_crate_first() {
+    let makefile = read("Makefile").replace("\\\n", " ").replace("$(LOAD)", "--package tests");
+    // A rule is a line with its dependencies, and the lines of its recipe.
+    let (mut rule, mut found) = ("", 0);
+    for line in makefile.lines() {
+        match line.strip_prefix('\t') {
+            None if line.contains(':') && !line.starts_with('#') => rule = line,
+            Some(step) if step.contains("--package tests ") => {
+                found += 1;
+                assert!(rule.split(' ').any(|it| it == "crates"), "{rule}\n{step}");
+            }
+            None | Some(_) => {}
+        }
+    }
+    assert!(found >= 7, "only {found} such steps were found");
+}

@@ -4,6 +4,7 @@
 mod table;
 mod beside;
 mod clients;
+mod connections;
 mod taken_out;
 mod phases;
 mod frozen;

@@ -11,7 +11,7 @@ use super::clients::{Clients, Saw};
 use super::phases::{self, Dead, Phases};
 use super::table::{Seen, Table};
 use super::taken_out::{Before, LOST};
-use super::{beside, cluster_dns};
+use super::{beside, cluster_dns, connections};
 use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
 use crate::site::{Site, is_ready, text};
 
@@ -43,10 +43,11 @@ impl Death {
         for (server, tallies, phases) in servers {
             let seen = Seen { tallies, since: self.at };
             let late = format!(
-                "{}; due after {WITHIN_S} s: slowest {}; none took 1 s from {:.1} s on",
+                "{}; due after {WITHIN_S} s: slowest {}; none took 1 s from {:.1} s on, over UDP from {:.1} s on",
                 phases.in_words(),
                 seen.slowest_after(WITHIN_S),
-                seen.quick_from()
+                seen.quick_from(),
+                seen.quick_over_udp_from()
             );
             site.say(&table.add(what, server, &seen, &late));
         }
@@ -141,6 +142,7 @@ async fn dies(site: &Site, Victim { node, dead }: Victim<'_>, expected: Operator
     let at = now();
     let phases = phases::follow(site, &dead, &living, at, PATIENCE).await;
     tokio::time::sleep(AFTER).await;
+    dead.iter().for_each(|dead| connections::say_remembered(site, &living, dead));
     let saw = clients.stop();
     // While it is dead: kubelet sets back what operators wrote.
     let mut operators = site.pods(SYSTEM, OPERATORS);

@@ -76,8 +76,16 @@ impl Seen<'_> {
 
     /// From when on no query took a second or longer, in seconds after it happened; exact to a tenth of a second.
     pub(super) fn quick_from(&self) -> f64 {
-        let all = self.tallies.iter().flat_map(|it| [&it.udp, &it.tcp]);
-        let last = all.filter_map(|it| it.slow_until(SLOW_MS)).max_by(f64::total_cmp);
+        self.quick_over(self.tallies.iter().flat_map(|it| [&it.udp, &it.tcp]))
+    }
+
+    /// The same of queries over UDP alone.
+    pub(super) fn quick_over_udp_from(&self) -> f64 {
+        self.quick_over(self.udp())
+    }
+
+    fn quick_over<'t>(&self, tallies: impl Iterator<Item = &'t Tally>) -> f64 {
+        let last = tallies.filter_map(|it| it.slow_until(SLOW_MS)).max_by(f64::total_cmp);
         last.map_or(0.0, |last| (last - self.since).max(0.0))
     }
 

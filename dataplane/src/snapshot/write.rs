@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
@@ -50,7 +51,12 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
 
 fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
     let mut file: Option<Unfinished> = None;
+    let mut took = Duration::ZERO;
     for part in parts {
+        if matches!(part, Part::Start(_)) {
+            took = Duration::ZERO;
+        }
+        let begun = Instant::now();
         let done = match (part, file.take()) {
             (Part::Start(octets), _) => {
                 Unfinished::create(folder).and_then(|new| new.write(&octets)).map(|new| {
@@ -68,9 +74,10 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
             // The remaining parts of a snapshot that failed.
             (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
         };
+        took += begun.elapsed();
         match done {
             Ok(None) => {}
-            Ok(Some(done)) => written(status, done),
+            Ok(Some(done)) => written(status, done, took),
             Err(error) => failed(status, folder, &error),
         }
     }
@@ -79,6 +86,7 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
 fn written(
     status: &Status,
     (confirmed_at_s, revision, left_out, octets): (u64, String, LeftOut, u64),
+    took: Duration,
 ) {
     let mut reported = status.read();
     if reported.snapshot.left_out_objects != left_out.named {
@@ -96,7 +104,7 @@ fn written(
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
     }
     reported.snapshot.writes += 1;
-    reported.snapshot.octets = octets;
+    (reported.snapshot.octets, reported.snapshot.took) = (octets, took);
     reported.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
     reported.snapshot.on_disk_revision = Some(revision);
 }

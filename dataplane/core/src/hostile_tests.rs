@@ -226,3 +226,41 @@ fn l12_ten_thousand_endpoints_of_one_name() {
     let srv = ask(&records, "wide.evil.svc.cluster.local.", rtype::SRV, Transport::Tcp, 0);
     assert_eq!(srv.answers(), 1);
 }
+
+/// How many PTRs an address has to which each of two namespaces gives 64 names of Pods and 64 others, and a younger one, the
+/// victim, gives one.
+fn pointers_beside_the_victim(settings: Settings, has_pod: bool) -> u16 {
+    let mut index = Index::new(settings);
+    for name in ["evil", "evil-2", "victim"] {
+        index.apply(namespace(name));
+    }
+    for resource in Resource::ALL {
+        index.end_list(resource, 0, DataSource::Live);
+    }
+    for (namespace, own_pods) in
+        [("evil", true), ("evil", false), ("evil-2", true), ("evil-2", false)]
+    {
+        let shape = Shape { endpoints: 64, one_address: true, own_pods, ..Shape::small() };
+        apply(&mut index, shape.service_and_slices(namespace, &format!("many-{own_pods}"), 1));
+    }
+    let shape = Shape { own_pods: true, ..Shape::small() };
+    apply(&mut index, shape.service_and_slices("victim", "cart", 1));
+    if has_pod {
+        index.apply(shape.pod("victim"));
+    }
+    index.publish(9);
+    ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0).answers()
+}
+
+#[test]
+fn rr63_names_of_older_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
+    let verified = Settings { pods: PodRecords::Verified, ..all_is_ours() };
+    assert_eq!(pointers_beside_the_victim(verified, true), 1);
+}
+
+#[test]
+fn n40_names_of_hidden_namespaces_take_no_places_of_those_that_are_seen() {
+    let mut shown = all_is_ours();
+    shown.exposure.namespaces = vec!["victim".into()];
+    assert_eq!(pointers_beside_the_victim(shown, false), 1);
+}

@@ -89,8 +89,9 @@ fn written(
     took: Duration,
 ) {
     let mut reported = status.read();
-    if reported.snapshot.left_out_objects != left_out.named {
-        let (count, objects) = (left_out.count, left_out.named.join(", "));
+    let named = left_out.named();
+    if reported.snapshot.left_out_objects != named {
+        let (count, objects) = (left_out.count, named.join(", "));
         tracing::warn!(
             count,
             "not in the snapshot, because they are too large or their namespaces have more than \
@@ -99,7 +100,7 @@ fn written(
         );
     }
     reported.snapshot.left_out = left_out.count;
-    reported.snapshot.left_out_objects = left_out.named;
+    reported.snapshot.left_out_objects = named;
     if reported.snapshot.error.take().is_some() || reported.snapshot.writes == 0 {
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
     }

@@ -116,14 +116,9 @@ impl<'r> Claims<'r> {
                 }
             }
             self.withholds |= is_visible && !may_claim;
-            rest = match is_visible || !may_claim {
-                // The other rows of this namespace add nothing.
-                true => {
-                    let share = row.share();
-                    &rest[rest.partition_point(|(_, other)| other.share() == share)..]
-                }
-                false => &rest[1..],
-            };
+            // The other rows of this namespace add nothing.
+            let is_known = is_visible || !may_claim || is_hidden(records, row);
+            rest = if is_known { past_share(rest) } else { &rest[1..] };
         }
         self.rule = match (namespaces, owners) {
             (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
@@ -142,19 +137,39 @@ impl<'r> Claims<'r> {
         self.pointers(records).map(|pointer| (pointer.entry, pointer.slice))
     }
 
-    /// The rows that have a PTR; [`LOOKS`] are looked at.
+    /// The rows that have a PTR; [`LOOKS`] are looked at, of a namespace that may have none only one.
     fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
-        let (held, rule) = (self.held, self.rule);
-        let rows = self.published.iter().take(LOOKS).filter(move |(address, row)| {
-            let by_rule = match rule {
-                Rule::All => true,
-                Rule::OwnPods => row.label.is_own_pod(),
-                Rule::Withheld => false,
-            };
-            by_rule && (!held || is_held_by(records, *address, row.namespace, false))
-        });
-        rows.filter_map(|&(_, row)| pointer(records, row))
+        let (held, rule, mut rest, mut looks) = (self.held, self.rule, self.published, 0..LOOKS);
+        core::iter::from_fn(move || {
+            loop {
+                let &(address, row) = rest.first()?;
+                looks.next()?;
+                let by_rule = match rule {
+                    Rule::All => true,
+                    Rule::OwnPods => row.label.is_own_pod(),
+                    Rule::Withheld => false,
+                };
+                let may = by_rule && (!held || is_held_by(records, address, row.namespace, false));
+                let found = if may { pointer(records, row) } else { None };
+                let is_one = found.is_some() || may && !is_hidden(records, row);
+                rest = if is_one { &rest[1..] } else { past_share(rest) };
+                if found.is_some() {
+                    return found;
+                }
+            }
+        })
     }
+}
+
+/// Whether clients see nothing of the namespace of a row (N40).
+fn is_hidden(records: &Records, row: Publisher) -> bool {
+    records.namespaces.get(row.namespace).is_none_or(|namespace| !namespace.visible)
+}
+
+/// The rows behind those that share their places with the first.
+fn past_share(rows: &[(Address, Publisher)]) -> &[(Address, Publisher)] {
+    let share = rows.first().map(|(_, row)| row.share());
+    &rows[rows.partition_point(|(_, row)| Some(row.share()) == share)..]
 }
 
 /// Whether Pods decide who may claim the address.

@@ -1,5 +1,5 @@
-//! A folder whose data plane takes its upstreams from resolv.conf, and a resolv.conf that changes (FW3); reasons that end
-//! though no file of their object changes.
+//! A folder whose data plane takes its upstreams from resolv.conf, and a resolv.conf that changes (FW3).
+//! Reasons that end though the file of their object does not change.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -227,9 +227,10 @@ fn l12_ten_thousand_endpoints_of_one_name() {
     assert_eq!(srv.answers(), 1);
 }
 
-/// How many PTRs an address has to which each of two namespaces gives 64 names of Pods and 64 others, and a younger one, the
-/// victim, gives one.
-fn pointers_beside_the_victim(settings: Settings, has_pod: bool) -> u16 {
+/// How many PTRs an address has to which each of two namespaces gives 64 names of Pods and 64 others, by Services of this
+/// name, and a younger namespace, the victim, gives one name.
+fn pointers_beside_the_victim(settings: Settings, name: &str, has_pod: bool) -> u16 {
+    let cheap = cheap_reply(&cluster(all_is_ours()).records());
     let mut index = Index::new(settings);
     for name in ["evil", "evil-2", "victim"] {
         index.apply(namespace(name));
@@ -241,7 +242,8 @@ fn pointers_beside_the_victim(settings: Settings, has_pod: bool) -> u16 {
         [("evil", true), ("evil", false), ("evil-2", true), ("evil-2", false)]
     {
         let shape = Shape { endpoints: 64, one_address: true, own_pods, ..Shape::small() };
-        apply(&mut index, shape.service_and_slices(namespace, &format!("many-{own_pods}"), 1));
+        let name = format!("{own_pods}-{name}");
+        apply(&mut index, shape.service_and_slices(namespace, &name, 1));
     }
     let shape = Shape { own_pods: true, ..Shape::small() };
     apply(&mut index, shape.service_and_slices("victim", "cart", 1));
@@ -249,18 +251,29 @@ fn pointers_beside_the_victim(settings: Settings, has_pod: bool) -> u16 {
         index.apply(shape.pod("victim"));
     }
     index.publish(9);
-    ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0).answers()
+    let asked = ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+    asked.is_within_the_budget(cheap, name);
+    asked.answers()
 }
+
+/// Services of this name are not seen: they are of the type ExternalName.
+const UNSEEN: &str = "unseen-1";
 
 #[test]
 fn rr63_names_of_older_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
-    let verified = Settings { pods: PodRecords::Verified, ..all_is_ours() };
-    assert_eq!(pointers_beside_the_victim(verified, true), 1);
+    let verified = || Settings { pods: PodRecords::Verified, ..all_is_ours() };
+    for name in ["seen", UNSEEN] {
+        assert_eq!(pointers_beside_the_victim(verified(), name, true), 1);
+    }
+    // Without Pods it cannot be known whose address it is.
+    assert_eq!(pointers_beside_the_victim(all_is_ours(), UNSEEN, false), 0);
 }
 
 #[test]
 fn n40_names_of_hidden_namespaces_take_no_places_of_those_that_are_seen() {
-    let mut shown = all_is_ours();
-    shown.exposure.namespaces = vec!["victim".into()];
-    assert_eq!(pointers_beside_the_victim(shown, false), 1);
+    for name in ["seen", UNSEEN] {
+        let mut shown = all_is_ours();
+        shown.exposure.namespaces = vec!["victim".into()];
+        assert_eq!(pointers_beside_the_victim(shown, name, false), 1);
+    }
 }

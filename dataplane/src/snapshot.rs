@@ -209,8 +209,8 @@ impl Snapshots {
     fn begin(&mut self, index: &Index, circumstances: &Circumstances<'_>) {
         let (failures, cost) = {
             let reported = self.status.read();
-            let SnapshotStatus { failures, octets, took, .. } = reported.snapshot;
-            (failures, Cost { octets, took })
+            let SnapshotStatus { failures, written, took, .. } = reported.snapshot;
+            (failures, Cost { octets: written, took })
         };
         if failures > self.failures {
             self.failures = failures;

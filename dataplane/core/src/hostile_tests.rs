@@ -270,6 +270,23 @@ fn rr63_names_of_older_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
 }
 
 #[test]
+fn l12_a_name_behind_as_many_that_are_not_seen_as_are_looked_at() {
+    let cheap = cheap_reply(&cluster(all_is_ours()).records());
+    let mut index = cluster(all_is_ours());
+    // With the victim's row they are as many as are looked at, twice: for the rule, and for the PTRs.
+    for (namespace, own_pods, endpoints) in
+        [("evil", true, 64), ("evil", false, 63), ("victim", true, 1)]
+    {
+        let shape = Shape { endpoints, one_address: true, own_pods, ..Shape::small() };
+        let name = if namespace == "evil" { UNSEEN } else { "c" };
+        apply(&mut index, shape.service_and_slices(namespace, &format!("{own_pods}-{name}"), 1));
+    }
+    let asked = ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+    asked.is_within_the_budget(cheap, "127 rows that are not seen");
+    assert_eq!(asked.answers(), 1);
+}
+
+#[test]
 fn n40_names_of_hidden_namespaces_take_no_places_of_those_that_are_seen() {
     for name in ["seen", UNSEEN] {
         let mut shown = all_is_ours();

@@ -40,13 +40,13 @@ pub(super) struct Moment {
     /// When the API server was last heard of; `None` while there is nothing to write that is not
     /// on disk already. A wall clock that is set back must not delay a snapshot.
     pub(super) contact: Option<Instant>,
-    /// What the last snapshot of this process cost.
+    /// What the last attempt of this process cost.
     pub(super) cost: Cost,
     /// The process was asked to end.
     pub(super) is_last: bool,
 }
 
-/// What the disk had to do for one snapshot.
+/// What the disk had to do for one attempt to write a snapshot, also if it failed: all octets of both passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) octets: u64,
@@ -94,7 +94,7 @@ impl Due {
         };
         let since_start = moment.now.saturating_duration_since(started);
         if self.has_failed {
-            return since_start >= RETRY;
+            return since_start >= RETRY.max(moment.cost.interval());
         }
         let renewed =
             self.contact.map_or(Duration::ZERO, |known| contact.saturating_duration_since(known));
@@ -227,5 +227,17 @@ mod tests {
             due.start(Moment { now, contact: Some(now), cost: cost(256 << 20, 0), is_last })
         };
         assert!(starts(0, false) && !starts(1, false) && starts(2, true), "the end does not wait");
+    }
+
+    #[test]
+    fn e40_a_snapshot_that_fails_is_not_tried_more_often_than_it_costs() {
+        let (begin, mut due) = (Instant::now(), Due::default());
+        let cost = Cost { octets: 200 << 20, took: Duration::ZERO };
+        let mut starts = |second| {
+            due.failed();
+            let now = begin + Duration::from_secs(second);
+            due.start(Moment { now, contact: Some(begin), cost, is_last: false })
+        };
+        assert!(starts(0) && !starts(60) && !starts(199) && starts(200));
     }
 }

@@ -3,14 +3,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 
+use super::due::Cost;
 use super::format::{END, MAX_FILE};
 use super::shares::LeftOut;
 use super::{FILE, TEMPORARY};
@@ -51,11 +53,14 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
 
 fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
     let mut file: Option<Unfinished> = None;
-    let mut took = Duration::ZERO;
+    // Since the last one that was ended or failed: one that was begun again counts too.
+    let mut cost = Cost::default();
     for part in parts {
-        if matches!(part, Part::Start(_)) {
-            took = Duration::ZERO;
-        }
+        cost.octets += match &part {
+            Part::Start(octets) => octets.len() as u64,
+            Part::Objects(octets) if file.is_some() => octets.len() as u64,
+            Part::Objects(_) | Part::End { .. } => 0,
+        };
         let begun = Instant::now();
         let done = match (part, file.take()) {
             (Part::Start(octets), _) => {
@@ -74,11 +79,11 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
             // The remaining parts of a snapshot that failed.
             (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
         };
-        took += begun.elapsed();
+        cost.took += begun.elapsed();
         match done {
             Ok(None) => {}
-            Ok(Some(done)) => written(status, done, took),
-            Err(error) => failed(status, folder, &error),
+            Ok(Some(done)) => written(status, done, mem::take(&mut cost)),
+            Err(error) => failed(status, folder, &error, mem::take(&mut cost)),
         }
     }
 }
@@ -86,7 +91,7 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
 fn written(
     status: &Status,
     (confirmed_at_s, revision, left_out, octets): (u64, String, LeftOut, u64),
-    took: Duration,
+    cost: Cost,
 ) {
     let mut reported = status.read();
     let named = left_out.named();
@@ -105,13 +110,15 @@ fn written(
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
     }
     reported.snapshot.writes += 1;
-    (reported.snapshot.octets, reported.snapshot.took) = (octets, took);
+    reported.snapshot.octets = octets;
+    (reported.snapshot.written, reported.snapshot.took) = (cost.octets, cost.took);
     reported.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
     reported.snapshot.on_disk_revision = Some(revision);
 }
 
-fn failed(status: &Status, folder: &Path, error: &io::Error) {
+fn failed(status: &Status, folder: &Path, error: &io::Error, cost: Cost) {
     let mut reported = status.read();
+    (reported.snapshot.written, reported.snapshot.took) = (cost.octets, cost.took);
     reported.snapshot.failures += 1;
     let text = format!("{error}");
     if reported.snapshot.error.as_ref() != Some(&text) {

@@ -18,7 +18,10 @@ pub struct SnapshotStatus {
     pub on_disk_revision: Option<String>,
     /// Size of the file on disk.
     pub octets: u64,
-    /// How long the disk took for it.
+    /// Octets that the last attempt wrote, all passes together, also if it failed.
+    #[serde(skip)]
+    pub written: u64,
+    /// How long the disk took for them.
     #[serde(skip)]
     pub took: Duration,
     /// Objects that the last one does not have, because they are too large or their namespaces have more than their share.

@@ -92,7 +92,7 @@ impl<'r> Claims<'r> {
             return;
         }
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
-        let (mut looks, mut rest) = (LOOKS, self.published);
+        let (mut looks, mut rest, mut share) = (LOOKS, self.published, None);
         while let Some(&(address, row)) = rest.first() {
             let is_decided = match row.label.is_own_pod() {
                 true => owners == Several::Many,
@@ -117,7 +117,8 @@ impl<'r> Claims<'r> {
             }
             self.withholds |= is_visible && !may_claim;
             // The other rows of this namespace add nothing.
-            let is_known = is_visible || !may_claim || is_hidden(records, row);
+            let is_first = share.replace(row.share()) != Some(row.share());
+            let is_known = is_visible || !may_claim || is_first && is_hidden(records, row);
             rest = if is_known { past_share(rest) } else { &rest[1..] };
         }
         self.rule = match (namespaces, owners) {
@@ -140,6 +141,7 @@ impl<'r> Claims<'r> {
     /// The rows that have a PTR; [`LOOKS`] are looked at, of a namespace that may have none only one.
     fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
         let (held, rule, mut rest, mut looks) = (self.held, self.rule, self.published, 0..LOOKS);
+        let mut share = None;
         core::iter::from_fn(move || {
             loop {
                 let &(address, row) = rest.first()?;
@@ -151,7 +153,8 @@ impl<'r> Claims<'r> {
                 };
                 let may = by_rule && (!held || is_held_by(records, address, row.namespace, false));
                 let found = if may { pointer(records, row) } else { None };
-                let is_one = found.is_some() || may && !is_hidden(records, row);
+                let is_first = share.replace(row.share()) != Some(row.share());
+                let is_one = found.is_some() || may && !(is_first && is_hidden(records, row));
                 rest = if is_one { &rest[1..] } else { past_share(rest) };
                 if found.is_some() {
                     return found;
@@ -161,7 +164,8 @@ impl<'r> Claims<'r> {
     }
 }
 
-/// Whether clients see nothing of the namespace of a row (N40).
+/// Whether clients see nothing of the namespace of a row (N40). All rows of a share are of one namespace, so only the first
+/// is asked.
 fn is_hidden(records: &Records, row: Publisher) -> bool {
     records.namespaces.get(row.namespace).is_none_or(|namespace| !namespace.visible)
 }

@@ -122,8 +122,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The names in a folder that may be manifests or folders, sorted: of more than there may be files, the first, so that
-    /// others are neither kept nor looked at. Hidden ones are none of them.
+    /// The names in a folder that may be manifests or folders, sorted: of more than there may be files and
+    /// folders, the first, so that others are neither kept nor looked at. Hidden ones are none of them.
     fn names(&mut self, folder: &Path) -> io::Result<BTreeSet<OsString>> {
         let mut names = BTreeSet::new();
         for entry in fs::read_dir(folder)? {
@@ -136,7 +136,7 @@ impl Walk {
                 continue;
             }
             names.insert(name);
-            if names.len() > self.files {
+            if names.len() > self.files + self.folders.saturating_sub(self.seen.len()) {
                 names.pop_last();
                 self.listing.left_out += 1;
             }
@@ -146,13 +146,16 @@ impl Walk {
 
     /// A folder within: each once, also if several links lead to it, and not without end.
     fn visit(&mut self, path: &Path, name: &str, depth: usize) {
-        if depth > MAX_DEPTH || self.files == 0 || self.seen.len() >= self.folders {
-            self.listing.left_out += 1;
-            return;
-        }
-        let result = path.canonicalize().and_then(|canonical| match self.seen.insert(canonical) {
-            true => self.folder(path, &format!("{name}/"), depth),
-            false => Ok(()),
+        let result = path.canonicalize().and_then(|canonical| {
+            if self.seen.contains(&canonical) {
+                return Ok(());
+            }
+            if depth > MAX_DEPTH || self.seen.len() >= self.folders {
+                self.listing.left_out += 1;
+                return Ok(());
+            }
+            self.seen.insert(canonical);
+            self.folder(path, &format!("{name}/"), depth)
         });
         if let Err(error) = result {
             self.listing.unreadable.push((format!("{name}/"), error.to_string()));
@@ -203,9 +206,19 @@ mod tests {
         let all = list_within(&folder.0, 9, 9).unwrap();
         assert_eq!(names(&all), ["a.yaml", "b.yaml", "d/e.yaml", "f/g.yaml", "x.yaml", "y.yaml"]);
         assert_eq!((all.unreadable.len(), all.left_out), (1, 0));
-        let some = list_within(&folder.0, 3, 9).unwrap();
-        assert_eq!(names(&some), ["a.yaml", "b.yaml", "d/e.yaml"]);
-        assert_eq!((some.unreadable.len(), some.left_out), (0, 4), "f, x, y, z");
+        let few_files = list_within(&folder.0, 3, 9).unwrap();
+        assert_eq!(names(&few_files), ["a.yaml", "b.yaml", "d/e.yaml"]);
+        assert_eq!((few_files.unreadable.len(), few_files.left_out), (1, 3), "f/g, x, y");
+        let few = list_within(&folder.0, 3, 3).unwrap();
+        assert_eq!(names(&few), ["a.yaml", "b.yaml", "d/e.yaml"]);
+        assert_eq!(
+            (few.unreadable.len(), few.left_out),
+            (0, 4),
+            "f/g, x; y and z are not looked at"
+        );
+        // Folders take no places of files, nor what is no manifest.
+        let just_enough = list_within(&folder.0, 6, 3).unwrap();
+        assert_eq!((just_enough.files.len(), just_enough.left_out), (6, 0));
         let few_folders = list_within(&folder.0, 9, 2).unwrap();
         assert_eq!(names(&few_folders), ["a.yaml", "b.yaml", "d/e.yaml", "x.yaml", "y.yaml"]);
         assert_eq!(few_folders.left_out, 1, "f");

@@ -21,9 +21,9 @@ use crds::Config;
 use dataplane_core::{DataSource, Export, Index, Resource};
 
 use crate::status::Status;
-use crate::status::snapshot::Loaded;
+use crate::status::snapshot::{Loaded, SnapshotStatus};
 use crate::telemetry::printable;
-use due::{Due, Moment};
+use due::{Cost, Due, Moment};
 use format::{Head, Kept, MAX_FILE};
 use shares::{LeftOut, Shares};
 use write::Part;
@@ -119,13 +119,20 @@ struct Making {
     revision: String,
 }
 
+/// A time at which the API server was heard of, by two clocks: the wall clock may be set back.
+#[derive(Clone, Copy, Debug)]
+pub struct Contact {
+    pub at: Instant,
+    pub unix_s: u64,
+}
+
 /// Facts that the index does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// The configuration in use, by which objects are kept.
     pub config: &'a Config,
-    /// When the API server was last heard of, in Unix seconds and by [`Resource`].
-    pub contacts: [Option<u64>; Resource::ALL.len()],
+    /// When the API server was last heard of, by [`Resource`].
+    pub contacts: [Option<Contact>; Resource::ALL.len()],
     /// Uid of the Namespace `kube-system`.
     pub kube_system: Option<u128>,
     /// The time of this step.
@@ -200,14 +207,18 @@ impl Snapshots {
 
     /// Starts a snapshot if one is due.
     fn begin(&mut self, index: &Index, circumstances: &Circumstances<'_>) {
-        let failures = self.status.read().snapshot.failures;
+        let (failures, cost) = {
+            let reported = self.status.read();
+            let SnapshotStatus { failures, written, took, .. } = reported.snapshot;
+            (failures, Cost { octets: written, took })
+        };
         if failures > self.failures {
             self.failures = failures;
             self.due.failed();
         }
-        let contact_s = latest_contact(index, circumstances).filter(|_| is_synced(index));
+        let contact = latest_contact(index, circumstances).filter(|_| is_synced(index));
         let Circumstances { now, is_last, .. } = *circumstances;
-        if !self.due.start(Moment { now, contact_s, is_last }) {
+        if !self.due.start(Moment { now, contact, cost, is_last }) {
             return;
         }
         let confirmed = confirmed(index, circumstances);
@@ -292,16 +303,18 @@ fn confirmed(index: &Index, circumstances: &Circumstances<'_>) -> ByResource {
     Resource::ALL.map(|resource| match records.source(resource) {
         DataSource::None => None,
         DataSource::Snapshot { confirmed_at_s } => Some(confirmed_at_s),
-        DataSource::Live => Some(circumstances.contacts[resource as usize].unwrap_or(0)),
+        DataSource::Live => {
+            Some(circumstances.contacts[resource as usize].map_or(0, |contact| contact.unix_s))
+        }
     })
 }
 
 /// When the API server was last heard of on behalf of any resource that is live.
-fn latest_contact(index: &Index, circumstances: &Circumstances<'_>) -> Option<u64> {
+fn latest_contact(index: &Index, circumstances: &Circumstances<'_>) -> Option<Instant> {
     let records = index.records();
     let live =
         Resource::ALL.into_iter().filter(|&resource| records.source(resource) == DataSource::Live);
-    live.filter_map(|resource| circumstances.contacts[resource as usize]).max()
+    live.filter_map(|resource| circumstances.contacts[resource as usize]).map(|it| it.at).max()
 }
 
 /// Whether there is more to write than what was loaded: everything that answers need at all has

@@ -226,3 +226,71 @@ fn l12_ten_thousand_endpoints_of_one_name() {
     let srv = ask(&records, "wide.evil.svc.cluster.local.", rtype::SRV, Transport::Tcp, 0);
     assert_eq!(srv.answers(), 1);
 }
+
+/// How many PTRs an address has to which each of two namespaces gives 64 names of Pods and 64 others, by Services of this
+/// name, and a younger namespace, the victim, gives one name.
+fn pointers_beside_the_victim(settings: Settings, name: &str, has_pod: bool) -> u16 {
+    let cheap = cheap_reply(&cluster(all_is_ours()).records());
+    let mut index = Index::new(settings);
+    for name in ["evil", "evil-2", "victim"] {
+        index.apply(namespace(name));
+    }
+    for resource in Resource::ALL {
+        index.end_list(resource, 0, DataSource::Live);
+    }
+    for (namespace, own_pods) in
+        [("evil", true), ("evil", false), ("evil-2", true), ("evil-2", false)]
+    {
+        let shape = Shape { endpoints: 64, one_address: true, own_pods, ..Shape::small() };
+        let name = format!("{own_pods}-{name}");
+        apply(&mut index, shape.service_and_slices(namespace, &name, 1));
+    }
+    let shape = Shape { own_pods: true, ..Shape::small() };
+    apply(&mut index, shape.service_and_slices("victim", "cart", 1));
+    if has_pod {
+        index.apply(shape.pod("victim"));
+    }
+    index.publish(9);
+    let asked = ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+    asked.is_within_the_budget(cheap, name);
+    asked.answers()
+}
+
+/// Services of this name are not seen: they are of the type ExternalName.
+const UNSEEN: &str = "unseen-1";
+
+#[test]
+fn rr63_names_of_older_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
+    let verified = || Settings { pods: PodRecords::Verified, ..all_is_ours() };
+    for name in ["seen", UNSEEN] {
+        assert_eq!(pointers_beside_the_victim(verified(), name, true), 1);
+    }
+    // Without Pods it cannot be known whose address it is.
+    assert_eq!(pointers_beside_the_victim(all_is_ours(), UNSEEN, false), 0);
+}
+
+#[test]
+fn l12_a_name_behind_as_many_that_are_not_seen_as_are_looked_at() {
+    let cheap = cheap_reply(&cluster(all_is_ours()).records());
+    let mut index = cluster(all_is_ours());
+    // With the victim's row they are as many as are looked at, twice: for the rule, and for the PTRs.
+    for (namespace, own_pods, endpoints) in
+        [("evil", true, 64), ("evil", false, 63), ("victim", true, 1)]
+    {
+        let shape = Shape { endpoints, one_address: true, own_pods, ..Shape::small() };
+        let name = if namespace == "evil" { UNSEEN } else { "c" };
+        apply(&mut index, shape.service_and_slices(namespace, &format!("{own_pods}-{name}"), 1));
+    }
+    let asked = ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+    asked.is_within_the_budget(cheap, "127 rows that are not seen");
+    assert_eq!(asked.answers(), 1);
+}
+
+#[test]
+fn n40_names_of_hidden_namespaces_take_no_places_of_those_that_are_seen() {
+    for name in ["seen", UNSEEN] {
+        let mut shown = all_is_ours();
+        shown.exposure.namespaces = vec!["victim".into()];
+        assert_eq!(pointers_beside_the_victim(shown, name, false), 1);
+    }
+}

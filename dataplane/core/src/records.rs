@@ -25,6 +25,7 @@ use crate::steps::step;
 use crate::trees::buckets::Buckets;
 use crate::trees::slots::Slots;
 use crate::wire::address::Address;
+use crate::wire::name::Name;
 use crate::wire::text::ShortText;
 
 pub(crate) use entries::{
@@ -138,27 +139,37 @@ impl Records {
         self.zone.apex()
     }
 
-    /// Whether an endpoint of our own Service, the one that gives `ns.dns.Z` its addresses (RR72), has this address. At most
-    /// [`MAX_PUBLISHERS`] of those that publish it are looked at; where it is none of them, the answer is no.
+    /// Whether an endpoint of our own Service, the one that gives `ns.dns.Z` its addresses (RR72), has this address. Only
+    /// the rows of that Service are searched, so that rows of other namespaces at the same address change nothing.
     pub fn is_behind_own_service(&self, address: IpAddr) -> bool {
-        let published = self.addresses.get(address.into());
-        let rows = published.iter().filter(|(_, publisher)| !publisher.is_cluster_ip());
-        rows.take(MAX_PUBLISHERS).any(|(_, publisher)| self.is_own_service(publisher.service))
-    }
-
-    fn is_own_service(&self, slot: u32) -> bool {
-        match &self.zone.settings.service_addresses {
-            ServiceAddresses::OfService { namespace, name } => {
-                let own = (name.as_bytes(), namespace.as_bytes());
-                self.services.get(slot).is_some_and(|entry| entry.labels() == own)
-            }
-            // The fixed addresses of the configuration.
-            ServiceAddresses::Fixed(addresses) => addresses.iter().any(|&address| {
-                let holders = self.addresses.get(address.into()).iter().take(MAX_PUBLISHERS);
-                let mut holders = holders.take_while(|(_, holder)| holder.is_cluster_ip());
-                holders.any(|(_, holder)| holder.service == slot)
+        let has_it = |entry: &ServiceEntry| entry.has_address(address.into());
+        match &self.zone.service_addresses {
+            None => self.own_service().is_some_and(has_it),
+            // The API server gives a cluster IP to one Service.
+            Some(fixed) => fixed.iter().any(|&own| {
+                let holders = self.addresses.get(own).iter().take(MAX_PUBLISHERS);
+                let holders = holders.take_while(|(_, holder)| holder.is_cluster_ip());
+                holders.filter_map(|(_, holder)| self.services.get(holder.service)).any(has_it)
             }),
         }
+    }
+
+    /// The Service that the configuration names as ours, if it names one and the Service is there.
+    pub(crate) fn own_service(&self) -> Option<&ServiceEntry> {
+        let ServiceAddresses::OfService { namespace, name } = &self.zone.settings.service_addresses
+        else {
+            return None;
+        };
+        let parts: [&[u8]; 5] = [
+            &[name.len() as u8],
+            name.as_bytes(),
+            &[namespace.len() as u8],
+            namespace.as_bytes(),
+            b"\0",
+        ];
+        let wire = Name::compose(&parts)?;
+        let (_root, wire) = wire.wire().split_last()?;
+        self.service(wire).map(|(_, entry)| entry)
     }
 
     /// The serial of the SOA records (RR70).

@@ -99,7 +99,8 @@ pub(super) async fn ask(
         let place = match taken.take().or_else(|| connections.place(after, &query, now())) {
             Some(place) => place,
             None => {
-                let opening = Arc::clone(connections).connect();
+                let new = Arc::clone(connections);
+                let opening = async move { Box::pin(new.connect()).await };
                 connections.place_on_new(after, &query, opening).await?
             }
         };
@@ -311,7 +312,7 @@ impl Connections {
         failure
     }
 
-    /// Opens a connection of this server's transport, and keeps it.
+    /// Opens a connection of this server's transport, and keeps it. It has some KiB while it does: only who opens has that.
     async fn connect(self: Arc<Self>) -> Result<Arc<Connection>, Failure> {
         let Some(client) = &self.client else { return Ok(self.keep(self.tcp().await?)) };
         match &client.spoken {

@@ -230,6 +230,67 @@ mod tests {
         assert!(matches!(unknown, Asked::Refused(_)), "a process that is no pod has no uid");
     }
 
+    /// A Service in `kube-system`, and in an older namespace 65 names at the address of its pod, 64 of which claim to be Pods
+    /// of that namespace; also one at an address that is no pod of ours.
+    fn crowded_by_an_older_namespace(spec: &str) -> String {
+        let mut text = format!(
+            "
+apiVersion: clusterdns.dev/v1alpha1
+kind: ClusterDNS
+metadata: {{name: default}}
+spec: {spec}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: kube-dns, namespace: kube-system}}
+spec: {{clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], ports: [{{port: 53}}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: kube-dns-1, namespace: kube-system, labels: {{kubernetes.io/service-name: kube-dns}}}}
+addressType: IPv4
+endpoints: [{{addresses: [10.0.0.7], conditions: {{ready: true}}}}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: many, namespace: a-older, labels: {{kubernetes.io/service-name: kube-dns}}}}
+addressType: IPv4
+endpoints:
+- {{addresses: [10.0.0.9], conditions: {{ready: true}}}}
+"
+        );
+        for number in 0..65 {
+            let is_pod = number < 64;
+            let pod = format!(", targetRef: {{kind: Pod, name: p-{number}, namespace: a-older}}");
+            text.push_str(&format!(
+                "- {{addresses: [10.0.0.7], hostname: h-{number}, conditions: {{ready: true}}{}}}\n",
+                if is_pod { &pod } else { "" }
+            ));
+        }
+        text
+    }
+
+    #[test]
+    fn o20_rows_of_an_older_namespace_do_not_hide_a_pod_of_our_service() {
+        for spec in ["{}", "{serviceAddresses: [10.96.0.10]}"] {
+            let folder = crate::snapshot::tests::Folder::new();
+            let text = crowded_by_an_older_namespace(spec);
+            std::fs::write(folder.0.join("objects.yaml"), text).unwrap();
+            let setup = crate::source::writer::Setup {
+                counters: Vec::new(),
+                identity: dataplane_core::Identity::default(),
+                resolv_conf: "/nonexistent".into(),
+                location: Default::default(),
+                status: Arc::default(),
+            };
+            let files = crate::source::files::Files::open(&folder.0, setup).unwrap();
+            let records = Arc::clone(&files.state().published.load().records);
+            let asked = |at: &str| asked(&format!("at={at}&as={UID}"), Some(UID), &records);
+            assert_eq!(asked("10.0.0.7"), Asked::At("10.0.0.7".parse().unwrap()), "{spec}");
+            assert!(matches!(asked("10.0.0.9"), Asked::Refused(_)), "not of our namespace");
+        }
+    }
+
     /// Sockets of one port over UDP and TCP that answer nothing. Where another process has the port over TCP, another port
     /// is taken.
     async fn silent(local: IpAddr) -> (UdpSocket, tokio::net::TcpListener, u16) {

@@ -3,12 +3,20 @@
 use std::time::{Duration, Instant};
 
 /// Between the starts of two snapshots, so that a cluster that changes all the time does not write
-/// all the time; well within the 60 s after a change that E40 allows.
+/// all the time; well within the time after a change that E40 allows ...
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
+/// ... and where a snapshot is large or the disk is slow, as long as it takes until the disk has less than this to write on
+/// average, and is busy with it for less than a twentieth of the time ...
+const OCTETS_PER_S: u64 = 1024 * 1024;
+const PART_OF_TIME: u32 = 20;
+/// ... but not longer: what is on disk is then younger than the 5 min up to which readiness does not wait for live data (E43).
+const MAX_INTERVAL: Duration = Duration::from_secs(240);
 /// After a change of the configuration, which is rare: a restart while the next one is bad must find the last good one.
 const MIN_CONFIGURATION_INTERVAL: Duration = Duration::from_secs(1);
 /// While nothing changes the confirmation is renewed when it is this old.
-const RENEW_AFTER_S: u64 = 600;
+const RENEW_AFTER: Duration = Duration::from_secs(600);
+/// With the last snapshot it is renewed if it is at least this old.
+const RENEW_LAST_AFTER: Duration = Duration::from_secs(1);
 /// Wait after a failure, which is usually a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
@@ -20,8 +28,8 @@ pub(super) struct Due {
     /// And among that the configuration.
     is_configured: bool,
     started: Option<Instant>,
-    /// The latest contact before it, in Unix seconds.
-    contact_s: u64,
+    /// The latest contact before it.
+    contact: Option<Instant>,
     has_failed: bool,
 }
 
@@ -29,11 +37,29 @@ pub(super) struct Due {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) now: Instant,
-    /// When the API server was last heard of, in Unix seconds; `None` while there is nothing to
-    /// write that is not on disk already.
-    pub(super) contact_s: Option<u64>,
+    /// When the API server was last heard of; `None` while there is nothing to write that is not
+    /// on disk already. A wall clock that is set back must not delay a snapshot.
+    pub(super) contact: Option<Instant>,
+    /// What the last attempt of this process cost.
+    pub(super) cost: Cost,
     /// The process was asked to end.
     pub(super) is_last: bool,
+}
+
+/// What the disk had to do for one attempt to write a snapshot, also if it failed: all octets of both passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    pub(super) octets: u64,
+    pub(super) took: Duration,
+}
+
+impl Cost {
+    /// The time until the next one, from start to start.
+    fn interval(self) -> Duration {
+        let by_octets = Duration::from_secs(self.octets / OCTETS_PER_S);
+        let by_time = self.took.saturating_mul(PART_OF_TIME);
+        by_octets.max(by_time).clamp(MIN_INTERVAL, MAX_INTERVAL)
+    }
 }
 
 impl Due {
@@ -54,30 +80,30 @@ impl Due {
 
     /// Whether one is due; then it counts as started.
     pub(super) fn start(&mut self, moment: Moment) -> bool {
-        let Some(contact_s) = moment.contact_s.filter(|&contact_s| self.is_due(moment, contact_s))
-        else {
+        let Some(contact) = moment.contact.filter(|&contact| self.is_due(moment, contact)) else {
             return false;
         };
-        let started = Some(moment.now);
-        *self = Due { started, contact_s, ..Due::default() };
+        let (started, contact) = (Some(moment.now), Some(contact));
+        *self = Due { started, contact, ..Due::default() };
         true
     }
 
-    fn is_due(&self, moment: Moment, contact_s: u64) -> bool {
+    fn is_due(&self, moment: Moment, contact: Instant) -> bool {
         let Some(started) = self.started else {
             return true;
         };
         let since_start = moment.now.saturating_duration_since(started);
         if self.has_failed {
-            return since_start >= RETRY;
+            return since_start >= RETRY.max(moment.cost.interval());
         }
-        let renewed_s = contact_s.saturating_sub(self.contact_s);
-        let is_worth_it = self.is_changed || renewed_s >= RENEW_AFTER_S;
+        let renewed =
+            self.contact.map_or(Duration::ZERO, |known| contact.saturating_duration_since(known));
+        let is_worth_it = self.is_changed || renewed >= RENEW_AFTER;
         match moment.is_last {
             // The last snapshot: the next process benefits from a young one.
-            true => is_worth_it || renewed_s > 0,
+            true => is_worth_it || renewed >= RENEW_LAST_AFTER,
             false if self.is_configured => since_start >= MIN_CONFIGURATION_INTERVAL,
-            false => is_worth_it && since_start >= MIN_INTERVAL,
+            false => is_worth_it && since_start >= moment.cost.interval(),
         }
     }
 }
@@ -95,7 +121,8 @@ mod tests {
                 due.changed();
             }
             let now = begin + Duration::from_secs(second);
-            let moment = Moment { now, contact_s, is_last };
+            let contact = contact_s.map(|second| begin + Duration::from_secs(second));
+            let moment = Moment { now, contact, cost: Cost::default(), is_last };
             assert_eq!(due.start(moment), starts, "at {second} s");
         }
     }
@@ -122,7 +149,7 @@ mod tests {
                 due.configured();
             }
             let now = begin + Duration::from_secs(second);
-            due.start(Moment { now, contact_s: Some(0), is_last: false })
+            due.start(Moment { now, contact: Some(begin), cost: Cost::default(), is_last: false })
         };
         assert!(starts(0, false));
         assert!(!starts(0, true));
@@ -163,11 +190,54 @@ mod tests {
                 due.failed();
             }
             let now = begin + Duration::from_secs(second);
-            due.start(Moment { now, contact_s: Some(0), is_last: false })
+            due.start(Moment { now, contact: Some(begin), cost: Cost::default(), is_last: false })
         };
         assert!(starts(0, false));
         assert!(!starts(59, true));
         assert!(starts(60, false));
         assert!(!starts(120, false), "it worked");
+    }
+
+    /// The seconds at which snapshots start in ten minutes of a cluster that changes all the time.
+    fn starts(cost: Cost) -> Vec<u64> {
+        let (begin, mut due) = (Instant::now(), Due::default());
+        let seconds = (0..600).filter(|&second| {
+            due.changed();
+            let now = begin + Duration::from_secs(second);
+            due.start(Moment { now, contact: Some(now), cost, is_last: false })
+        });
+        seconds.collect()
+    }
+
+    #[test]
+    fn e40_a_cluster_that_changes_all_the_time_is_written_as_often_as_it_costs() {
+        let cost = |octets: u64, millis| Cost { octets, took: Duration::from_millis(millis) };
+        let small = starts(cost(6_000_000, 100));
+        assert_eq!((small.len(), small[1]), (60, 10));
+        assert_eq!(starts(cost(100 << 20, 900)), [0, 100, 200, 300, 400, 500], "1 MiB/s");
+        assert_eq!(starts(cost(6_000_000, 6_000)), [0, 120, 240, 360, 480], "a slow disk");
+        let bound = MAX_INTERVAL.as_secs();
+        for worst in [cost(256 << 20, 0), cost(0, 3_600_000), cost(u64::MAX, u64::MAX)] {
+            assert_eq!(starts(worst), [0, bound, 2 * bound], "not older than some minutes");
+        }
+        let (begin, mut due) = (Instant::now(), Due::default());
+        let mut starts = |second, is_last| {
+            due.changed();
+            let now = begin + Duration::from_secs(second);
+            due.start(Moment { now, contact: Some(now), cost: cost(256 << 20, 0), is_last })
+        };
+        assert!(starts(0, false) && !starts(1, false) && starts(2, true), "the end does not wait");
+    }
+
+    #[test]
+    fn e40_a_snapshot_that_fails_is_not_tried_more_often_than_it_costs() {
+        let (begin, mut due) = (Instant::now(), Due::default());
+        let cost = Cost { octets: 200 << 20, took: Duration::ZERO };
+        let mut starts = |second| {
+            due.failed();
+            let now = begin + Duration::from_secs(second);
+            due.start(Moment { now, contact: Some(begin), cost, is_last: false })
+        };
+        assert!(starts(0) && !starts(60) && !starts(199) && starts(200));
     }
 }

@@ -1,7 +1,7 @@
 //! Which objects a snapshot has where not all of them fit: each namespace has a share, so that large objects of one
 //! namespace do not push out those of another. Within a share small objects come first. Pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use dataplane_core::Object;
 
@@ -124,16 +124,30 @@ pub(super) fn namespace_of(object: &Object) -> &str {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeftOut {
     pub(super) count: usize,
-    /// Some of them, such as `endpointslices shop/cart-0`.
-    pub(super) named: Vec<String>,
+    /// Some of them, such as `endpointslices shop/cart-0`, by namespace.
+    named: BTreeMap<Box<str>, Vec<String>>,
 }
 
 impl LeftOut {
     pub(super) fn add(&mut self, object: &Object) {
         self.count += 1;
-        if self.named.len() < MAX_NAMED {
-            self.named.push(format!("{} {}", object.resource().plural(), object.key()));
+        let most = self.named.values().map(Vec::len).max().unwrap_or(0);
+        let has_room = self.named.values().map(Vec::len).sum::<usize>() < MAX_NAMED;
+        let own = self.named.get(namespace_of(object)).map_or(0, Vec::len);
+        if !has_room {
+            // The namespace with most names gives one up for one with fewer.
+            let largest = self.named.values_mut().find(|names| names.len() == most);
+            if own + 1 >= most || largest.and_then(Vec::pop).is_none() {
+                return;
+            }
         }
+        let name = format!("{} {}", object.resource().plural(), object.key());
+        self.named.entry(namespace_of(object).into()).or_default().push(name);
+    }
+
+    /// Some of them, of as many namespaces as there is room for.
+    pub(super) fn named(&self) -> Vec<String> {
+        self.named.values().flatten().cloned().collect()
     }
 }
 
@@ -180,5 +194,30 @@ mod tests {
         assert!(taken <= 500, "{taken}");
         let all = ["a", "b", "d", "e", "f"].into_iter().filter(|of| second.take(of, 300)).count();
         assert!(taken + 300 * all as u64 <= 1_000);
+    }
+
+    #[test]
+    fn e40_what_one_namespace_left_out_does_not_hide_what_another_did() {
+        let service = |namespace: &str, name: &str| {
+            Object::Service(dataplane_core::Service {
+                key: dataplane_core::Key::new(namespace, name),
+                uid: 1,
+                version: 1,
+                labels: Vec::new(),
+                kind: dataplane_core::ServiceKind::Headless,
+                ports: Vec::new(),
+            })
+        };
+        let mut left_out = LeftOut::default();
+        for number in 0..50 {
+            left_out.add(&service("evil", &format!("large-{number}")));
+        }
+        assert_eq!(left_out.named().len(), MAX_NAMED);
+        left_out.add(&service("shop", "cart"));
+        left_out.add(&service("shop", "till"));
+        left_out.add(&service("evil", "one-more"));
+        let named = left_out.named();
+        assert_eq!((left_out.count, named.len()), (53, MAX_NAMED));
+        assert_eq!(named[MAX_NAMED - 2..], ["services shop/cart", "services shop/till"]);
     }
 }

@@ -3,13 +3,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
 
 use anyhow::Context;
 use sha2::{Digest, Sha256};
 
+use super::due::Cost;
 use super::format::{END, MAX_FILE};
 use super::shares::LeftOut;
 use super::{FILE, TEMPORARY};
@@ -50,7 +53,15 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
 
 fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
     let mut file: Option<Unfinished> = None;
+    // Since the last one that was ended or failed: one that was begun again counts too.
+    let mut cost = Cost::default();
     for part in parts {
+        cost.octets += match &part {
+            Part::Start(octets) => octets.len() as u64,
+            Part::Objects(octets) if file.is_some() => octets.len() as u64,
+            Part::Objects(_) | Part::End { .. } => 0,
+        };
+        let begun = Instant::now();
         let done = match (part, file.take()) {
             (Part::Start(octets), _) => {
                 Unfinished::create(folder).and_then(|new| new.write(&octets)).map(|new| {
@@ -68,10 +79,11 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
             // The remaining parts of a snapshot that failed.
             (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
         };
+        cost.took += begun.elapsed();
         match done {
             Ok(None) => {}
-            Ok(Some(done)) => written(status, done),
-            Err(error) => failed(status, folder, &error),
+            Ok(Some(done)) => written(status, done, mem::take(&mut cost)),
+            Err(error) => failed(status, folder, &error, mem::take(&mut cost)),
         }
     }
 }
@@ -79,10 +91,12 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
 fn written(
     status: &Status,
     (confirmed_at_s, revision, left_out, octets): (u64, String, LeftOut, u64),
+    cost: Cost,
 ) {
     let mut reported = status.read();
-    if reported.snapshot.left_out_objects != left_out.named {
-        let (count, objects) = (left_out.count, left_out.named.join(", "));
+    let named = left_out.named();
+    if reported.snapshot.left_out_objects != named {
+        let (count, objects) = (left_out.count, named.join(", "));
         tracing::warn!(
             count,
             "not in the snapshot, because they are too large or their namespaces have more than \
@@ -91,18 +105,20 @@ fn written(
         );
     }
     reported.snapshot.left_out = left_out.count;
-    reported.snapshot.left_out_objects = left_out.named;
+    reported.snapshot.left_out_objects = named;
     if reported.snapshot.error.take().is_some() || reported.snapshot.writes == 0 {
         tracing::info!(octets, "snapshot written: a restart answers from it at once");
     }
     reported.snapshot.writes += 1;
     reported.snapshot.octets = octets;
+    (reported.snapshot.written, reported.snapshot.took) = (cost.octets, cost.took);
     reported.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
     reported.snapshot.on_disk_revision = Some(revision);
 }
 
-fn failed(status: &Status, folder: &Path, error: &io::Error) {
+fn failed(status: &Status, folder: &Path, error: &io::Error, cost: Cost) {
     let mut reported = status.read();
+    (reported.snapshot.written, reported.snapshot.took) = (cost.octets, cost.took);
     reported.snapshot.failures += 1;
     let text = format!("{error}");
     if reported.snapshot.error.as_ref() != Some(&text) {

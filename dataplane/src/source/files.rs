@@ -143,6 +143,13 @@ impl Files {
         }
     }
 
+    /// Periodic work of the writer. A reason that another object has ended is not shown any more, though the folder is the same.
+    fn tick(&mut self) {
+        if self.writer.tick() {
+            self.apply_folder();
+        }
+    }
+
     fn apply_folder(&mut self) {
         let in_use = self.looked_at.as_ref().map(|found| found.name.as_str());
         let mut world = self.folder.world(in_use);

@@ -1,9 +1,17 @@
 //! Objects that are not served in full, as people see them. A change of one object has the same cost for any number
 //! of objects, because the source waits for it. A page takes a copy that shares all of them, and is written without
-//! the lock.
+//! the lock; a change meanwhile copies the part that it is in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+
+/// Parts of the list. Each has some namespaces, by a hash that no one outside can know: of 10,000 reasons a part has some
+/// 80, and those of one namespace more at most.
+const PARTS: usize = 128;
+
+/// The reasons of some namespaces.
+type Part = BTreeMap<Box<str>, BTreeSet<Arc<Skipped>>>;
 
 /// An object, or a part of one, that is not served, and why (E15).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -17,11 +25,19 @@ pub struct Skipped {
 }
 
 /// Objects that are not served in full, by namespace.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SkippedObjects {
-    by_namespace: Arc<BTreeMap<String, BTreeSet<Arc<Skipped>>>>,
+    parts: Arc<[Arc<Part>; PARTS]>,
+    hasher: RandomState,
     count: usize,
     not_listed: u64,
+}
+
+impl Default for SkippedObjects {
+    fn default() -> Self {
+        let parts = Arc::new(std::array::from_fn(|_| Arc::default()));
+        SkippedObjects { parts, hasher: RandomState::new(), count: 0, not_listed: 0 }
+    }
 }
 
 /// The difference to the last report.
@@ -77,14 +93,21 @@ impl SkippedObjects {
 
     /// All of them, by namespace.
     pub fn iter(&self) -> impl Iterator<Item = &Skipped> {
-        self.by_namespace.values().flatten().map(AsRef::as_ref)
+        self.by_namespace().into_iter().flat_map(|(_, objects)| objects).map(AsRef::as_ref)
+    }
+
+    fn by_namespace(&self) -> Vec<(&str, &BTreeSet<Arc<Skipped>>)> {
+        let parts = self.parts.iter().flat_map(|part| part.iter());
+        let mut all: Vec<_> = parts.map(|(namespace, objects)| (&**namespace, objects)).collect();
+        all.sort_unstable_by_key(|(namespace, _)| *namespace);
+        all
     }
 
     /// The first ones: one of each namespace, then the next one of each, and so on, so that a page that shows only some
     /// shows some of each namespace.
     pub fn first(&self, limit: usize) -> Vec<&Skipped> {
-        let of_each = self.by_namespace.values();
-        in_turns(of_each.map(|objects| objects.iter().map(AsRef::as_ref)), limit)
+        let of_each = self.by_namespace().into_iter();
+        in_turns(of_each.map(|(_, objects)| objects.iter().map(AsRef::as_ref)), limit)
     }
 
     /// Times since start that an object was not served in full and is not among them, because too many are.
@@ -97,16 +120,17 @@ impl SkippedObjects {
         if changes.gone.is_empty() && changes.new.is_empty() {
             return;
         }
-        let by_namespace = Arc::make_mut(&mut self.by_namespace);
         for skipped in &changes.gone {
-            let Some(objects) = by_namespace.get_mut(&skipped.namespace) else { continue };
+            let part = part_of(&mut self.parts, &self.hasher, &skipped.namespace);
+            let Some(objects) = part.get_mut(&*skipped.namespace) else { continue };
             self.count -= usize::from(objects.remove(skipped));
             if objects.is_empty() {
-                by_namespace.remove(&skipped.namespace);
+                part.remove(&*skipped.namespace);
             }
         }
         for skipped in &changes.new {
-            let objects = by_namespace.entry(skipped.namespace.clone()).or_default();
+            let part = part_of(&mut self.parts, &self.hasher, &skipped.namespace);
+            let objects = part.entry(skipped.namespace.as_str().into()).or_default();
             self.count += usize::from(objects.insert(Arc::clone(skipped)));
         }
     }
@@ -115,13 +139,23 @@ impl SkippedObjects {
     pub(super) fn changes_to(&self, all: Vec<Skipped>) -> Changes {
         let mut changes = Changes::default();
         changes.new.extend(all.into_iter().map(Arc::new));
-        for skipped in self.by_namespace.values().flatten() {
+        for skipped in self.parts.iter().flat_map(|part| part.values()).flatten() {
             if !changes.new.remove(skipped) {
                 changes.gone.insert(Arc::clone(skipped));
             }
         }
         changes
     }
+}
+
+/// The part of a namespace, to change it. It is copied if a page is still written from it.
+fn part_of<'a>(
+    parts: &'a mut Arc<[Arc<Part>; PARTS]>,
+    hasher: &RandomState,
+    namespace: &str,
+) -> &'a mut Part {
+    let place = (hasher.hash_one(namespace) % PARTS as u64) as usize;
+    Arc::make_mut(&mut Arc::make_mut(parts)[place])
 }
 
 /// The first of each group, then the second of each, and so on.
@@ -184,5 +218,27 @@ mod tests {
         objects.apply(&changes);
         let changes = objects.changes_to(vec![two.as_ref().clone()]);
         assert_eq!((changes.gone, changes.new), ([one].into(), [two].into()));
+    }
+
+    #[test]
+    fn e15_a_change_while_a_page_is_written_copies_one_part_of_the_list() {
+        let mut objects = SkippedObjects::default();
+        let mut changes = Changes::default();
+        (0..10_000).for_each(|n| changes.add(skipped(&format!("ns-{n}"), "cart")));
+        objects.apply(&changes);
+        let page = objects.clone();
+        let mut change = Changes::default();
+        change.remove(skipped("ns-7", "cart"));
+        change.add(skipped("ns-7", "till"));
+        objects.apply(&change);
+        let copied = page.parts.iter().zip(&*objects.parts);
+        let copied: Vec<_> = copied.filter(|(old, new)| !Arc::ptr_eq(old, new)).collect();
+        assert_eq!(copied.len(), 1);
+        assert!(copied[0].0.len() < 1_000, "{} of 10,000", copied[0].0.len());
+        let name = |of: &SkippedObjects| {
+            of.iter().find(|it| it.namespace == "ns-7").map(|it| it.name.clone())
+        };
+        assert_eq!((name(&page).as_deref(), page.len()), (Some("cart"), 10_000));
+        assert_eq!((name(&objects).as_deref(), objects.len()), (Some("till"), 10_000));
     }
 }

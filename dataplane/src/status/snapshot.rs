@@ -1,7 +1,7 @@
 //! The warm start as people see it: what this process started from, and what it keeps for the next.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -18,6 +18,12 @@ pub struct SnapshotStatus {
     pub on_disk_revision: Option<String>,
     /// Size of the file on disk.
     pub octets: u64,
+    /// Octets that the last attempt wrote, all passes together, also if it failed.
+    #[serde(skip)]
+    pub written: u64,
+    /// How long the disk took for them.
+    #[serde(skip)]
+    pub took: Duration,
     /// Objects that the last one does not have, because they are too large or their namespaces have more than their share.
     pub left_out: usize,
     /// Some of these, such as `endpointslices shop/cart-0`.

@@ -5,24 +5,22 @@
     reason = "places that a search found, in lists that do not change meanwhile"
 )]
 
+mod claims;
+
 use core::cmp::Ordering;
 
-use crate::object::Resource;
-use crate::records::{
-    DataSource, Kind, MAX_PUBLISHERS, Publisher, Records, Row, RowLabel, ServiceEntry,
-};
-use crate::settings::PodRecords;
+use crate::records::{MAX_PUBLISHERS, Publisher, Records, Row, ServiceEntry};
 use crate::steps::step;
 use crate::wire::address::Address;
 use crate::wire::message::rtype;
 use crate::wire::name::Name;
 use crate::wire::reply::{Full, Owner, Rdata, Reply};
 use crate::wire::text::ShortText;
+use claims::Pointer;
+pub(crate) use claims::{Claims, is_held_by};
 
 /// PTRs of one address; few addresses have more than a handful.
 const MAX_POINTERS: usize = 64;
-/// Rows looked at for one reply: all that one namespace has of an address.
-const LOOKS: usize = 2 * MAX_PUBLISHERS;
 /// Nearly no address has more. It is small because it is cleared for each reply.
 const FEW_POINTERS: usize = 4;
 
@@ -38,183 +36,6 @@ pub(crate) fn cluster_ip_owner<'r>(
         .filter_map(|(_, holder)| records.services.get(holder.service))
         .filter(|entry| records.visible(entry).is_some())
         .min_by(|a, b| order_of_services(a, b))
-}
-
-/// Who may have PTRs of an address (RR63); worked out once for each question.
-#[derive(Clone, Copy)]
-pub(crate) struct Claims<'r> {
-    /// The rows that publish it beside cluster IPs, visible or not.
-    published: &'r [(Address, Publisher)],
-    /// The Service of the one row, where one row alone publishes it and has a PTR: as nearly always.
-    only: Option<&'r ServiceEntry>,
-    /// Pods hold the address, and only the namespaces of those may claim it.
-    held: bool,
-    rule: Rule,
-    /// Whether a namespace that publishes the address is not in it.
-    pub(crate) withholds: bool,
-    pub(crate) any: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    /// All rows that publish it.
-    All,
-    /// Those whose targetRef is a Pod of their own namespace.
-    OwnPods,
-    /// `None`: the namespace that owns the address cannot be determined.
-    Withheld,
-}
-
-impl<'r> Claims<'r> {
-    /// Those of an address that these publish.
-    pub(crate) fn of(
-        records: &'r Records,
-        address: Address,
-        published: &'r [(Address, Publisher)],
-    ) -> Claims<'r> {
-        let cluster_ips = published.iter().take_while(|(_, row)| row.is_cluster_ip()).count();
-        let published = &published[cluster_ips..];
-        let held = is_held(records, address);
-        let (rule, only) = (Rule::All, None);
-        let mut claims = Claims { published, only, held, rule, withholds: false, any: false };
-        claims.decide(records);
-        claims
-    }
-
-    /// Looks at one visible row of each namespace, those of own Pods first.
-    fn decide(&mut self, records: &'r Records) {
-        // Nearly every address has one row, which no other namespace can claim.
-        if let &[(address, row)] = self.published {
-            let visible = pointer(records, row);
-            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
-            self.only = visible.filter(|_| may_claim).map(|pointer| pointer.entry);
-            (self.any, self.withholds) = (self.only.is_some(), visible.is_some() && !may_claim);
-            return;
-        }
-        let (mut namespaces, mut owners) = (Several::default(), Several::default());
-        let (mut looks, mut rest) = (LOOKS, self.published);
-        while let Some(&(address, row)) = rest.first() {
-            let is_decided = match row.label.is_own_pod() {
-                true => owners == Several::Many,
-                false => namespaces == Several::Many,
-            };
-            if is_decided {
-                break;
-            }
-            if looks == 0 {
-                // Too many rows that are not visible: the owner cannot be determined.
-                (self.rule, self.withholds, self.any) = (Rule::Withheld, true, false);
-                return;
-            }
-            looks -= 1;
-            let is_visible = pointer(records, row).is_some();
-            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
-            if is_visible && may_claim {
-                namespaces.add(row.namespace);
-                if row.label.is_own_pod() {
-                    owners.add(row.namespace);
-                }
-            }
-            self.withholds |= is_visible && !may_claim;
-            rest = match is_visible || !may_claim {
-                // The other rows of this namespace add nothing.
-                true => {
-                    let share = row.share();
-                    &rest[rest.partition_point(|(_, other)| other.share() == share)..]
-                }
-                false => &rest[1..],
-            };
-        }
-        self.rule = match (namespaces, owners) {
-            (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
-            (Several::Many, Several::One(_)) => Rule::OwnPods,
-            (Several::Many, Several::Many) => Rule::Withheld,
-        };
-        self.any = namespaces != Several::None && self.rule != Rule::Withheld;
-        self.withholds |= self.rule != Rule::All;
-    }
-
-    /// The Services and slices that the PTRs are made of.
-    pub(crate) fn holders(
-        &self,
-        records: &'r Records,
-    ) -> impl Iterator<Item = (&'r ServiceEntry, u32)> {
-        self.pointers(records).map(|pointer| (pointer.entry, pointer.slice))
-    }
-
-    /// The rows that have a PTR; [`LOOKS`] are looked at.
-    fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
-        let (held, rule) = (self.held, self.rule);
-        let rows = self.published.iter().take(LOOKS).filter(move |(address, row)| {
-            let by_rule = match rule {
-                Rule::All => true,
-                Rule::OwnPods => row.label.is_own_pod(),
-                Rule::Withheld => false,
-            };
-            by_rule && (!held || is_held_by(records, *address, row.namespace, false))
-        });
-        rows.filter_map(|&(_, row)| pointer(records, row))
-    }
-}
-
-/// Whether Pods decide who may claim the address.
-fn is_held(records: &Records, address: Address) -> bool {
-    records.zone.settings.pods == PodRecords::Verified
-        && records.source(Resource::Pods) != DataSource::None
-        && records.pod_addresses.get(address).first().is_some_and(|(_, pod)| !pod.host_network)
-}
-
-/// Whether a Pod of this namespace has the address, as its own or as its node's.
-pub(crate) fn is_held_by(
-    records: &Records,
-    address: Address,
-    namespace: u32,
-    host_network: bool,
-) -> bool {
-    let pods = records.pod_addresses.get(address);
-    let wanted = (host_network, namespace);
-    let at = pods.partition_point(|(_, pod)| (pod.host_network, pod.namespace) < wanted);
-    pods.get(at).is_some_and(|(_, pod)| (pod.host_network, pod.namespace) == wanted)
-}
-
-/// None, one or several namespaces.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Several {
-    #[default]
-    None,
-    One(u32),
-    Many,
-}
-
-impl Several {
-    fn add(&mut self, namespace: u32) {
-        *self = match *self {
-            Several::None => Several::One(namespace),
-            Several::One(known) if known == namespace => *self,
-            Several::One(_) | Several::Many => Several::Many,
-        }
-    }
-}
-
-/// A row as a candidate for a PTR, if its Service is visible (RR61, RR65).
-fn pointer<'r>(records: &'r Records, row: Publisher) -> Option<Pointer<'r>> {
-    step(1);
-    let entry = records.services.get(row.service)?;
-    let headless = match records.visible(entry)?.kind {
-        Kind::Headless => true,
-        Kind::ClusterIp(_) => false,
-        Kind::ExternalName(_) | Kind::Unserved => return None,
-    };
-    Some(Pointer { entry, slice: row.slice, label: row.label, headless })
-}
-
-/// One candidate for a PTR.
-#[derive(Clone, Copy)]
-struct Pointer<'r> {
-    entry: &'r ServiceEntry,
-    slice: u32,
-    label: RowLabel,
-    headless: bool,
 }
 
 /// A candidate with its endpoint name.

@@ -136,16 +136,21 @@ impl Shape {
             changes.extend(self.service_and_slices(namespace, &format!("copy-{copy}"), 1));
         }
         if self.own_pods {
-            changes.push(Change::Apply(Object::Pod(Pod {
-                key: Key::new("evil", "pod"),
-                uid: 1,
-                version: 1,
-                addresses: vec![self.address(0, 0)],
-                host_network: false,
-                finished: false,
-            })));
+            changes.push(self.pod("evil"));
         }
         changes
+    }
+
+    /// A Pod that has the first address.
+    pub(super) fn pod(&self, namespace: &str) -> Change {
+        Change::Apply(Object::Pod(Pod {
+            key: Key::new(namespace, "pod"),
+            uid: 1,
+            version: 1,
+            addresses: vec![self.address(0, 0)],
+            host_network: false,
+            finished: false,
+        }))
     }
 
     /// The events that move each slice of `wide` to another Service, or back.
@@ -168,7 +173,12 @@ impl Shape {
         self.changes().into_iter().map(delete).collect()
     }
 
-    fn service_and_slices(&self, namespace: &str, name: &str, slices: usize) -> Vec<Change> {
+    pub(super) fn service_and_slices(
+        &self,
+        namespace: &str,
+        name: &str,
+        slices: usize,
+    ) -> Vec<Change> {
         let kind = match (self.cluster_ip, name.ends_with('1')) {
             // It has no visible record.
             (_, true) => ServiceKind::ExternalName("service-7.victim.svc.cluster.local".into()),

@@ -99,6 +99,12 @@ impl ServiceEntry {
         Some((first, before))
     }
 
+    /// Whether an endpoint has this address.
+    pub(crate) fn has_address(&self, address: Address) -> bool {
+        let at = self.by_address.seek(|row| row.address.cmp(&address));
+        self.by_address.at(at).is_some_and(|row| row.address == address)
+    }
+
     /// Whether an endpoint has this name (RR8).
     pub(crate) fn has_endpoint(&self, records: &Records, name: EndpointName<'_>) -> bool {
         self.bearer(records, name.label).is_some() || self.spells(name)

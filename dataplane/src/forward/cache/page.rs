@@ -7,6 +7,10 @@ use super::{Cache, SHARDS, lock};
 
 /// Most entries of one page.
 pub(super) const MAX_ENTRIES: usize = 256;
+/// Slots that are looked at for one page: in a cache that was larger before, most are empty.
+pub(super) const MAX_SLOTS: usize = 16_384;
+/// Slots that are looked at under one lock: a hit waits for no more than these.
+const LOOKS: usize = 1_024;
 
 /// One page of entries, and where the next page begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,7 +20,7 @@ pub struct Page {
     pub total_entries: usize,
     /// What all of them take, in octets.
     pub total_octets: usize,
-    /// At most `MAX_ENTRIES`, in the order of slots.
+    /// At most `MAX_ENTRIES`, in the order of slots; fewer, though there are more, where most slots are empty.
     pub entries: Vec<Entry>,
     /// The value of `from` that shows the next ones; `None` after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,9 +57,15 @@ impl Cache {
     pub fn page(&self, from: usize, now_ms: u64) -> Page {
         let mut entries = Vec::new();
         let (mut shard, mut slot) = (from % SHARDS, from / SHARDS);
-        let mut next = None;
+        let (mut next, mut slots) = (None, MAX_SLOTS);
         while shard < SHARDS {
-            let (some, rest) = lock(&self.shards[shard]).some(slot, MAX_ENTRIES - entries.len());
+            if entries.len() == MAX_ENTRIES || slots == 0 {
+                next = Some(slot.saturating_mul(SHARDS).saturating_add(shard));
+                break;
+            }
+            slots -= LOOKS;
+            let most = MAX_ENTRIES - entries.len();
+            let (some, rest) = lock(&self.shards[shard]).some(slot, most, LOOKS);
             let shown = |(relayed, age, route): (Relayed, dataplane_core::Age, u32)| {
                 let (age_seconds, lifetime_seconds) = age.seconds(now_ms);
                 let key = relayed.key();
@@ -72,11 +82,7 @@ impl Cache {
                 }
             };
             entries.extend(some.into_iter().map(shown));
-            if let Some(slot) = rest {
-                next = Some(slot * SHARDS + shard);
-                break;
-            }
-            (shard, slot) = (shard + 1, 0);
+            (shard, slot) = rest.map_or((shard + 1, 0), |slot| (shard, slot));
         }
         Page { total_entries: self.entries(), total_octets: self.octets(), entries, next }
     }

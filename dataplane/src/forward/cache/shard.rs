@@ -225,15 +225,19 @@ impl Shard {
         &self.denials
     }
 
-    /// At most `most` entries from slot `from` on, and the slot at which the next page begins.
+    /// At most `most` entries of the `looks` slots from slot `from` on, and the slot at which the next look begins.
     pub(super) fn some(
         &self,
         from: usize,
         most: usize,
+        looks: usize,
     ) -> (Vec<(Relayed, Age, RouteId)>, Option<usize>) {
         let mut found = Vec::new();
-        for (number, slot) in self.slots.iter().flatten().enumerate().skip(from) {
-            if found.len() == most {
+        // All chunks before are full: none of their slots is passed one by one.
+        let chunks = self.slots.get(from / CHUNK..).unwrap_or_default();
+        let slots = chunks.iter().flatten().skip(from % CHUNK);
+        for (number, slot) in (from..).zip(slots) {
+            if found.len() == most || number - from == looks {
                 return (found, Some(number));
             }
             found.extend(slot.relayed.clone().map(|relayed| (relayed, slot.age, slot.route)));

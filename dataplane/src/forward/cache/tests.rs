@@ -307,3 +307,22 @@ fn the_pages_of_the_cache_are_bounded_and_show_each_entry_once() {
     assert_eq!((names.len(), pages), (900, 4));
     assert!(cache.page(usize::MAX, 0).entries.len() <= page::MAX_ENTRIES);
 }
+
+#[test]
+fn a_page_looks_at_a_bounded_number_of_slots_also_where_most_are_empty() {
+    const ENTRIES: usize = 2 * page::MAX_SLOTS;
+    let cache = Cache::default();
+    let large = CacheLimits { entries: ENTRIES, octets: usize::MAX, ..LIMITS };
+    for n in 0..ENTRIES {
+        keep(&cache, &format!("n{n}.example"), 9, 0, &large);
+    }
+    let (mut sweep, few) = (Sweep::default(), CacheLimits { entries: 20, ..large });
+    while sweep.step(&cache, 0, &few, |_| true) {}
+    let (mut from, mut shown, mut pages) = (Some(0), 0, 0);
+    while let Some(at) = from {
+        let page = cache.page(at, 0);
+        (from, shown, pages) = (page.next, shown + page.entries.len(), pages + 1);
+    }
+    assert_eq!(shown, cache.entries());
+    assert!(pages >= 2, "{shown} entries on {pages} pages");
+}

@@ -236,3 +236,11 @@ async fn fw54_a_handshake_that_does_not_end_is_given_up() {
     let failures: u64 = counted.failures().map(|(_, count)| count).sum();
     assert_eq!(failures, 1);
 }
+
+#[test]
+fn fw54_a_query_that_waits_for_a_connection_does_not_hold_what_makes_it() {
+    let connections = idle();
+    let makes = size_of_val(&Arc::clone(&connections).connect());
+    let waits = size_of_val(&ask(&connections, Progress::Unsent, query));
+    assert!(waits < makes, "{waits} octets in each query, {makes} octets to make a connection");
+}

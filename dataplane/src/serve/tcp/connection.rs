@@ -54,7 +54,7 @@ pub(super) struct Connection<S> {
     late: JoinSet<Vec<u8>>,
     /// No more is read: it ends for this reason once everything is answered.
     ending: Option<CloseReason>,
-    /// Whether any query was answered: a drain lets a new connection ask once.
+    /// Whether any query was answered, or could have come: a drain lets a new connection ask once.
     asked: bool,
     /// Input waits for a limit, not for the client.
     held_back: bool,
@@ -289,8 +289,11 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     /// Writing comes first, since it frees what the rest needs.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         match self.permit.poll_close(cx) {
-            // It was taken for idle. It ends once this is answered.
-            Poll::Ready(CloseReason::Drain) if self.stream.has_unread() => self.permit.stay(cx),
+            // It was taken for idle. It ends once this is answered, or was no query yet.
+            Poll::Ready(CloseReason::Drain) if self.stream.has_unread() => {
+                self.asked = true;
+                self.permit.stay(cx);
+            }
             Poll::Ready(reason) => return Poll::Ready(Event::Close(reason)),
             Poll::Pending => {}
         }
@@ -328,6 +331,12 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             {
                 return Poll::Ready(octets.map_or(Event::Failed, Event::Read));
             }
+        }
+        // What was to be read was half a record of TLS.
+        if self.is_buffered
+            && let Some(reason) = self.over()
+        {
+            return Poll::Ready(Event::Close(reason));
         }
         self.poll_due(cx).map(Event::Close)
     }

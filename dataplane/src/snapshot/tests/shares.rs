@@ -52,7 +52,7 @@ fn e40_a_namespace_that_fills_the_snapshot_leaves_out_its_own_objects_only() {
     while status.read().snapshot.writes == 0 {
         let circumstances = Circumstances {
             config: &config,
-            contacts: [Some(1); Resource::ALL.len()],
+            contacts: [Some(Contact { at: begin, unix_s: 1 }); Resource::ALL.len()],
             kube_system: None,
             now: Instant::now(),
             is_last: false,

@@ -62,9 +62,12 @@ impl Folder {
                 }));
                 if listing.left_out > 0 {
                     let error = format!(
-                        "{} files or folders are beyond the limits (10,000 files, 16 levels) and not read: \
-                         split the folder",
-                        listing.left_out
+                        "{} files or folders are beyond the limits ({} files, {} folders, {} levels) and \
+                         not read, nor what such folders hold: split the folder",
+                        listing.left_out,
+                        scan::MAX_FILES,
+                        scan::MAX_FOLDERS,
+                        scan::MAX_DEPTH
                     );
                     problems.push(BadFile { path: ".".into(), error });
                 }

@@ -1,17 +1,20 @@
 //! What a folder holds now: its manifest files and the stamps that show whether they changed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Files of one folder that are read, first by path; what is beyond is reported.
+/// Files that are read, of each folder the first by name; what is beyond is reported.
 pub(super) const MAX_FILES: usize = 10_000;
+/// Folders that are listed, with the one that holds them all.
+pub(super) const MAX_FOLDERS: usize = 10_000;
 /// Longest file that is read: a dump of 100,000 endpoints as YAML has some 30 MiB.
 pub(super) const MAX_FILE_BYTES: u64 = 128 * 1024 * 1024;
 /// How deep folders within folders are read.
-const MAX_DEPTH: usize = 16;
+pub(super) const MAX_DEPTH: usize = 16;
 
 /// The time, size and inode of a file. The time alone is not enough: tools for reproducible builds give every file
 /// the same time, and versions often differ in one digit.
@@ -59,77 +62,104 @@ pub(super) struct Listing {
     pub(super) files: Vec<Found>,
     /// Names of folders and files that could not be looked at, and why: what was known of them stays.
     pub(super) unreadable: Vec<(String, String)>,
-    /// More files than [`MAX_FILES`], or folders deeper than [`MAX_DEPTH`].
+    /// Beyond [`MAX_FILES`], [`MAX_FOLDERS`] or [`MAX_DEPTH`]; what they hold is not counted.
     pub(super) left_out: usize,
 }
 
 /// Lists the manifest files below `root`, hidden ones left out (a mounted ConfigMap keeps its older
 /// generations in them). Fails only when `root` itself cannot be read.
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
-    let mut listing = Listing::default();
-    let mut seen = HashSet::new();
-    seen.extend(root.canonicalize());
-    walk(root, "", 0, &mut seen, &mut listing)?;
+    list_within(root, MAX_FILES, MAX_FOLDERS)
+}
+
+fn list_within(root: &Path, files: usize, folders: usize) -> io::Result<Listing> {
+    let mut walk = Walk { files, folders, seen: HashSet::new(), listing: Listing::default() };
+    walk.seen.extend(root.canonicalize());
+    walk.folder(root, "", 0)?;
+    let mut listing = walk.listing;
     listing.files.sort_by(|a, b| a.name.cmp(&b.name));
-    listing.left_out += listing.files.len().saturating_sub(MAX_FILES);
-    listing.files.truncate(MAX_FILES);
     Ok(listing)
 }
 
-fn walk(
-    folder: &Path,
-    prefix: &str,
-    depth: usize,
-    seen: &mut HashSet<PathBuf>,
-    listing: &mut Listing,
-) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let file_name = entry.file_name();
-        let file_name = file_name.to_string_lossy();
-        if file_name.starts_with('.') {
-            continue;
-        }
-        let name = format!("{prefix}{file_name}");
-        let path = entry.path();
-        // Follows links: the files of a mounted ConfigMap are links.
-        let metadata = match fs::metadata(&path) {
-            Ok(metadata) => metadata,
-            // Gone since the listing, or a link to nothing.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => {
-                listing.unreadable.push((name, error.to_string()));
-                continue;
-            }
-        };
-        if metadata.is_dir() {
-            visit(&path, &name, depth + 1, seen, listing);
-        } else if metadata.is_file() && is_manifest(&path) {
-            let stamp = Stamp::of(&metadata);
-            listing.files.push(Found { name, path, stamp });
-        }
-    }
-    Ok(())
+/// A listing in progress.
+struct Walk {
+    /// How many more files it may have.
+    files: usize,
+    /// How many folders it may have.
+    folders: usize,
+    /// Folders that were listed.
+    seen: HashSet<PathBuf>,
+    listing: Listing,
 }
 
-/// A folder within: each once, also if several links lead to it, and not without end.
-fn visit(
-    path: &Path,
-    name: &str,
-    depth: usize,
-    seen: &mut HashSet<PathBuf>,
-    listing: &mut Listing,
-) {
-    if depth > MAX_DEPTH || listing.files.len() > MAX_FILES {
-        listing.left_out += 1;
-        return;
+impl Walk {
+    fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> io::Result<()> {
+        for file_name in self.names(folder)? {
+            let path = folder.join(&file_name);
+            let name = format!("{prefix}{}", file_name.to_string_lossy());
+            // Follows links: the files of a mounted ConfigMap are links.
+            let metadata = match fs::metadata(&path) {
+                Ok(metadata) => metadata,
+                // Gone since the listing, or a link to nothing.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => {
+                    self.listing.unreadable.push((name, error.to_string()));
+                    continue;
+                }
+            };
+            if metadata.is_dir() {
+                self.visit(&path, &name, depth + 1);
+            } else if metadata.is_file() && is_manifest(&path) {
+                if self.files == 0 {
+                    self.listing.left_out += 1;
+                    continue;
+                }
+                self.files -= 1;
+                let stamp = Stamp::of(&metadata);
+                self.listing.files.push(Found { name, path, stamp });
+            }
+        }
+        Ok(())
     }
-    let result = path.canonicalize().and_then(|canonical| match seen.insert(canonical) {
-        true => walk(path, &format!("{name}/"), depth, seen, listing),
-        false => Ok(()),
-    });
-    if let Err(error) = result {
-        listing.unreadable.push((format!("{name}/"), error.to_string()));
+
+    /// The names in a folder that may be manifests or folders, sorted: of more than there may be files and
+    /// folders, the first, so that others are neither kept nor looked at. Hidden ones are none of them.
+    fn names(&mut self, folder: &Path) -> io::Result<BTreeSet<OsString>> {
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            // Files that are no manifests are not looked at. Links may lead to folders.
+            let is_other = entry.file_type().is_ok_and(|kind| kind.is_file())
+                && !is_manifest(Path::new(&name));
+            if is_other || name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            names.insert(name);
+            if names.len() > self.files + self.folders.saturating_sub(self.seen.len()) {
+                names.pop_last();
+                self.listing.left_out += 1;
+            }
+        }
+        Ok(names)
+    }
+
+    /// A folder within: each once, also if several links lead to it, and not without end.
+    fn visit(&mut self, path: &Path, name: &str, depth: usize) {
+        let result = path.canonicalize().and_then(|canonical| {
+            if self.seen.contains(&canonical) {
+                return Ok(());
+            }
+            if depth > MAX_DEPTH || self.seen.len() >= self.folders {
+                self.listing.left_out += 1;
+                return Ok(());
+            }
+            self.seen.insert(canonical);
+            self.folder(path, &format!("{name}/"), depth)
+        });
+        if let Err(error) = result {
+            self.listing.unreadable.push((format!("{name}/"), error.to_string()));
+        }
     }
 }
 
@@ -151,4 +181,46 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
         ));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::tests::Folder;
+
+    fn names(listing: &Listing) -> Vec<&str> {
+        listing.files.iter().map(|found| found.name.as_str()).collect()
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn of_a_folder_with_too_many_files_the_others_are_not_looked_at() {
+        let folder = Folder::new();
+        for name in ["a.yaml", "b.yaml", "c.md", "d/e.yaml", "f/g.yaml", "x.yaml", "y.yaml"] {
+            let path = folder.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        // Who looks at it gets an error.
+        std::os::unix::fs::symlink("z.yaml", folder.0.join("z.yaml")).unwrap();
+        let all = list_within(&folder.0, 9, 9).unwrap();
+        assert_eq!(names(&all), ["a.yaml", "b.yaml", "d/e.yaml", "f/g.yaml", "x.yaml", "y.yaml"]);
+        assert_eq!((all.unreadable.len(), all.left_out), (1, 0));
+        let few_files = list_within(&folder.0, 3, 9).unwrap();
+        assert_eq!(names(&few_files), ["a.yaml", "b.yaml", "d/e.yaml"]);
+        assert_eq!((few_files.unreadable.len(), few_files.left_out), (1, 3), "f/g, x, y");
+        let few = list_within(&folder.0, 3, 3).unwrap();
+        assert_eq!(names(&few), ["a.yaml", "b.yaml", "d/e.yaml"]);
+        assert_eq!(
+            (few.unreadable.len(), few.left_out),
+            (0, 4),
+            "f/g, x; y and z are not looked at"
+        );
+        // Folders take no places of files, nor what is no manifest.
+        let just_enough = list_within(&folder.0, 6, 3).unwrap();
+        assert_eq!((just_enough.files.len(), just_enough.left_out), (6, 0));
+        let few_folders = list_within(&folder.0, 9, 2).unwrap();
+        assert_eq!(names(&few_folders), ["a.yaml", "b.yaml", "d/e.yaml", "x.yaml", "y.yaml"]);
+        assert_eq!(few_folders.left_out, 1, "f");
+    }
 }

@@ -1,4 +1,5 @@
 //! A folder whose data plane takes its upstreams from resolv.conf, and a resolv.conf that changes (FW3).
+//! Reasons that end though the file of their object does not change.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -81,4 +82,40 @@ fn fw3_the_thread_that_follows_a_folder_looks_at_resolv_conf_too() {
         assert!(started.elapsed() < PATIENCE, "{:?}", servers(&state));
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A slice of `db` with these numbers of names, all at one address.
+fn slice_of_names(name: &str, numbers: std::ops::Range<usize>) -> String {
+    let mut text = format!(
+        "
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: {name}, namespace: shop, labels: {{kubernetes.io/service-name: db}}}}
+addressType: IPv4
+endpoints:
+"
+    );
+    for number in numbers {
+        text.push_str(&format!(
+            "- {{addresses: [10.0.0.7], hostname: h-{number}, conditions: {{ready: true}}}}\n"
+        ));
+    }
+    text
+}
+
+#[test]
+fn e15_a_reason_that_another_object_ended_is_not_shown_after_a_tick() {
+    let disk = Disk::new();
+    fs::write(disk.manifests.0.join("many.yaml"), slice_of_names("many", 0..64)).unwrap();
+    fs::write(disk.manifests.0.join("one.yaml"), slice_of_names("one", 64..65)).unwrap();
+    let mut files = disk.open();
+    let status = Arc::clone(&files.status);
+    let skipped = || status.read().skipped.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    assert_eq!(skipped(), ["one"], "65 names of one address");
+    files.tick();
+    assert_eq!(skipped(), ["one"]);
+    fs::remove_file(disk.manifests.0.join("many.yaml")).unwrap();
+    files.refresh();
+    files.tick();
+    assert_eq!(skipped(), Vec::<String>::new());
 }

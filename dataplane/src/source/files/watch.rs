@@ -179,9 +179,7 @@ fn run(mut files: Files, mut events: Events, woken: &Receiver<()>, stop: &Atomic
             Err(RecvTimeoutError::Disconnected) => return,
         }
         files.refresh_resolv_conf();
-        if files.writer.tick() {
-            files.refresh();
-        }
+        files.tick();
     }
 }
 

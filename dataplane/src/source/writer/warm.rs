@@ -11,7 +11,7 @@ use dataplane_core::{Change, DataSource, KeptAs, Object, Relist, Resource};
 use super::{Writer, unix_s};
 use crate::identity;
 use crate::settings;
-use crate::snapshot::{self, Circumstances, Refusal, Snapshots, Stored};
+use crate::snapshot::{self, Circumstances, Contact, Refusal, Snapshots, Stored};
 use crate::status::snapshot::Loaded;
 
 /// The Namespace whose uid names a cluster.
@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The state of the writer for snapshots.
 #[derive(Debug, Default)]
 pub(super) struct Warm {
-    /// When the source was last heard of, in Unix seconds and by [`Resource`].
-    contacts: [Option<u64>; Resource::ALL.len()],
+    /// When the source was last heard of, by [`Resource`].
+    contacts: [Option<Contact>; Resource::ALL.len()],
     /// Uid of the Namespace `kube-system`, once it is known.
     kube_system: Option<u128>,
     /// That uid is the live cluster's, and not only the snapshot's.
@@ -64,7 +64,8 @@ fn without_version(mut object: Object) -> Object {
 impl Writer {
     /// The source confirmed the data of this resource.
     pub fn contact(&mut self, resource: Resource) {
-        self.warm.contacts[resource as usize] = Some(unix_s());
+        let contact = Contact { at: Instant::now(), unix_s: unix_s() };
+        self.warm.contacts[resource as usize] = Some(contact);
     }
 
     /// The live cluster has this uid of `kube-system`. If the snapshot is of another, none of it

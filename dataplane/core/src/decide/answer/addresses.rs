@@ -1,17 +1,13 @@
 //! A and AAAA of every kind of node: as answers, and as additional data of other records.
 
-#![allow(clippy::indexing_slicing, reason = "a name in wire form has at least its root octet")]
-
 use crate::decide::answer::{Answer, LOCALHOST_TTL_S};
 use crate::decide::schema::Node;
 use crate::object::Resource;
 use crate::random::scaled;
 use crate::records::endpoints::PortFilter;
 use crate::records::{DataSource, Kind, ServiceObject};
-use crate::settings::ServiceAddresses;
 use crate::wire::address::Address;
 use crate::wire::message::{CLASS_IN, rtype};
-use crate::wire::name::Name;
 use crate::wire::reply::{Owner, Rdata, Reply, Section};
 
 /// Octets of additional RRsets that were begun and did not fit, after which no more are begun.
@@ -182,25 +178,12 @@ impl Answer<'_> {
         if let Some(addresses) = &zone.service_addresses {
             return addresses;
         }
-        let ServiceAddresses::OfService { namespace, name } = &zone.settings.service_addresses
-        else {
-            return &[];
-        };
         if self.records.source(Resource::Services) == DataSource::None {
             return &[];
         }
-        let parts: [&[u8]; 5] = [
-            &[name.len() as u8],
-            name.as_bytes(),
-            &[namespace.len() as u8],
-            namespace.as_bytes(),
-            b"\0",
-        ];
-        let wire = Name::compose(&parts).unwrap_or(Name::ROOT);
-        let wire = &wire.wire()[..wire.wire().len() - 1];
-        let entry = self.records.service(wire).map(|(_, entry)| entry);
         // Not subject to exposure (N43).
-        entry.and_then(|entry| entry.object.as_ref()).map_or(&[], cluster_ips)
+        let object = self.records.own_service().and_then(|entry| entry.object.as_ref());
+        object.map_or(&[], cluster_ips)
     }
 }
 

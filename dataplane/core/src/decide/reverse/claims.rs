@@ -1,0 +1,213 @@
+//! Who may claim an address (RR63): which of the rows that publish it have a PTR.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "places that a search found, in lists that do not change meanwhile"
+)]
+
+use crate::object::Resource;
+use crate::records::{
+    DataSource, Kind, MAX_PUBLISHERS, Publisher, Records, RowLabel, ServiceEntry,
+};
+use crate::settings::PodRecords;
+use crate::steps::step;
+use crate::wire::address::Address;
+
+/// Rows looked at for one reply: all that one namespace has of an address.
+const LOOKS: usize = 2 * MAX_PUBLISHERS;
+
+/// Who may have PTRs of an address (RR63); worked out once for each question.
+#[derive(Clone, Copy)]
+pub(crate) struct Claims<'r> {
+    /// The rows that publish it beside cluster IPs, visible or not.
+    pub(super) published: &'r [(Address, Publisher)],
+    /// The Service of the one row, where one row alone publishes it and has a PTR: as nearly always.
+    pub(super) only: Option<&'r ServiceEntry>,
+    /// Pods hold the address, and only the namespaces of those may claim it.
+    held: bool,
+    rule: Rule,
+    /// Whether a namespace that publishes the address is not in it.
+    pub(crate) withholds: bool,
+    pub(crate) any: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// All rows that publish it.
+    All,
+    /// Those whose targetRef is a Pod of their own namespace.
+    OwnPods,
+    /// `None`: the namespace that owns the address cannot be determined.
+    Withheld,
+}
+
+impl<'r> Claims<'r> {
+    /// Those of an address that these publish.
+    pub(crate) fn of(
+        records: &'r Records,
+        address: Address,
+        published: &'r [(Address, Publisher)],
+    ) -> Claims<'r> {
+        let cluster_ips = published.iter().take_while(|(_, row)| row.is_cluster_ip()).count();
+        let published = &published[cluster_ips..];
+        let held = is_held(records, address);
+        let (rule, only) = (Rule::All, None);
+        let mut claims = Claims { published, only, held, rule, withholds: false, any: false };
+        claims.decide(records);
+        claims
+    }
+
+    /// Looks at one visible row of each namespace, those of own Pods first.
+    fn decide(&mut self, records: &'r Records) {
+        // Nearly every address has one row, which no other namespace can claim.
+        if let &[(address, row)] = self.published {
+            let visible = pointer(records, row);
+            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
+            self.only = visible.filter(|_| may_claim).map(|pointer| pointer.entry);
+            (self.any, self.withholds) = (self.only.is_some(), visible.is_some() && !may_claim);
+            return;
+        }
+        let (mut namespaces, mut owners) = (Several::default(), Several::default());
+        let (mut looks, mut rest, mut share) = (LOOKS, self.published, None);
+        while let Some(&(address, row)) = rest.first() {
+            let is_decided = match row.label.is_own_pod() {
+                true => owners == Several::Many,
+                false => namespaces == Several::Many,
+            };
+            if is_decided {
+                break;
+            }
+            if looks == 0 {
+                // Too many rows that are not visible: the owner cannot be determined.
+                (self.rule, self.withholds, self.any) = (Rule::Withheld, true, false);
+                return;
+            }
+            looks -= 1;
+            let is_visible = pointer(records, row).is_some();
+            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
+            if is_visible && may_claim {
+                namespaces.add(row.namespace);
+                if row.label.is_own_pod() {
+                    owners.add(row.namespace);
+                }
+            }
+            self.withholds |= is_visible && !may_claim;
+            // The other rows of this namespace add nothing.
+            let is_first = share.replace(row.share()) != Some(row.share());
+            let is_known = is_visible || !may_claim || is_first && is_hidden(records, row);
+            rest = if is_known { past_share(rest) } else { &rest[1..] };
+        }
+        self.rule = match (namespaces, owners) {
+            (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
+            (Several::Many, Several::One(_)) => Rule::OwnPods,
+            (Several::Many, Several::Many) => Rule::Withheld,
+        };
+        self.any = namespaces != Several::None && self.rule != Rule::Withheld;
+        self.withholds |= self.rule != Rule::All;
+    }
+
+    /// The Services and slices that the PTRs are made of.
+    pub(crate) fn holders(
+        &self,
+        records: &'r Records,
+    ) -> impl Iterator<Item = (&'r ServiceEntry, u32)> {
+        self.pointers(records).map(|pointer| (pointer.entry, pointer.slice))
+    }
+
+    /// The rows that have a PTR; [`LOOKS`] are looked at, of a namespace that may have none only one.
+    pub(super) fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
+        let (held, rule, mut rest, mut looks) = (self.held, self.rule, self.published, 0..LOOKS);
+        let mut share = None;
+        core::iter::from_fn(move || {
+            loop {
+                let &(address, row) = rest.first()?;
+                looks.next()?;
+                let by_rule = match rule {
+                    Rule::All => true,
+                    Rule::OwnPods => row.label.is_own_pod(),
+                    Rule::Withheld => false,
+                };
+                let may = by_rule && (!held || is_held_by(records, address, row.namespace, false));
+                let found = if may { pointer(records, row) } else { None };
+                let is_first = share.replace(row.share()) != Some(row.share());
+                let is_one = found.is_some() || may && !(is_first && is_hidden(records, row));
+                rest = if is_one { &rest[1..] } else { past_share(rest) };
+                if found.is_some() {
+                    return found;
+                }
+            }
+        })
+    }
+}
+
+/// Whether clients see nothing of the namespace of a row (N40). All rows of a share are of one namespace, so only the first
+/// is asked.
+fn is_hidden(records: &Records, row: Publisher) -> bool {
+    records.namespaces.get(row.namespace).is_none_or(|namespace| !namespace.visible)
+}
+
+/// The rows behind those that share their places with the first.
+fn past_share(rows: &[(Address, Publisher)]) -> &[(Address, Publisher)] {
+    let share = rows.first().map(|(_, row)| row.share());
+    &rows[rows.partition_point(|(_, row)| Some(row.share()) == share)..]
+}
+
+/// Whether Pods decide who may claim the address.
+fn is_held(records: &Records, address: Address) -> bool {
+    records.zone.settings.pods == PodRecords::Verified
+        && records.source(Resource::Pods) != DataSource::None
+        && records.pod_addresses.get(address).first().is_some_and(|(_, pod)| !pod.host_network)
+}
+
+/// Whether a Pod of this namespace has the address, as its own or as its node's.
+pub(crate) fn is_held_by(
+    records: &Records,
+    address: Address,
+    namespace: u32,
+    host_network: bool,
+) -> bool {
+    let pods = records.pod_addresses.get(address);
+    let wanted = (host_network, namespace);
+    let at = pods.partition_point(|(_, pod)| (pod.host_network, pod.namespace) < wanted);
+    pods.get(at).is_some_and(|(_, pod)| (pod.host_network, pod.namespace) == wanted)
+}
+
+/// None, one or several namespaces.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Several {
+    #[default]
+    None,
+    One(u32),
+    Many,
+}
+
+impl Several {
+    fn add(&mut self, namespace: u32) {
+        *self = match *self {
+            Several::None => Several::One(namespace),
+            Several::One(known) if known == namespace => *self,
+            Several::One(_) | Several::Many => Several::Many,
+        }
+    }
+}
+
+/// A row as a candidate for a PTR, if its Service is visible (RR61, RR65).
+fn pointer<'r>(records: &'r Records, row: Publisher) -> Option<Pointer<'r>> {
+    step(1);
+    let entry = records.services.get(row.service)?;
+    let headless = match records.visible(entry)?.kind {
+        Kind::Headless => true,
+        Kind::ClusterIp(_) => false,
+        Kind::ExternalName(_) | Kind::Unserved => return None,
+    };
+    Some(Pointer { entry, slice: row.slice, label: row.label, headless })
+}
+
+/// One candidate for a PTR.
+#[derive(Clone, Copy)]
+pub(super) struct Pointer<'r> {
+    pub(super) entry: &'r ServiceEntry,
+    pub(super) slice: u32,
+    pub(super) label: RowLabel,
+    pub(super) headless: bool,
+}

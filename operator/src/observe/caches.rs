@@ -185,11 +185,11 @@ impl Caches {
             Kind::ConfigMap => keep_what_is_read,
             _ => |_| {},
         };
-        // A ConfigMap of others is read when a ClusterDNS names it, and by no other decision.
+        // A ConfigMap of others is read when a ClusterDNS names it, and by no other decision. Of other kinds there are only ours.
         let stub: Option<fn(&mut DynamicObject)> = match kind {
-            Kind::ConfigMap => None,
             Kind::Service => Some(stubs::stub_of_service),
-            _ => Some(stubs::stub_with_spec),
+            Kind::PodDisruptionBudget => Some(stubs::stub_of_budget),
+            _ => None,
         };
         let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
         let followed = Followed { api, label, slim, stub, is_needed, longest_wait: LONGEST_WAIT };
@@ -275,16 +275,18 @@ impl Caches {
     }
 
     /// The EndpointSlices of a Service; none: not all of them are kept whole.
-    pub fn slices(&self, namespace: &str, service: &str) -> Option<Vec<EndpointSlice>> {
+    pub fn slices(&self, namespace: &str, service: &str) -> Option<Vec<Arc<EndpointSlice>>> {
         let store = self.slices.get(namespace)?;
         let label = Some(service);
         let is_its =
             |slice: &EndpointSlice| triggers::label(slice.meta(), triggers::SERVICE_NAME) == label;
-        let found = sorted(store.state_filter(is_its));
+        let mut found = store.state_filter(is_its);
+        found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let kind = EndpointSlice::plural(&());
         let is_incomplete = self.first_lists.is_missing(namespace, &kind)
             || self.budget.is_incomplete(&kind, namespace);
-        (!is_incomplete && !found.iter().any(stubs::is_stub)).then_some(found)
+        let is_stub = |slice: &Arc<EndpointSlice>| stubs::is_stub(slice.as_ref());
+        (!is_incomplete && !found.iter().any(is_stub)).then_some(found)
     }
 
     /// How big the cluster is.

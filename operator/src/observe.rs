@@ -71,7 +71,12 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let config_map = config_map.map(|map| ctx.last_documents.with_own_state(&instance, map));
-    let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
+    let replica_sets = caches.replica_sets(&namespace, &instance);
+    let workload = |kind| caches.object(kind, &namespace, &name).and_then(|it| it.uid());
+    let workloads: Vec<String> =
+        [Kind::Deployment, Kind::DaemonSet].into_iter().filter_map(workload).collect();
+    let makers = pods::makers(&workloads, &replica_sets);
+    let pod_reports = ctx.pod_reports.read(&pods, &makers, config_map.as_ref()).await;
     let lost_document = match config_map::whole(config_map.as_ref()) {
         Some(text) => {
             let rollout = config_map::text(config_map.as_ref(), config_map::ROLLOUT);
@@ -115,7 +120,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         others: others(ctx, dns),
         slices: slices::of(ctx, &namespace, &service_name).await?,
         deployment,
-        replica_sets: caches.replica_sets(&namespace, &instance),
+        replica_sets,
         daemon_set,
         autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name).await?)?,
         not_kept: caches.budget.not_kept(&namespace),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::{FutureExt, StreamExt};
+use jiff::Timestamp;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{self, ObjectRef};
@@ -25,7 +26,7 @@ use crate::apply::memory::Memory;
 use crate::context::Context;
 use crate::desired::Kind;
 use crate::lost_pods::PolicyStanding;
-use crate::observe::caches::Caches;
+use crate::observe::caches::{Caches, Unread};
 use crate::observe::certificates::Certificates;
 use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
@@ -36,6 +37,7 @@ use crate::probe::compare::RoundPermits;
 use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
+use crate::report::{report, status};
 use crate::runtime::metrics::Metrics;
 use crate::runtime::restored::Resets;
 use crate::runtime::write::{WriteError, Writes};
@@ -53,6 +55,9 @@ const AGAIN: Duration = Duration::from_secs(30);
 const OFFERS_RETRY: Duration = Duration::from_secs(2);
 
 /// Reconciles until `stop`, and finishes the reconciles in progress.
+///
+/// # Errors
+/// A watch ended by a defect of ours: what it keeps would stay as it is.
 #[allow(clippy::too_many_arguments, reason = "each is a part of the process that main makes")]
 pub async fn run(
     client: Client,
@@ -64,7 +69,7 @@ pub async fn run(
     lost_pods: Arc<PolicyStanding>,
     resets: Resets,
     stop: impl Future<Output = ()> + Send + Sync + Clone + 'static,
-) {
+) -> anyhow::Result<()> {
     let (resources, writer) = reflector::store();
     let triggers = Arc::new(Triggers::default());
     let (namespaces, lists) = (&settings.workload_namespaces, Arc::<Lists>::default());
@@ -98,7 +103,8 @@ pub async fn run(
     });
     let offers_again_in = tokio::select! {
         again_in = prepare(&ctx) => again_in,
-        () = stop.clone() => return,
+        why = ctx.caches.vital.ended() => anyhow::bail!("{why}"),
+        () = stop.clone() => return Ok(()),
     };
     tracing::info!("reconciling");
     let concerned = triggers.clone().stream().map(Ok::<ObjectRef<ClusterDNS>, Infallible>);
@@ -123,10 +129,13 @@ pub async fn run(
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
         () = forget_versions(&ctx, resets.subscribe()) => {}
+        why = ctx.caches.vital.ended() => anyhow::bail!("{why}"),
     }
+    Ok(())
 }
 
-/// Everything that decisions need has been read once. Returns when to ask again what the API server offers.
+/// What all decisions need has been read once: each ClusterDNS waits for its own namespace by itself ([`say_unread`]). Returns when
+/// to ask again what the API server offers.
 async fn prepare(ctx: &Context) -> Duration {
     let again_in = loop {
         match read_offers(ctx).await {
@@ -137,7 +146,7 @@ async fn prepare(ctx: &Context) -> Duration {
         }
         tokio::time::sleep(OFFERS_RETRY).await;
     };
-    ctx.caches.wait_until_ready().await;
+    ctx.caches.wait_until_read("").await;
     again_in
 }
 
@@ -192,6 +201,18 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
         && !ctx.caches.is_incomplete(Kind::Service, &namespace)
 }
 
+/// Lists of its namespace were never complete, so nothing is decided and nothing is written to its objects: what is missing in
+/// a cache that was never filled may exist. Where they are refused, its status and an Event say so.
+async fn say_unread(dns: &ClusterDNS, ctx: &Context, unread: &Unread) {
+    let Some(refused) = &unread.refused else { return };
+    let (reason, message) = status::unread::why(dns, refused);
+    let reported = report(ctx, dns, status::unread::of(dns, &message, Timestamp::now())).await;
+    ctx.events.warn(dns, reason, &message).await;
+    if let Err(error) = reported {
+        tracing::warn!("the ClusterDNS {} is not reconciled: {message}: {error:#}", dns.name_any());
+    }
+}
+
 /// Reconciles on a task of its own, so that both threads are used; it ends with what waits for it. A defect of ours that one
 /// ClusterDNS meets costs it its reconcile, and the others nothing.
 async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Infallible> {
@@ -222,6 +243,11 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
         return Action::await_change();
     }
     let dns = ctx.last_written.newest(&dns);
+    if let Some(unread) = ctx.caches.unread(&names::service(&dns).0) {
+        say_unread(&dns, &ctx, &unread).await;
+        // It is woken when the lists of its namespace are complete.
+        return Action::requeue(AGAIN);
+    }
     let mut reconciled = reconcile::reconcile(&dns, &ctx, false).await;
     // Its watch is behind, and the API server has said what it would show. Once, so that edits that never end stop nothing.
     if let Err(Some(Stopped::Outdated(newest))) =

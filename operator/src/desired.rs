@@ -25,7 +25,10 @@ pub mod without_effect;
 pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, LARGE_PAGES, VARIABLES};
 pub use kind::Kind;
-pub use pod_labels::{is_of_another, labels_behind, may_select, own_labels, pod_labels, selects};
+pub use pod_labels::{
+    counts_for_own_labels, is_of_another, labels_behind, may_select, own_labels, pod_labels,
+    selects,
+};
 pub use service::as_it_was;
 pub use volumes::{CERTIFICATES, CONFIGURATION, STATE};
 

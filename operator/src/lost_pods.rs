@@ -66,12 +66,13 @@ struct Group {
     lost: usize,
 }
 
-/// Runs forever; asks while the API server narrows the write.
+/// Runs for as long as its watches do; asks while the API server narrows the write.
 pub async fn follow(it: Lookout) {
     let kept = PodsToAsk::start(&it.client, &it.namespaces, it.metrics.clone());
     tokio::select! {
         () = policy::follow(&it.client, &it.standing) => {}
         () = rounds(&it, &kept) => {}
+        why = kept.vital.ended() => tracing::error!("a defect of the operator: {why}"),
     }
 }
 

@@ -13,12 +13,15 @@ use operator::runtime::decode::lenient;
 use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
 use operator::runtime::restored::{Resets, confirming};
+use operator::runtime::vital::Vital;
 use operator::runtime::write::Writes;
 use operator::runtime::{client, http, shutdown, telemetry};
 use operator::{compare, controller, import, offline};
 
 /// How the process ends when its flags are wrong, as clap ends it.
 const MISTAKE: u8 = 2;
+/// What is said of a task that should not have ended; kubelet starts the process again.
+const DEFECT: &str = "a defect of the operator, so this process ends";
 
 fn main() -> ExitCode {
     let args = match process::log::flags::<Args>(Some("run")) {
@@ -70,20 +73,22 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let leadership = Arc::new(Leadership::new(Instant::now));
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
     let writes = Writes::new(leadership, metrics.clone());
-    let lost_pods = Arc::new(PolicyStanding::default());
+    let (lost_pods, vital) = (Arc::new(PolicyStanding::default()), Vital::default());
     if args.lost_pods {
         // Also before this process leads: the leader may be on the node that dies.
-        tokio::spawn(lost_pods::follow(Lookout {
+        let lookout = lost_pods::follow(Lookout {
             client: client.clone(),
             lists: Arc::default(),
             namespaces: args.settings().workload_namespaces,
             writes: writes.clone(),
             metrics: metrics.clone(),
             standing: lost_pods.clone(),
-        }));
+        });
+        tokio::spawn(vital.clone().run("the lookout for lost pods".to_owned(), lookout));
     }
     tokio::select! {
         () = elector.acquire() => metrics.leads(true),
+        why = vital.ended() => anyhow::bail!("{DEFECT}: {why}"),
         () = stop.clone() => {
             elector.release().await;
             return Ok(());
@@ -91,12 +96,17 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     }
 
     let events = Events::new(client.clone(), &name, writes.clone());
-    tokio::select! {
+    let ended = tokio::select! {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
-        () = controller::run(client, args.settings(), writes, events, metrics, definition, lost_pods, resets, stop.clone()) => {}
-        () = shutdown::time_to_finish(stop) => tracing::warn!("some reconciles did not finish in time"),
-    }
+        ended = controller::run(client, args.settings(), writes, events, metrics, definition, lost_pods, resets, stop.clone()) => ended,
+        why = vital.ended() => Err(anyhow::anyhow!("{why}")),
+        () = shutdown::time_to_finish(stop) => {
+            tracing::warn!("some reconciles did not finish in time");
+            Ok(())
+        }
+    };
+    // Also after a defect: another may lead at once.
     elector.release().await;
-    Ok(())
+    ended.context(DEFECT)
 }

@@ -14,6 +14,8 @@ pub mod certificates;
 pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
+mod possible_labels;
+mod slices;
 pub mod lists;
 mod events;
 mod list_and_watch;
@@ -27,9 +29,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use crds::ClusterDNS;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{Api, ListParams};
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -37,16 +37,14 @@ use serde::de::DeserializeOwned;
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::decide::{admit, config_map};
-use crate::desired::{Kind, is_of_another};
+use crate::desired::Kind;
 use crate::names;
-use crate::observe::observed::{Child, DnsService, Observed, Sample};
+use crate::observe::observed::{Child, Observed, Sample};
 use crate::probe::compare::{self, Look};
 use crate::runtime::resources;
 use crate::runtime::time_limit::within;
+use possible_labels::PossibleLabels;
 use stubs::is_stub;
-
-/// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.
-const MAX_SLICES: u32 = 20;
 
 /// Between two looks for an edit of another client while questions are asked.
 const EDITS_EVERY: Duration = Duration::from_secs(1);
@@ -73,7 +71,12 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let config_map = config_map.map(|map| ctx.last_documents.with_own_state(&instance, map));
-    let pod_reports = ctx.pod_reports.read(&pods, config_map.as_ref()).await;
+    let replica_sets = caches.replica_sets(&namespace, &instance);
+    let workload = |kind| caches.object(kind, &namespace, &name).and_then(|it| it.uid());
+    let workloads: Vec<String> =
+        [Kind::Deployment, Kind::DaemonSet].into_iter().filter_map(workload).collect();
+    let makers = pods::makers(&workloads, &replica_sets);
+    let pod_reports = ctx.pod_reports.read(&pods, &makers, config_map.as_ref()).await;
     let lost_document = match config_map::whole(config_map.as_ref()) {
         Some(text) => {
             let rollout = config_map::text(config_map.as_ref(), config_map::ROLLOUT);
@@ -89,7 +92,15 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
             }
         }
     };
+    let possible = PossibleLabels::of(dns, service.as_ref(), config_map.as_ref());
     let budgets = caches.objects(Kind::PodDisruptionBudget, &namespace);
+    let budgets = budgets.iter().map(|it| &**it).filter(|it| it.name_any() != name);
+    let budgets = possible.budgets(budgets);
+    let services = caches.objects(Kind::Service, &namespace);
+    let of_others = services.iter().map(|it| &**it).filter(|it| it.name_any() != service_name);
+    let selectors = possible.selectors(of_others);
+    let dns_services = slices::dns_services(ctx, dns, &services, &possible, &pods).await?;
+    drop(services);
     let wanted = ca_bundles::of(dns);
     let mut maps = BTreeMap::new();
     for (map, _) in &wanted {
@@ -107,25 +118,21 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
     let mut observed = Observed {
         others: others(ctx, dns),
-        slices: slices(ctx, &namespace, &service_name).await?,
+        slices: slices::of(ctx, &namespace, &service_name).await?,
         deployment,
-        replica_sets: caches.replica_sets(&namespace, &instance),
+        replica_sets,
         daemon_set,
         autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name).await?)?,
         not_kept: caches.budget.not_kept(&namespace),
-        selectors: selectors(ctx, &instance, (&namespace, &service_name)),
-        dns_services: dns_services(ctx, &instance, (&namespace, &service_name), &pods).await?,
+        selectors,
+        dns_services,
         certificates: certificates.found,
         unread_certificates: certificates.unread,
         ca_bundles: ca_bundles::read(wanted, bundle),
         size: caches.size(),
         placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
         dead_nodes: caches.dead_nodes(pods.iter().filter_map(pods::node)),
-        budgets: budgets
-            .into_iter()
-            .filter(|budget| !is_of_another(&instance, &triggers::match_labels(budget)))
-            .filter_map(|budget| typed(Some(budget)).ok()?)
-            .collect(),
+        budgets,
         children: children(ctx, dns),
         offers: ctx.offers(),
         lost_pods: ctx.lost_pods.get(),
@@ -228,62 +235,6 @@ fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<Arc<ClusterDNS>> {
     others
 }
 
-/// Name and selector of every other Service of the namespace.
-fn selectors(
-    ctx: &Context,
-    instance: &str,
-    (namespace, own): (&str, &str),
-) -> BTreeMap<String, BTreeMap<String, String>> {
-    let services = ctx.caches.objects(Kind::Service, namespace);
-    let others = services.iter().filter(|service| service.name_any() != own);
-    let selectors = others.map(|service| (service.name_any(), triggers::selector(service)));
-    selectors.filter(|(_, selector)| !is_of_another(instance, selector)).collect()
-}
-
-/// Those of them that serve DNS.
-async fn dns_services(
-    ctx: &Context,
-    instance: &str,
-    (namespace, own): (&str, &str),
-    pods: &[Pod],
-) -> anyhow::Result<BTreeMap<String, DnsService>> {
-    let services = ctx.caches.objects(Kind::Service, namespace);
-    let others = services.iter().filter(|service| service.name_any() != own);
-    let dns = others.filter(|service| other_dns::serves_dns(service));
-    let dns = dns.map(|service| (service.name_any(), triggers::selector(service)));
-    let mut found = BTreeMap::new();
-    for (name, selector) in dns.filter(|(_, selector)| !is_of_another(instance, selector)) {
-        let slices = slices(ctx, namespace, &name).await?;
-        let has_other_pods = other_dns::has_other_pods(&slices, pods, &names::child(instance));
-        found.insert(name, DnsService { selector, has_other_pods });
-    }
-    Ok(found)
-}
-
-/// The EndpointSlices of a Service as a watch keeps them; where it does not keep all of them whole, as the API server has
-/// them, up to a limit.
-async fn slices(
-    ctx: &Context,
-    namespace: &str,
-    service: &str,
-) -> anyhow::Result<Vec<EndpointSlice>> {
-    if let Some(kept) = ctx.caches.slices(namespace, service) {
-        return Ok(kept);
-    }
-    let its = format!("{}={service}", triggers::SERVICE_NAME);
-    let params = ListParams::default().labels(&its).limit(MAX_SLICES);
-    let all = Api::<EndpointSlice>::namespaced(ctx.client.clone(), namespace);
-    let mut found = Vec::new();
-    let take = |mut slice: EndpointSlice| {
-        // Kubernetes bounds only one size of what others write: 1,000 endpoints in a slice.
-        (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
-        found.push(slice);
-    };
-    let read = within(ctx.lists.page(&ctx.client, all.resource_url(), &params, take)).await;
-    read.with_context(|| format!("cannot list EndpointSlices of {namespace}/{service}"))?;
-    Ok(found)
-}
-
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
     let mut children = Vec::new();
     for (kind, namespace) in ctx.caches.places() {
@@ -372,7 +323,7 @@ mod tests {
     fn k23_what_a_full_cache_does_not_hold_is_read_before_it_counts_as_missing() {
         let object: DynamicObject = from(json!({"metadata": {"name": "clusterdns-default"}}));
         let mut stub = object.clone();
-        stubs::stub_with_spec(&mut stub);
+        stubs::stub_of_service(&mut stub);
         assert!(is_known(Some(&object), false) && is_known(Some(&object), true));
         assert!(!is_known(Some(&stub), false));
         assert!(is_known(None, false), "the watch has everything: it does not exist");

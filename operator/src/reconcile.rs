@@ -176,8 +176,11 @@ mod tests {
             let sent = sent.clone();
             async move {
                 let code = match *request.method() {
-                    // Watches of a cluster in which nothing happens.
-                    Method::GET => pending().await,
+                    // A cluster in which there is nothing, and nothing happens.
+                    Method::GET if request.uri().query().is_some_and(|it| it.contains("watch")) => {
+                        pending().await
+                    }
+                    Method::GET => 200,
                     Method::PATCH => 422,
                     _ => {
                         let body = request.into_body().collect_bytes().await.unwrap();
@@ -186,6 +189,7 @@ mod tests {
                     }
                 };
                 let reply = match code {
+                    200 => json!({"metadata": {"resourceVersion": "7"}, "items": []}),
                     201 => json!({"metadata": {"name": "event"}}),
                     _ => {
                         json!({"kind": "Status", "code": code, "message": "too long", "reason": "Invalid",
@@ -198,6 +202,7 @@ mod tests {
             }
         });
         let ctx = context(Client::new(server, "default"));
+        ctx.caches.wait_until_read("kube-system").await;
         let failed = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap_err();
         assert!(format!("{failed:#}").contains("cannot write its status"), "{failed:#}");
         let events = events.lock().unwrap();

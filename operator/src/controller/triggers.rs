@@ -84,6 +84,11 @@ pub fn of_slice(all: &[Arc<ClusterDNS>], slice: &EndpointSlice) -> Vec<String> {
     those(all, |dns| names::service(dns) == (namespace.to_owned(), service.to_owned()))
 }
 
+/// Those whose objects are in this namespace.
+pub fn of_namespace(all: &[Arc<ClusterDNS>], namespace: &str) -> Vec<String> {
+    those(all, |dns| names::service(dns).0 == namespace)
+}
+
 /// Those that an object of this kind concerns: its owner, and each ClusterDNS that refers to it.
 pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> Vec<String> {
     let metadata = object.meta();

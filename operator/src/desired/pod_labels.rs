@@ -49,16 +49,38 @@ pub fn own_labels(dns: &ClusterDNS, observed: &Observed) -> BTreeMap<String, Str
     let mut labels_of_pods = observed.pods.iter().filter_map(|pod| pod.metadata.labels.as_ref());
     let has_it = is_in_template(false) || is_in_template(true) || labels_of_pods.any(has_label);
     let would_get_them = |(service, other): (&String, &DnsService)| {
-        service != FOLLOWS_KUBE_DNS
-            && selects(&other.selector, &with)
-            && !selects(&other.selector, &without)
+        leads_by_label(service, &other.selector, &with, &without)
             && (other.has_other_pods || !has_it)
     };
-    let is_cluster_dns = dns.spec.service.clone().unwrap_or_default().name == SERVICE_NAME;
-    match is_cluster_dns && !observed.dns_services.iter().any(would_get_them) {
+    match is_cluster_dns(dns) && !observed.dns_services.iter().any(would_get_them) {
         true => with,
         false => without,
     }
+}
+
+fn is_cluster_dns(dns: &ClusterDNS) -> bool {
+    dns.spec.service.clone().unwrap_or_default().name == SERVICE_NAME
+}
+
+fn leads_by_label(
+    service: &str,
+    selector: &BTreeMap<String, String>,
+    with: &BTreeMap<String, String>,
+    without: &BTreeMap<String, String>,
+) -> bool {
+    service != FOLLOWS_KUBE_DNS && selects(selector, with) && !selects(selector, without)
+}
+
+/// Whether a Service of this name and selector, if it serves DNS, counts in [`own_labels`]: it would lead to our pods by the
+/// label of kube-dns.
+pub fn counts_for_own_labels(
+    dns: &ClusterDNS,
+    service: &str,
+    selector: &BTreeMap<String, String>,
+) -> bool {
+    let without = labels_behind(dns, &BTreeMap::new());
+    let with = own_labels(dns, &Observed::default());
+    is_cluster_dns(dns) && leads_by_label(service, selector, &with, &without)
 }
 
 /// The labels of pods behind a Service with this selector.

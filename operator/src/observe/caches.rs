@@ -1,11 +1,11 @@
 //! What watches keep of the cluster, so that a reconcile reads nothing from the API server. One watch per kind and namespace
 //! feeds a store and enqueues the ClusterDNS concerned; the store has the change before their reconcile begins.
 
+mod first_lists;
 mod keep;
+mod slim;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -20,13 +20,11 @@ use kube::core::DynamicObject;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::budget::Budget;
 use super::cluster_size::SlimNode;
-use super::list_and_watch::{Followed, Heard, Means};
+use super::list_and_watch::{Followed, Means};
 use super::lists::Lists;
 use super::pages::LONGEST_WAIT;
 use super::stubs;
@@ -35,12 +33,15 @@ use crate::desired::Kind;
 use crate::names;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
+use crate::runtime::vital::Vital;
+use first_lists::FirstLists;
+pub use first_lists::{Refused, Unread};
+use slim::{
+    drop_managed_fields, has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set,
+};
 
 /// How often changes of nodes are added up; kubelets write their status all the time.
 const NODES_EVERY: Duration = Duration::from_secs(5);
-
-/// What client-side apply writes: the whole object once more.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The caches of all watched kinds; `observe` reads them.
 pub struct Caches {
@@ -54,7 +55,10 @@ pub struct Caches {
     pods: HashMap<String, Store<Pod>>,
     replica_sets: HashMap<String, Store<ReplicaSet>>,
     nodes: Store<SlimNode>,
+    first_lists: Arc<FirstLists>,
     watches: Mutex<JoinSet<()>>,
+    /// Says if one of them ends: what it keeps would stay as it is.
+    pub vital: Vital,
     /// What all stores may hold, and do.
     pub budget: Arc<Budget>,
     stores: AtomicU64,
@@ -94,7 +98,9 @@ impl Caches {
             pods: HashMap::new(),
             replica_sets: HashMap::new(),
             nodes: nodes.as_reader(),
+            first_lists: Arc::default(),
             watches: Mutex::default(),
+            vital: Vital::default(),
             budget: Arc::default(),
             stores: AtomicU64::new(0),
         };
@@ -125,15 +131,13 @@ impl Caches {
         let writer = Writer::new(());
         self.pods.insert(key.clone(), writer.as_reader());
         let pods = Api::namespaced(client.clone(), namespace);
-        self.keep(writer, labelled_with(pods, names::INSTANCE), |_, pod: &Pod| {
-            triggers::by_label(pod.meta())
-        });
+        let pods = Followed { slim: slim_pod, ..labelled_with(pods, names::INSTANCE) };
+        self.keep(writer, pods, |_, pod: &Pod| triggers::by_label(pod.meta()));
         let writer = Writer::new(());
         self.replica_sets.insert(key.clone(), writer.as_reader());
         let sets = Api::namespaced(client.clone(), namespace);
-        self.keep(writer, labelled_with(sets, names::INSTANCE), |_, set: &ReplicaSet| {
-            triggers::by_label(set.meta())
-        });
+        let sets = Followed { slim: slim_replica_set, ..labelled_with(sets, names::INSTANCE) };
+        self.keep(writer, sets, |_, set: &ReplicaSet| triggers::by_label(set.meta()));
         let writer = Writer::new(());
         self.slices.insert(key, writer.as_reader());
         let slices = Api::namespaced(client.clone(), namespace);
@@ -181,11 +185,11 @@ impl Caches {
             Kind::ConfigMap => keep_what_is_read,
             _ => |_| {},
         };
-        // A ConfigMap of others is read when a ClusterDNS names it, and by no other decision.
+        // A ConfigMap of others is read when a ClusterDNS names it, and by no other decision. Of other kinds there are only ours.
         let stub: Option<fn(&mut DynamicObject)> = match kind {
-            Kind::ConfigMap => None,
             Kind::Service => Some(stubs::stub_of_service),
-            _ => Some(stubs::stub_with_spec),
+            Kind::PodDisruptionBudget => Some(stubs::stub_of_budget),
+            _ => None,
         };
         let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
         let followed = Followed { api, label, slim, stub, is_needed, longest_wait: LONGEST_WAIT };
@@ -198,30 +202,11 @@ impl Caches {
             .insert(key, Kept { store, watch });
     }
 
-    fn keep<K>(
-        &self,
-        writer: Writer<K>,
-        followed: Followed<K>,
-        whose: impl Fn(&[Arc<ClusterDNS>], &K) -> Vec<String> + Send + Sync + 'static,
-    ) -> AbortHandle
-    where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
-        K::DynamicType: Clone + Eq + Hash + Send + Sync,
-    {
-        let (all, triggers) = (self.resources.clone(), self.triggers.clone());
-        let heard = move |heard: Heard<'_, K>| {
-            let Heard::Changed(object) = heard else { return };
-            let all = all.state();
-            triggers.enqueue(&all, whose(&all, object));
-        };
-        self.spawn(writer, followed, heard)
-    }
-
     /// Every ClusterDNS is reconciled again when the size of the cluster has changed.
     fn watch_nodes(&self) {
         let (nodes, all, triggers) =
             (self.nodes.clone(), self.resources.clone(), self.triggers.clone());
-        self.watches.lock().unwrap_or_else(PoisonError::into_inner).spawn(async move {
+        let counting = async move {
             let mut before = None;
             loop {
                 tokio::time::sleep(NODES_EVERY).await;
@@ -231,31 +216,19 @@ impl Caches {
                     triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
                 }
             }
-        });
+        };
+        let counting = self.vital.clone().run("the count of nodes".to_owned(), counting);
+        self.watches.lock().unwrap_or_else(PoisonError::into_inner).spawn(counting);
     }
 
-    /// Returns when every store has had its first complete list, but for kinds that others bring: a problem with
-    /// these kinds must not delay the others.
-    pub async fn wait_until_ready(&self) {
-        let children: Vec<_> = {
-            let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
-            let needed = |kind: Kind| !resources::MONITORING.contains(&kind);
-            let needed = children.iter().filter(|((kind, _), _)| needed(*kind));
-            needed.map(|(_, kept)| kept.store.clone()).collect()
-        };
-        for store in &children {
-            let _ = store.wait_until_ready().await;
-        }
-        for store in self.pods.values() {
-            let _ = store.wait_until_ready().await;
-        }
-        for store in self.replica_sets.values() {
-            let _ = store.wait_until_ready().await;
-        }
-        for store in self.slices.values() {
-            let _ = store.wait_until_ready().await;
-        }
-        let _ = self.nodes.wait_until_ready().await;
+    /// Returns when every list of this namespace was complete once, but for kinds that others bring. Empty: of what has none.
+    pub async fn wait_until_read(&self, namespace: &str) {
+        self.first_lists.wait_for(namespace).await;
+    }
+
+    /// Why nothing may be decided from what is kept of this namespace; none: all of it was listed once.
+    pub fn unread(&self, namespace: &str) -> Option<Unread> {
+        self.first_lists.unread(namespace)
     }
 
     /// The object of this kind and name, where it is kept.
@@ -271,7 +244,9 @@ impl Caches {
 
     /// May there be objects of this kind that are not kept at all?
     pub fn is_incomplete(&self, kind: Kind, namespace: &str) -> bool {
-        self.budget.is_incomplete(&resources::resource(kind).plural, namespace)
+        let plural = resources::resource(kind).plural;
+        self.first_lists.is_missing(namespace, &plural)
+            || self.budget.is_incomplete(&plural, namespace)
     }
 
     /// All objects of a kind that are kept.
@@ -300,14 +275,18 @@ impl Caches {
     }
 
     /// The EndpointSlices of a Service; none: not all of them are kept whole.
-    pub fn slices(&self, namespace: &str, service: &str) -> Option<Vec<EndpointSlice>> {
+    pub fn slices(&self, namespace: &str, service: &str) -> Option<Vec<Arc<EndpointSlice>>> {
         let store = self.slices.get(namespace)?;
         let label = Some(service);
         let is_its =
             |slice: &EndpointSlice| triggers::label(slice.meta(), triggers::SERVICE_NAME) == label;
-        let found = sorted(store.state_filter(is_its));
-        let is_incomplete = self.budget.is_incomplete(&EndpointSlice::plural(&()), namespace);
-        (!is_incomplete && !found.iter().any(stubs::is_stub)).then_some(found)
+        let mut found = store.state_filter(is_its);
+        found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        let kind = EndpointSlice::plural(&());
+        let is_incomplete = self.first_lists.is_missing(namespace, &kind)
+            || self.budget.is_incomplete(&kind, namespace);
+        let is_stub = |slice: &Arc<EndpointSlice>| stubs::is_stub(slice.as_ref());
+        (!is_incomplete && !found.iter().any(is_stub)).then_some(found)
     }
 
     /// How big the cluster is.
@@ -339,6 +318,11 @@ impl Caches {
     }
 }
 
+/// `/api/v1/namespaces/dns/configmaps` ends in its kind.
+fn plural<K: Resource>(api: &Api<K>) -> String {
+    api.resource_url().rsplit('/').next().unwrap_or_default().to_owned()
+}
+
 /// Our own, found by a label.
 fn labelled_with<K: Resource>(api: Api<K>, label: &'static str) -> Followed<K> {
     Followed {
@@ -366,34 +350,6 @@ fn sorted<K: Resource<DynamicType = ()> + Clone>(found: Vec<Arc<K>>) -> Vec<K> {
     let mut found: Vec<K> = found.into_iter().map(Arc::unwrap_or_clone).collect();
     found.sort_by(|a, b| a.meta().name.cmp(&b.meta().name));
     found
-}
-
-fn drop_managed_fields<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
-}
-
-fn has_our_label(object: &impl Resource) -> bool {
-    triggers::label(object.meta(), names::INSTANCE).is_some()
-}
-
-/// Of the metadata of a Node only its name and its labels are read.
-fn keep_labels<K: Resource>(object: &mut K) {
-    let metadata = object.meta_mut();
-    (metadata.managed_fields, metadata.annotations) = (None, None);
-    (metadata.owner_references, metadata.finalizers) = (None, None);
-}
-
-/// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`
-/// wrote into annotations, is not needed.
-fn keep_what_is_read(object: &mut DynamicObject) {
-    if triggers::label(object.meta(), names::INSTANCE).is_some() {
-        return;
-    }
-    if let Some(fields) = object.data.as_object_mut() {
-        fields.remove("binaryData");
-    }
-    let annotations = object.metadata.annotations.as_mut();
-    annotations.map(|annotations| annotations.remove(LAST_APPLIED));
 }
 
 #[cfg(test)]

@@ -39,9 +39,10 @@ pub struct Observed {
     /// The document that pods must run, where another client changed or deleted it in the ConfigMap: as the operator saw it
     /// last, or as ready pods run it.
     pub lost_document: Option<String>,
-    /// Other Services of its namespace that select pods: name and selector. Our pods must not be behind them by accident.
+    /// Other Services of its namespace that may select its pods by a label that the spec writes: name and selector, each
+    /// selector once. Our pods must not be behind them by accident.
     pub selectors: BTreeMap<String, BTreeMap<String, String>>,
-    /// Those of them that serve DNS, by name.
+    /// Other Services of its namespace that serve DNS and would lead to its pods by the label of kube-dns, by name.
     pub dns_services: BTreeMap<String, DnsService>,
     /// What the Secrets are that its listeners name.
     pub certificates: BTreeMap<String, Certificate>,
@@ -70,7 +71,7 @@ pub struct Observed {
     pub placeable_nodes: Option<u32>,
     /// Nodes with pods of ours whose kubelet is not ready, or not heard of.
     pub dead_nodes: BTreeSet<String>,
-    /// Every PodDisruptionBudget in the namespace.
+    /// PodDisruptionBudgets of the namespace that may select its pods, each selector once; its own is not among them.
     pub budgets: Vec<PodDisruptionBudget>,
     /// Objects of its namespace that the operator does not keep whole, and their octets: its caches are full.
     pub not_kept: Vec<(String, usize)>,

@@ -1,14 +1,52 @@
 //! Which other Services of a namespace serve DNS, and to whose pods they lead: our pods must not answer beside those of
 //! another DNS server. Pure.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use crds::ClusterDNS;
 use crds::defaults::DNS_PORT;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
 use kube::core::DynamicObject;
 
+use super::possible_labels::PossibleLabels;
+use crate::desired::counts_for_own_labels;
 use crate::observe::pods;
+
+/// Other Services with port 53 whose endpoints one reconcile looks at: the oldest. Anyone who edits the namespace can make
+/// thousands.
+pub(super) const MAX_LOOKED_AT: usize = 32;
+/// Of these, Services whose EndpointSlices it reads from the API server, because no watch keeps them whole.
+pub(super) const MAX_READ: usize = 4;
+
+/// A Service that counts: its name and selector.
+pub(super) type Rival = (String, BTreeMap<String, String>);
+
+/// Services that serve DNS and would lead to pods of this ClusterDNS by the label of kube-dns, the oldest first; and how many
+/// more there are that are not looked at.
+pub(super) fn rivals(
+    services: &[Arc<DynamicObject>],
+    own: &str,
+    dns: &ClusterDNS,
+    possible: &PossibleLabels,
+) -> (Vec<Rival>, usize) {
+    let mut found = Vec::new();
+    for service in services.iter().filter(|service| serves_dns(service)) {
+        let name = service.name_any();
+        let Some(selector) = possible.selector(service).filter(|_| name != own) else { continue };
+        if counts_for_own_labels(dns, &name, &selector) {
+            let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            found.push((created, name, selector));
+        }
+    }
+    found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    let more = found.len().saturating_sub(MAX_LOOKED_AT);
+    found.truncate(MAX_LOOKED_AT);
+    (found.into_iter().map(|(_, name, selector)| (name, selector)).collect(), more)
+}
 
 /// Can clients ask it for names? It has a clusterIP and port 53: a headless Service for metrics has neither.
 pub(super) fn serves_dns(service: &DynamicObject) -> bool {
@@ -20,10 +58,14 @@ pub(super) fn serves_dns(service: &DynamicObject) -> bool {
 
 /// Does any of its endpoints belong to a pod that is not ours, ready or not? One that names no pod does. Slices and pods
 /// come by different watches, so a pod of ours that has just come or gone is known by the name of its workload.
-pub(super) fn has_other_pods(slices: &[EndpointSlice], ours: &[Pod], workload: &str) -> bool {
+pub(super) fn has_other_pods<'a>(
+    slices: impl IntoIterator<Item = &'a EndpointSlice>,
+    ours: &[Pod],
+    workload: &str,
+) -> bool {
     let is_named_as_ours =
         |name: &str| name.strip_prefix(workload).is_some_and(|rest| rest.starts_with('-'));
-    let mut endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+    let mut endpoints = slices.into_iter().flat_map(|slice| &slice.endpoints);
     endpoints.any(|endpoint| {
         let target = endpoint.target_ref.as_ref();
         let uid = target.and_then(|target| target.uid.as_deref());
@@ -56,11 +98,41 @@ mod tests {
     }
 
     #[test]
+    fn k23_of_thousands_of_services_for_dns_the_oldest_few_are_looked_at() {
+        let dns = crate::fixtures::dns("{}");
+        let service = |name: &str, day: u32, port: u16, selector: serde_json::Value| {
+            let created = format!("2026-01-{day:02}T00:00:00Z");
+            Arc::new(from(json!({"metadata": {"name": name, "creationTimestamp": created},
+                "spec": {"clusterIP": "10.96.0.11", "ports": [{"port": port}], "selector": selector}})))
+        };
+        let by_label = || json!({"k8s-app": "kube-dns"});
+        let mut services: Vec<Arc<DynamicObject>> =
+            (0..5_000).map(|n| service(&format!("a{n:04}"), 9, 53, by_label())).collect();
+        services.push(service("kube-dns", 1, 53, by_label()));
+        services.push(service("kube-dns-upstream", 1, 53, by_label()));
+        services.push(service("metrics", 1, 9153, by_label()));
+        services.push(service("without", 1, 53, json!({})));
+        services.push(service("of-another", 1, 53, json!({"clusterdns.dev/instance": "other"})));
+        services.push(service("web", 1, 53, json!({"k8s-app": "kube-dns", "app": "web"})));
+        services.push(service("second", 5, 53, by_label()));
+        let possible = PossibleLabels::of(&dns, None, None);
+        let (found, more) = rivals(&services, "kube-dns", &dns, &possible);
+        assert_eq!((found.len(), more), (MAX_LOOKED_AT, 5_001 - MAX_LOOKED_AT));
+        assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("second", "a0000"));
+        let other = crate::fixtures::dns("{service: {name: dns}}");
+        let possible = PossibleLabels::of(&other, None, None);
+        assert!(
+            rivals(&services, "dns", &other, &possible).0.is_empty(),
+            "its pods lack the label"
+        );
+    }
+
+    #[test]
     fn o2_a_service_has_other_pods_when_one_endpoint_is_not_ours() {
         let mut observed = Observed { pods: vec![pod("dns-0", 0, 0)], ..Observed::default() };
         expose(&mut observed);
         assert!(!has_other_pods(&observed.slices, &observed.pods, "clusterdns-default"));
-        assert!(!has_other_pods(&[], &observed.pods, "clusterdns-default"));
+        assert!(!has_other_pods([], &observed.pods, "clusterdns-default"));
         assert!(has_other_pods(&observed.slices, &[pod("dns-1", 0, 0)], "clusterdns-default"));
     }
 

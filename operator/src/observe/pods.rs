@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -68,6 +68,27 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
 /// The node that it runs on, once it has one.
 pub fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
+}
+
+/// uids of what makes pods of ours: our DaemonSet, and ReplicaSets of our Deployment. Anyone who may create pods in the namespace
+/// can give them our labels.
+pub fn makers(workloads: &[String], replica_sets: &[ReplicaSet]) -> BTreeSet<String> {
+    let is_of_ours = |set: &&ReplicaSet| {
+        controller(&set.metadata).is_some_and(|uid| workloads.iter().any(|ours| ours == uid))
+    };
+    let sets = replica_sets.iter().filter(is_of_ours);
+    let sets = sets.filter_map(|set| set.metadata.uid.clone());
+    workloads.iter().cloned().chain(sets).collect()
+}
+
+/// Was it made by one of these?
+pub fn is_made_by(pod: &Pod, makers: &BTreeSet<String>) -> bool {
+    controller(&pod.metadata).is_some_and(|uid| makers.contains(uid))
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    Some(owners.find(|owner| owner.controller == Some(true))?.uid.as_str())
 }
 
 /// `metadata.name`, empty where there is none.
@@ -225,7 +246,7 @@ fn is_seen(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
 /// Is this pod of the newest template? Where that is not known (a DaemonSet), a workload that is fully rolled out has no
 /// others.
 pub fn is_of_newest_template(pod: &Pod, observed: &Observed) -> bool {
-    let revision = |set: &k8s_openapi::api::apps::v1::ReplicaSet| -> u64 {
+    let revision = |set: &ReplicaSet| -> u64 {
         let text = set.metadata.annotations.as_ref().and_then(|all| all.get(REPLICA_SET_REVISION));
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
     };

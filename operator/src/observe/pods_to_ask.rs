@@ -24,6 +24,7 @@ use super::pages::LONGEST_WAIT;
 use crate::names;
 use crate::probe::pod_reports::{HTTP_PORT_NAME, http_port};
 use crate::runtime::metrics::Metrics;
+use crate::runtime::vital::Vital;
 
 /// Octets of all that is kept here, as they are counted in [`super::stubs::octets`]: some 7,000 pods.
 const MOST: usize = 48 << 20;
@@ -37,6 +38,8 @@ pub struct PodsToAsk {
     pub resources: Store<ClusterDNS>,
     /// They end with this value.
     watches: JoinSet<()>,
+    /// Says if one of them ends: what it keeps would stay as it is.
+    pub vital: Vital,
 }
 
 impl std::fmt::Debug for PodsToAsk {
@@ -67,7 +70,8 @@ impl PodsToAsk {
             gauge: Metrics::cached_for_lookout,
             all: resources.clone(),
         };
-        let mut it = PodsToAsk { pods: Vec::new(), resources, watches: JoinSet::new() };
+        let (watches, vital) = (JoinSet::new(), Vital::default());
+        let mut it = PodsToAsk { pods: Vec::new(), resources, watches, vital };
         let share = Share::new(budget.clone(), 0, "clusterdnses");
         it.keep(followed(Api::all(client.clone()), None, slim_resource), writer, share, &means);
         for (store, namespace) in (1..).zip(namespaces) {
@@ -85,7 +89,9 @@ impl PodsToAsk {
         K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
-        self.watches.spawn(follow(followed, writer, share, means.clone(), |_| {}));
+        let name = format!("the watch of {}", followed.api.resource_url());
+        let following = follow(followed, writer, share, means.clone(), |_| {});
+        self.watches.spawn(self.vital.clone().run(name, following));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crds::defaults::DNS_PORT;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -14,6 +15,11 @@ use crate::names;
 const MARK: &str = "clusterdns.dev/not-kept";
 /// Labels that a stub keeps.
 const LABELS: [&str; 3] = [names::INSTANCE, "kubernetes.io/service-name", "pod-template-hash"];
+
+/// Labels or expressions of a selector that a stub keeps, and values of such an expression: a stub is small, however large its
+/// object is. A selector that is cut selects more pods, never fewer.
+const MAX_PAIRS: usize = 16;
+const MAX_VALUES: usize = 16;
 
 /// What a member or an element takes in memory besides its text: half of it for each colon and comma.
 const OF_VALUE: usize = 48;
@@ -59,16 +65,37 @@ pub(super) fn stub_of_service(object: &mut DynamicObject) {
         let is_read = ["selector", "clusterIP", "clusterIPs", "ports"];
         spec.retain(|field, _| is_read.contains(&field.as_str()));
     }
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        *port = json!({"port": port.get("port")});
+    keep_first(spec.get_mut("selector"));
+    if let Some(ports) = spec.get_mut("ports").and_then(Value::as_array_mut) {
+        // Whether it serves DNS.
+        ports.retain(|port| port["port"].as_u64() == Some(DNS_PORT.into()));
+        *ports = ports.first().map(|_| json!({"port": DNS_PORT})).into_iter().collect();
     }
     object.data = json!({"spec": spec});
 }
 
-/// The same of an object of any kind, with its whole spec: of a PodDisruptionBudget, which pods it selects.
-pub(super) fn stub_with_spec(object: &mut DynamicObject) {
+/// The same of a PodDisruptionBudget, with which pods it selects.
+pub(super) fn stub_of_budget(object: &mut DynamicObject) {
     slim(&mut object.metadata);
-    object.data = json!({"spec": spec(object)});
+    let mut selector = spec(object).get_mut("selector").map(Value::take).unwrap_or_default();
+    keep_first(selector.get_mut("matchLabels"));
+    let expressions = selector.get_mut("matchExpressions").and_then(Value::as_array_mut);
+    if let Some(expressions) = expressions {
+        let is_short = |it: &Value| it["values"].as_array().is_none_or(|it| it.len() <= MAX_VALUES);
+        expressions.retain(is_short);
+        expressions.truncate(MAX_PAIRS);
+    }
+    object.data = json!({"spec": {"selector": selector}});
+}
+
+fn keep_first(pairs: Option<&mut Value>) {
+    let Some(pairs) = pairs.and_then(Value::as_object_mut) else { return };
+    let mut left = MAX_PAIRS;
+    pairs.retain(|_, _| {
+        let is_kept = left > 0;
+        left = left.saturating_sub(1);
+        is_kept
+    });
 }
 
 fn spec(object: &mut DynamicObject) -> Value {

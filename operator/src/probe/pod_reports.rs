@@ -2,10 +2,12 @@
 //! No watch brings it, so each pod is asked every 30 s, and about every second while a change is on its way to it. Of more
 //! than 50 pods, one look asks 50: those whose reports are oldest, so that the turn of each pod comes.
 
+mod page;
 mod request;
 mod size;
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,9 +39,12 @@ const ON_TRIAL: Duration = Duration::from_secs(2);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
 /// Reports of pods of all ClusterDNS.
 const MAX_KEPT: usize = 5_000;
-/// Octets of all of them. A report has some hundred. Besides, the skipped objects of one may have 30 KiB: pods skip the same
-/// ones, which are kept once.
+/// Octets of all of them. A report has some hundred, and up to 128 KiB where many upstreams are down. Besides, the skipped
+/// objects of one may have 30 KiB: pods skip the same ones, which are kept once. Where there is no room, the largest reports
+/// go: who answers in the name of our pods keeps no other report out.
 const MAX_OCTETS: usize = 32 << 20;
+/// What is kept instead.
+const NO_ROOM: &str = "its report is larger than those of other pods, and all together are too large: see its /config";
 
 #[derive(Clone, Debug)]
 struct Kept {
@@ -55,15 +60,16 @@ pub struct PodReports {
 }
 
 impl PodReports {
-    /// The answers of those of these pods that are ready, each asked again if it is time.
+    /// The answers of those of these pods that are ready, each asked again if it is time. `makers`: see [`pods::makers`].
     pub async fn read(
         &self,
         pods: &[Pod],
+        makers: &BTreeSet<String>,
         config_map: Option<&ConfigMap>,
     ) -> BTreeMap<String, PodReport> {
         let state = config_map::state_in(config_map);
         let due: Vec<(String, Option<String>)> = {
-            let due = next(pods, &self.lock(), &state, Instant::now());
+            let due = next(pods, makers, &self.lock(), &state, Instant::now());
             due.into_iter().map(|pod| (pods::uid(pod).to_owned(), request::address(pod))).collect()
         };
         let asked = futures::stream::iter(due)
@@ -107,9 +113,11 @@ impl PodReports {
     }
 }
 
-/// The ready pods that are asked now: the canary, then those that were never asked, then those whose reports are oldest.
+/// The ready pods that are asked now: the canary, then those that our workload made before others with our labels; of these
+/// those that were never asked, then those whose reports are oldest.
 fn next<'a>(
     pods: &'a [Pod],
+    makers: &BTreeSet<String>,
     kept: &HashMap<String, Kept>,
     state: &RolloutState,
     now: Instant,
@@ -122,7 +130,10 @@ fn next<'a>(
     let mut due: Vec<&Pod> = ready()
         .filter(|pod| is_due(kept.get(pods::uid(pod)), pods::uid(pod), state, now))
         .collect();
-    due.sort_by_key(|pod| (Some(pods::uid(pod)) != canary, asked_at(pod), pods::uid(pod)));
+    due.sort_by_key(|pod| {
+        let is_canary = Some(pods::uid(pod)) == canary;
+        (!is_canary, !pods::is_made_by(pod, makers), asked_at(pod), pods::uid(pod))
+    });
     due.truncate(MAX_A_SECOND.saturating_sub(recent));
     due
 }
@@ -143,17 +154,29 @@ fn keep(
     kept.insert(uid, Kept { reported, at });
 }
 
-/// Drops the reports of pods that are gone, and the oldest where there are too many, or too large ones.
+/// Drops the reports of pods that are gone, and the oldest where there are too many. Where they are too large, the largest are
+/// replaced by the reason, and of equal ones the oldest: such a pod is asked again in its turn.
 fn forget(kept: &mut HashMap<String, Kept>, now: Instant) {
     kept.retain(|_, kept| now.saturating_duration_since(kept.at) < FORGOTTEN_AFTER);
-    let mut ages: Vec<(Instant, String)> =
-        kept.iter().map(|(uid, kept)| (kept.at, uid.clone())).collect();
-    ages.sort_by(|a, b| b.cmp(a));
-    let mut size = size::Size::default();
-    for (count, (_, uid)) in ages.into_iter().enumerate() {
-        let octets = kept.get(&uid).map_or(0, |kept| size.with(&kept.reported));
-        if count >= MAX_KEPT || octets > MAX_OCTETS {
+    if kept.len() > MAX_KEPT {
+        let mut ages: Vec<(Instant, String)> =
+            kept.iter().map(|(uid, kept)| (kept.at, uid.clone())).collect();
+        ages.sort_by(|a, b| b.cmp(a));
+        for (_, uid) in ages.drain(MAX_KEPT..) {
             kept.remove(&uid);
+        }
+    }
+    let mut all = size::Size::default();
+    if kept.values().map(|kept| all.with(&kept.reported)).last().unwrap_or(0) <= MAX_OCTETS {
+        return;
+    }
+    let alone = |kept: &Kept| size::Size::default().with(&kept.reported);
+    let mut by_size: Vec<&mut Kept> = kept.values_mut().collect();
+    by_size.sort_by_cached_key(|kept| (alone(kept), Reverse(kept.at)));
+    let mut size = size::Size::default();
+    for kept in by_size {
+        if size.with(&kept.reported) > MAX_OCTETS {
+            kept.reported = Err(NO_ROOM.to_owned());
         }
     }
 }
@@ -185,160 +208,4 @@ fn is_due(kept: Option<&Kept>, uid: &str, state: &RolloutState, now: Instant) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn pod(uid: &str, ready: bool) -> Pod {
-        let status = if ready { "True" } else { "False" };
-        serde_json::from_value(json!({"metadata": {"name": uid, "uid": uid},
-            "status": {"conditions": [{"type": "Ready", "status": status}]}}))
-        .unwrap()
-    }
-
-    fn kept(revision: &str, at: Instant) -> Kept {
-        Kept { reported: Ok(Reported { revision: revision.into(), ..Reported::default() }), at }
-    }
-
-    fn on_trial() -> RolloutState {
-        let canary = Some(crate::decide::plan::CanaryPod {
-            name: "p099".into(),
-            uid: "p099".into(),
-            ..Default::default()
-        });
-        RolloutState {
-            stable: "s".into(),
-            canary: "c".into(),
-            canary_pod: canary,
-            ..RolloutState::default()
-        }
-    }
-
-    /// Looks at this many pods, so far apart, until each was asked; returns the most questions of one look, and the looks.
-    fn looks(count: usize, apart: Duration) -> (usize, usize) {
-        let pods: Vec<Pod> = (0..count).map(|n| pod(&format!("p{n:03}"), true)).collect();
-        let state = RolloutState { stable: "s".into(), ..RolloutState::default() };
-        let begin = Instant::now();
-        // All are silent, so that all are due all the time.
-        let silent = |at| Kept { reported: Err("no answer".to_owned()), at };
-        let mut kept = HashMap::new();
-        let (mut most, mut looks) = (0, 0);
-        for look in 0..1_000 {
-            let now = begin + apart * look;
-            let asked = next(&pods, &kept, &state, now);
-            most = most.max(asked.len());
-            kept.extend(asked.iter().map(|pod| (pods::uid(pod).to_owned(), silent(now))));
-            looks += 1;
-            if kept.len() == count {
-                // And in the same order again.
-                let again = next(&pods, &kept, &state, now + Duration::from_secs(2));
-                assert_eq!(pods::uid(again[0]), "p000");
-                return (most, looks);
-            }
-        }
-        panic!("{} of {count} pods were asked", kept.len());
-    }
-
-    #[test]
-    fn o14_each_of_many_pods_is_asked_in_its_turn_and_fifty_in_one_second() {
-        assert_eq!(looks(3, Duration::from_secs(30)), (3, 1));
-        assert_eq!(looks(50, Duration::from_secs(2)), (50, 1));
-        assert_eq!(looks(500, Duration::from_secs(2)), (50, 10));
-        // Looks that follow each other faster ask no more.
-        assert_eq!(looks(500, Duration::from_millis(250)), (50, 37));
-    }
-
-    #[test]
-    fn the_canary_is_asked_first_and_pods_that_are_not_ready_never() {
-        let mut pods: Vec<Pod> = (0..100).map(|n| pod(&format!("p{n:03}"), true)).collect();
-        pods.push(pod("p000-not-ready", false));
-        let asked = next(&pods, &HashMap::new(), &on_trial(), Instant::now());
-        let asked: Vec<&str> = asked.into_iter().map(pods::uid).collect();
-        assert_eq!((asked.len(), &asked[..3]), (50, &["p099", "p000", "p001"][..]));
-    }
-
-    #[test]
-    fn reports_of_pods_that_are_gone_are_forgotten_and_of_too_many_the_oldest() {
-        let now = Instant::now() + FORGOTTEN_AFTER * 2;
-        let ago = |n: usize| now - Duration::from_millis(n as u64);
-        let all = (0..MAX_KEPT + 2).map(|n| (n.to_string(), kept("s", ago(n))));
-        let mut all: HashMap<String, Kept> = all.collect();
-        all.insert("gone".to_owned(), kept("s", now - FORGOTTEN_AFTER));
-        forget(&mut all, now);
-        assert_eq!(all.len(), MAX_KEPT);
-        assert!(all.contains_key("0") && !all.contains_key(&MAX_KEPT.to_string()));
-    }
-
-    /// A report with twenty objects, whose reasons say this.
-    fn long(why: &str) -> Result<Reported, String> {
-        let object = |n: usize| crds::v1alpha1::SkippedObject {
-            name: n.to_string(),
-            reason: format!("{why} {}", "x".repeat(1_000)),
-            ..Default::default()
-        };
-        Ok(Reported { skipped: (0..20).map(object).collect(), ..Reported::default() })
-    }
-
-    #[test]
-    fn reports_are_bounded_by_octets_and_what_many_pods_skip_is_kept_once() {
-        let now = Instant::now() + FORGOTTEN_AFTER;
-        let ago = |n: usize| now - Duration::from_millis(n as u64);
-        let mut same = HashMap::new();
-        for n in 0..MAX_KEPT {
-            keep(&mut same, n.to_string(), long("same"), ago(n));
-        }
-        forget(&mut same, now);
-        assert_eq!(same.len(), MAX_KEPT, "100 MB, if each had its own");
-
-        // One after the other, each with a list of its own.
-        let own = |n: usize| Kept { reported: long(&n.to_string()), at: ago(n) };
-        let mut each: HashMap<String, Kept> = (0..2_000).map(|n| (n.to_string(), own(n))).collect();
-        forget(&mut each, now);
-        let mut size = size::Size::default();
-        let octets = each.values().map(|kept| size.with(&kept.reported)).last().unwrap_or(0);
-        assert!((MAX_OCTETS * 9 / 10..=MAX_OCTETS).contains(&octets), "{octets}");
-        assert!(each.contains_key("0") && !each.contains_key("1999"), "the oldest went");
-    }
-
-    #[test]
-    fn o4_what_most_pods_run_is_what_they_are_asked_for() {
-        let pods: Vec<Pod> = ["a", "b", "c", "d"].map(|uid| pod(uid, uid != "d")).into();
-        let said = |revision: &str, role: &str| PodReport {
-            reported: Ok(Reported {
-                revision: revision.into(),
-                role: role.into(),
-                ..Reported::default()
-            }),
-            age: Duration::ZERO,
-        };
-        let chosen = |all: [(&str, PodReport); 4]| {
-            let reports = all.into_iter().map(|(uid, said)| (uid.to_owned(), said)).collect();
-            speaker(&pods, &reports).map(|pod| pods::uid(pod).to_owned())
-        };
-        let [a, b, c, d] = ["a", "b", "c", "d"];
-        let (new, old) = (|| said("new", "canary"), || said("old", "stable"));
-        assert_eq!(chosen([(a, new()), (b, old()), (c, new()), (d, old())]).as_deref(), Some("b"));
-        let mixed = [(a, said("x", "stable")), (b, old()), (c, old()), (d, said("x", "stable"))];
-        assert_eq!(chosen(mixed).as_deref(), Some("b"), "one that is not ready does not count");
-        assert_eq!(chosen([(a, new()), (b, new()), (c, new()), (d, old())]), None);
-    }
-
-    #[test]
-    fn pods_are_asked_more_often_while_something_is_on_its_way() {
-        let now = Instant::now() + Duration::from_secs(100);
-        let ago = |seconds| now - Duration::from_secs(seconds);
-        let stable = RolloutState { stable: "s".into(), ..RolloutState::default() };
-        for (what, kept, uid, state, expected) in [
-            ("never asked", None, "p", &stable, true),
-            ("settled", Some(kept("s", ago(20))), "p", &stable, false),
-            ("settled, long ago", Some(kept("s", ago(30))), "p", &stable, true),
-            ("on its way", Some(kept("old", ago(1))), "p", &stable, true),
-            ("asked just now", Some(kept("old", now)), "p", &stable, false),
-            ("beside a canary", Some(kept("s", ago(2))), "p", &on_trial(), true),
-            ("the canary, not there yet", Some(kept("s", ago(1))), "p099", &on_trial(), true),
-            ("the canary", Some(kept("c", ago(1))), "p099", &on_trial(), false),
-        ] {
-            assert_eq!(is_due(kept.as_ref(), uid, state, now), expected, "{what}");
-        }
-    }
-}
+mod tests;

@@ -16,6 +16,7 @@ mod problems;
 mod nodes;
 mod upstreams;
 mod trial_held;
+pub mod unread;
 mod failing_pods;
 
 use crds::bounds::{MESSAGE, REPORTED};

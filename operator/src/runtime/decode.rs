@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::managed_fields::{readable_reply, with_readable_managers};
 use super::mend;
+use crate::shortened::shortened;
+
+/// Octets of why an object cannot be decoded, for people.
+const MAX_WHY: usize = 300;
 
 /// On a request whose reply is read object by object, by [`object`]: the client gives it as it arrives.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +82,9 @@ struct OfObject {
 impl std::fmt::Display for Undecodable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Named { name, namespace, .. } = &self.metadata;
-        write!(f, "{}/{name}: {}", namespace.as_deref().unwrap_or_default(), self.error)
+        // It may quote a value of any length.
+        let why = shortened(&self.error.to_string(), MAX_WHY);
+        write!(f, "{}/{name}: {why}", namespace.as_deref().unwrap_or_default())
     }
 }
 

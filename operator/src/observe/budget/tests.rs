@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::fixtures::from;
-use crate::observe::stubs::{is_stub, octets, stub_of_service, stub_with_spec};
+use crate::observe::stubs::{is_stub, octets, stub_of_budget, stub_of_service};
 
 const MIB: usize = 1 << 20;
 
@@ -135,8 +135,33 @@ fn o2_a_stub_of_a_service_or_a_budget_has_what_decisions_read_of_it() {
     let spec = json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}});
     let mut budget: DynamicObject =
         from(json!({"metadata": {"name": "b"}, "spec": spec, "status": {"a": 1}}));
-    stub_with_spec(&mut budget);
+    stub_of_budget(&mut budget);
     assert_eq!((is_stub(&budget), budget.data), (true, json!({"spec": spec})));
+}
+
+#[test]
+fn k23_a_stub_is_small_however_large_the_selector_is() {
+    let pairs = |key: &str| -> serde_json::Map<String, serde_json::Value> {
+        (0..20_000).map(|n| (format!("{key}{n:05}"), json!("x".repeat(60)))).collect()
+    };
+    let values: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+    let ports: Vec<_> = (0..5_000).map(|n| json!({"port": n, "name": n.to_string()})).collect();
+    let mut service: DynamicObject = from(json!({"metadata": {"name": "a"},
+        "spec": {"clusterIP": "10.96.0.11", "selector": pairs("k"), "ports": ports}}));
+    let expression = |operator: &str| json!({"key": "k", "operator": operator, "values": values});
+    let mut expressions = vec![expression("In"), expression("NotIn")];
+    expressions.extend((0..5_000).map(|n| json!({"key": n.to_string(), "operator": "Exists"})));
+    let mut budget: DynamicObject = from(json!({"metadata": {"name": "b"}, "spec": {
+        "selector": {"matchLabels": pairs("k"), "matchExpressions": expressions}}}));
+    assert!(octets(&service) > MIB && octets(&budget) > MIB);
+    stub_of_service(&mut service);
+    stub_of_budget(&mut budget);
+    assert!(octets(&service) < 8 << 10 && octets(&budget) < 24 << 10);
+    assert_eq!(service.data["spec"]["ports"], json!([{"port": 53}]), "it serves DNS");
+    let selector = &budget.data["spec"]["selector"];
+    assert_eq!(selector["matchLabels"].as_object().unwrap().len(), 16);
+    let kept = selector["matchExpressions"].as_array().unwrap();
+    assert_eq!((kept.len(), &kept[0]["operator"]), (16, &json!("Exists")), "none is narrowed");
 }
 
 #[test]
@@ -149,7 +174,7 @@ fn a_stub_says_that_an_object_exists_and_whose_it_is() {
     );
     assert!(!is_stub(&map));
     let before = octets(&map);
-    stub_with_spec(&mut map);
+    stub_of_budget(&mut map);
     assert!(is_stub(&map) && octets(&map) < before);
     let metadata = &map.metadata;
     assert_eq!(

@@ -15,8 +15,11 @@ use tokio::task::AbortHandle;
 
 use super::super::budget::Share;
 use super::super::list_and_watch::{Followed, Heard, follow};
-use super::{Caches, drop_managed_fields};
+use super::slim::drop_managed_fields;
+use super::{Caches, plural};
 use crate::controller::crd::{self, Definition};
+use crate::controller::triggers;
+use crate::runtime::resources;
 
 impl Caches {
     /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are passed over:
@@ -42,8 +45,43 @@ impl Caches {
         });
     }
 
+    /// Keeps the objects of one kind in one place, and wakes each ClusterDNS that one concerns.
+    pub(super) fn keep<K>(
+        &self,
+        writer: Writer<K>,
+        followed: Followed<K>,
+        whose: impl Fn(&[Arc<ClusterDNS>], &K) -> Vec<String> + Send + Sync + 'static,
+    ) -> AbortHandle
+    where
+        K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Clone + Eq + Hash + Send + Sync,
+    {
+        let (all, triggers) = (self.resources.clone(), self.triggers.clone());
+        let namespace = followed.api.namespace().unwrap_or_default().to_owned();
+        let (kind, first_lists) = (plural(&followed.api), self.first_lists.clone());
+        // A problem with kinds that others bring must not delay the others.
+        if !resources::MONITORING.iter().any(|it| resources::resource(*it).plural == kind) {
+            first_lists.expect(&namespace, &kind);
+        }
+        let heard = move |heard: Heard<'_, K>| {
+            let is_news = match heard {
+                Heard::Changed(object) => {
+                    let all = all.state();
+                    return triggers.enqueue(&all, whose(&all, object));
+                }
+                Heard::Listed => first_lists.listed(&namespace, &kind),
+                Heard::Failed(error) => first_lists.failed(&namespace, &kind, &error.to_string()),
+            };
+            if is_news {
+                let all = all.state();
+                triggers.enqueue(&all, triggers::of_namespace(&all, &namespace));
+            }
+        };
+        self.spawn(writer, followed, heard)
+    }
+
     /// Feeds a store in a task that ends with the caches.
-    pub(super) fn spawn<K>(
+    fn spawn<K>(
         &self,
         writer: Writer<K>,
         followed: Followed<K>,
@@ -53,11 +91,12 @@ impl Caches {
         K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
-        // `/api/v1/namespaces/dns/configmaps` ends in its kind.
-        let kind = followed.api.resource_url().rsplit('/').next().unwrap_or_default();
+        let kind = plural(&followed.api);
         let store = self.stores.fetch_add(1, Ordering::Relaxed);
-        let share = Share::new(self.budget.clone(), store, kind);
+        let share = Share::new(self.budget.clone(), store, &kind);
+        let name = format!("the watch of {}", followed.api.resource_url());
         let following = follow(followed, writer, share, self.means.clone(), heard);
+        let following = self.vital.clone().run(name, following);
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were ended.
         while watches.try_join_next().is_some() {}

@@ -13,6 +13,8 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::observe::pods;
+use crate::probe::pod_reports::http_address;
 use crate::runtime::restored::{Resets, confirming};
 
 const MANY: usize = 200;
@@ -27,11 +29,14 @@ struct Api {
     watches: Arc<Mutex<BTreeMap<String, Pieces>>>,
     /// Its version, and how many ClusterDNS have objects.
     has: Arc<Mutex<(usize, usize)>>,
+    /// The namespace in which the operator may list nothing.
+    refused: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl Default for Api {
     fn default() -> Api {
-        Api { watches: Arc::default(), has: Arc::new(Mutex::new((1, MANY))) }
+        let has = Arc::new(Mutex::new((1, MANY)));
+        Api { watches: Arc::default(), has, refused: Arc::default() }
     }
 }
 
@@ -57,6 +62,14 @@ impl Api {
     ) -> Response<impl hyper::body::Body<Data = Bytes, Error = Infallible> + Send + use<>> {
         let kind = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         let (pieces, body) = unbounded();
+        let is_refused =
+            |namespace| request.uri().path().contains(&format!("/namespaces/{namespace}/"));
+        if self.refused.lock().unwrap().is_some_and(is_refused) {
+            let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden",
+                "message": format!("{kind} is forbidden"), "code": 403});
+            pieces.unbounded_send(Ok(Frame::data(status.to_string().into()))).unwrap();
+            return Response::builder().status(403).body(StreamBody::new(body)).unwrap();
+        }
         if request.uri().query().unwrap_or_default().contains("watch=true") {
             self.watches.lock().unwrap().insert(kind, pieces);
         } else {
@@ -103,7 +116,8 @@ async fn o13_the_start_wakes_each_of_many_once_and_a_change_wakes_the_one_it_is_
     let namespaces = ["dns".to_owned()];
     let (metrics, lists) = (Arc::default(), Arc::default());
     let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
-    caches.wait_until_ready().await;
+    caches.wait_until_read("").await;
+    caches.wait_until_read("dns").await;
     let mut woken = Box::pin(triggers.stream());
     let mut names = Vec::new();
     while let Some(Some(reference)) = woken.next().now_or_never() {
@@ -130,7 +144,8 @@ async fn k22_caches_show_what_an_api_server_has_whose_etcd_was_restored() {
     let client = confirming(api.client(), Resets::new(metrics.clone()));
     let namespaces = ["dns".to_owned()];
     let caches = Caches::start(client, &namespaces, all, triggers, metrics.clone(), Arc::default());
-    caches.wait_until_ready().await;
+    caches.wait_until_read("").await;
+    caches.wait_until_read("dns").await;
     let objects = |kind| caches.objects(kind, "dns").len();
     assert_eq!((objects(Kind::Service), objects(Kind::Deployment)), (MANY, MANY));
     while KINDS.iter().any(|kind| !api.watches.lock().unwrap().contains_key(*kind)) {
@@ -149,4 +164,67 @@ async fn k22_caches_show_what_an_api_server_has_whose_etcd_was_restored() {
         .lines()
         .find_map(|line| line.strip_prefix("clusterdns_operator_version_resets_total "));
     assert!(count.is_some_and(|count| count != "0"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k23_a_namespace_that_cannot_be_read_keeps_no_other_one_waiting() {
+    let (all, mut writer) = kube::runtime::reflector::store();
+    for (name, namespace) in [("a", "dns"), ("b", "gone")] {
+        let dns = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+            "metadata": {"name": name}, "spec": {"service": {"namespace": namespace, "name": "x"}}});
+        writer.apply_watcher_event(&Event::Apply(serde_json::from_value(dns).unwrap()));
+    }
+    let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
+    *api.refused.lock().unwrap() = Some("gone");
+    let namespaces = ["dns".to_owned(), "gone".to_owned()];
+    let (metrics, lists) = (Arc::default(), Arc::default());
+    let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
+    caches.wait_until_read("").await;
+    caches.wait_until_read("dns").await;
+    assert_eq!(caches.unread("dns"), None);
+    assert!(!caches.is_incomplete(Kind::Service, "dns"));
+    assert!(caches.unread("gone").is_some() && caches.slices("gone", "x").is_none());
+    assert!(caches.is_incomplete(Kind::Service, "gone"), "what is missing there may exist");
+    let mut woken = Box::pin(triggers.stream());
+    let mut next = async || woken.next().await.map(|it| it.name);
+    assert_eq!(next().await.as_deref(), Some("a"), "its namespace is read");
+    assert_eq!(next().await.as_deref(), Some("b"), "its lists were refused three times");
+    let refused = caches.unread("gone").unwrap().refused.expect("a reason");
+    assert!(refused.why.contains("forbidden"), "{refused:?}");
+    *api.refused.lock().unwrap() = None;
+    caches.wait_until_read("gone").await;
+    assert_eq!(caches.unread("gone"), None);
+    assert!(!caches.is_incomplete(Kind::Service, "gone"));
+    while next().await.as_deref() != Some("b") {}
+}
+
+#[test]
+fn k23_of_a_pod_and_a_replica_set_only_what_is_read_is_kept() {
+    let long = "x".repeat(100_000);
+    let metadata = json!({"name": "a", "uid": "u", "labels": {names::INSTANCE: "default"},
+        "annotations": {"deployment.kubernetes.io/revision": "7"}});
+    let container = json!({"name": "dns", "image": "i", "env": [{"name": "e", "value": long}],
+        "ports": [{"name": "metrics", "containerPort": 19153}]});
+    let spec = json!({"nodeName": "n", "containers": [container], "volumes": [{"name": long}]});
+    let status =
+        json!({"podIP": "10.244.0.9", "conditions": [{"type": "Ready", "status": "True"}]});
+    let mut pod: Pod =
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
+            .unwrap();
+    let before = pod.clone();
+    slim_pod(&mut pod);
+    assert!(stubs::octets(&pod) < 16 << 10);
+    let read = |pod: &Pod| {
+        let node = pods::node(pod).map(str::to_owned);
+        (node, http_address(pod), pods::is_ready(pod), pod.metadata.labels.clone())
+    };
+    assert_eq!(read(&pod), read(&before));
+    assert_eq!(http_address(&pod).as_deref(), Some("10.244.0.9:19153"));
+    let template = json!({"spec": {"containers": [{"name": long}]}});
+    let mut set: ReplicaSet = serde_json::from_value(json!({"metadata": metadata,
+        "spec": {"selector": {}, "template": template}}))
+    .unwrap();
+    slim_replica_set(&mut set);
+    assert!(stubs::octets(&set) < 8 << 10);
+    assert_eq!(set.annotations()["deployment.kubernetes.io/revision"], "7");
 }

@@ -45,12 +45,6 @@ fn own(reported: &Reported) -> usize {
         certificates,
     } = reported;
     let texts = [process, revision, role].map(|text| text.len()).iter().sum::<usize>();
-    let down = |server: &DownServer| {
-        let remedy = server.remedy.as_ref().map_or(0, String::len);
-        let texts = [&server.group, &server.server, &server.transport].map(|text| text.len());
-        size_of::<DownServer>() + texts.iter().sum::<usize>() + remedy
-    };
-    let empty = |group: &EmptyGroup| size_of::<EmptyGroup>() + group.group.len() + group.why.len();
     let certificate = |certificate: &UsedCertificate| {
         let trouble = certificate.trouble.as_ref().map_or(0, String::len);
         size_of::<UsedCertificate>() + certificate.secret.len() + trouble
@@ -61,6 +55,16 @@ fn own(reported: &Reported) -> usize {
         + upstreams_down.iter().chain(upstreams_looping).map(down).sum::<usize>()
         + upstreams_without_servers.iter().map(empty).sum::<usize>()
         + certificates.iter().map(certificate).sum::<usize>()
+}
+
+pub(super) fn down(server: &DownServer) -> usize {
+    let DownServer { group, server, transport, server_name, group_servers: _, remedy } = server;
+    let texts = [group, server, transport, server_name].map(|text| text.len());
+    size_of::<DownServer>() + texts.iter().sum::<usize>() + remedy.as_ref().map_or(0, String::len)
+}
+
+pub(super) fn empty(group: &EmptyGroup) -> usize {
+    size_of::<EmptyGroup>() + group.group.len() + group.why.len()
 }
 
 fn skipped(object: &SkippedObject) -> usize {

@@ -1,0 +1,60 @@
+//! Which fields of objects the caches keep: those that a decision reads. Pure.
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use kube::Resource;
+use kube::core::DynamicObject;
+
+use crate::controller::triggers;
+use crate::names;
+
+/// What client-side apply writes: the whole object once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+pub(super) fn drop_managed_fields<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+/// Of its spec a pod's node and the ports of its containers are read, and no annotation.
+pub(super) fn slim_pod(pod: &mut Pod) {
+    (pod.metadata.managed_fields, pod.metadata.annotations) = (None, None);
+    for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
+        let full = std::mem::take(container);
+        (container.name, container.ports) = (full.name, full.ports);
+    }
+    let full = pod.spec.take();
+    pod.spec = full.map(|full| {
+        let mut spec = PodSpec::default();
+        (spec.node_name, spec.containers) = (full.node_name, full.containers);
+        spec
+    });
+}
+
+/// Which template of pods is the newest is in its metadata.
+pub(super) fn slim_replica_set(set: &mut ReplicaSet) {
+    (set.metadata.managed_fields, set.spec, set.status) = (None, None, None);
+}
+
+pub(super) fn has_our_label(object: &impl Resource) -> bool {
+    triggers::label(object.meta(), names::INSTANCE).is_some()
+}
+
+/// Of the metadata of a Node only its name and its labels are read.
+pub(super) fn keep_labels<K: Resource>(object: &mut K) {
+    let metadata = object.meta_mut();
+    (metadata.managed_fields, metadata.annotations) = (None, None);
+    (metadata.owner_references, metadata.finalizers) = (None, None);
+}
+
+/// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`
+/// wrote into annotations, is not needed.
+pub(super) fn keep_what_is_read(object: &mut DynamicObject) {
+    if triggers::label(object.meta(), names::INSTANCE).is_some() {
+        return;
+    }
+    if let Some(fields) = object.data.as_object_mut() {
+        fields.remove("binaryData");
+    }
+    let annotations = object.metadata.annotations.as_mut();
+    annotations.map(|annotations| annotations.remove(LAST_APPLIED));
+}

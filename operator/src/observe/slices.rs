@@ -1,0 +1,92 @@
+//! The EndpointSlices of Services, and what they say of the other DNS servers of the namespace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+use kube::core::DynamicObject;
+
+use super::other_dns;
+use super::possible_labels::PossibleLabels;
+use crate::context::Context;
+use crate::controller::triggers;
+use crate::names;
+use crate::observe::observed::DnsService;
+use crate::runtime::time_limit::within;
+
+/// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.
+const MAX_SLICES: u32 = 20;
+
+/// Other Services of the namespace that serve DNS to pods with labels of ours. One that is not looked at counts as if it led
+/// to our pods alone: so nothing changes because of it.
+pub(super) async fn dns_services(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    services: &[Arc<DynamicObject>],
+    possible: &PossibleLabels,
+    pods: &[Pod],
+) -> anyhow::Result<BTreeMap<String, DnsService>> {
+    let (namespace, own) = names::service(dns);
+    let workload = names::child(&dns.name_any());
+    let (rivals, mut unread) = other_dns::rivals(services, &own, dns, possible);
+    let (mut found, mut requests) = (BTreeMap::new(), 0);
+    for (name, selector) in rivals {
+        let has_other_pods = match ctx.caches.slices(&namespace, &name) {
+            Some(kept) => {
+                other_dns::has_other_pods(kept.iter().map(AsRef::as_ref), pods, &workload)
+            }
+            None if requests < other_dns::MAX_READ => {
+                requests += 1;
+                let read = read(ctx, &namespace, &name).await?;
+                other_dns::has_other_pods(&read, pods, &workload)
+            }
+            None => {
+                unread += 1;
+                false
+            }
+        };
+        found.insert(name, DnsService { selector, has_other_pods });
+    }
+    if unread > 0 {
+        let message = format!(
+            "{unread} more Services of namespace {namespace} with port 53 select pods of ClusterDNS {}, and the operator did \
+             not look whose pods are behind them: delete what is not needed",
+            dns.name_any()
+        );
+        ctx.events.warn(dns, "ServicesNotLookedAt", &message).await;
+    }
+    Ok(found)
+}
+
+/// The EndpointSlices of a Service as a watch keeps them; where it does not keep all of them whole, as the API server has
+/// them, up to a limit.
+pub(super) async fn of(
+    ctx: &Context,
+    namespace: &str,
+    service: &str,
+) -> anyhow::Result<Vec<EndpointSlice>> {
+    match ctx.caches.slices(namespace, service) {
+        Some(kept) => Ok(kept.into_iter().map(Arc::unwrap_or_clone).collect()),
+        None => read(ctx, namespace, service).await,
+    }
+}
+
+async fn read(ctx: &Context, namespace: &str, service: &str) -> anyhow::Result<Vec<EndpointSlice>> {
+    let its = format!("{}={service}", triggers::SERVICE_NAME);
+    let params = ListParams::default().labels(&its).limit(MAX_SLICES);
+    let all = Api::<EndpointSlice>::namespaced(ctx.client.clone(), namespace);
+    let mut found = Vec::new();
+    let take = |mut slice: EndpointSlice| {
+        // Kubernetes bounds only one size of what others write: 1,000 endpoints in a slice.
+        (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
+        found.push(slice);
+    };
+    let read = within(ctx.lists.page(&ctx.client, all.resource_url(), &params, take)).await;
+    read.with_context(|| format!("cannot list EndpointSlices of {namespace}/{service}"))?;
+    Ok(found)
+}

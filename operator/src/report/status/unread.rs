@@ -1,0 +1,106 @@
+//! The namespace of a ClusterDNS cannot be read, so nothing is decided about it (K23). Pure.
+
+use crds::ClusterDNS;
+use crds::v1alpha1::ClusterDNSStatus;
+use jiff::Timestamp;
+
+use super::{ConditionState, Conditions};
+use crate::names;
+use crate::observe::caches::Refused;
+
+/// The reason of `Degraded`, and of the Event.
+const REASON: &str = "NamespaceUnread";
+
+/// Reason and message: what is refused, and what to do.
+pub fn why(dns: &ClusterDNS, refused: &Refused) -> (&'static str, String) {
+    let Refused { kind, others, why } = refused;
+    let (namespace, _) = names::service(dns);
+    let more = match others {
+        0 => String::new(),
+        others => format!(" and {others} more kinds"),
+    };
+    let message = format!(
+        "the operator cannot list {kind}{more} in namespace {namespace}, so it changes nothing there, and pods go on as they \
+         are: {why}. Create the namespace again if it is gone, and the operator's Role in it (helm upgrade); or delete this \
+         ClusterDNS and take the namespace out of workloadNamespaces"
+    );
+    (REASON, message)
+}
+
+/// The status from before, with this problem.
+pub fn of(dns: &ClusterDNS, message: &str, now: Timestamp) -> ClusterDNSStatus {
+    let before = dns.status.clone().unwrap_or_default();
+    let mut kept = before.conditions.clone();
+    // Nothing is known that would change them. What was said of another spec is not true of this one.
+    kept.retain(|condition| match condition.type_.as_str() {
+        "Ready" => true,
+        "Accepted" | "UpToDate" => condition.observed_generation == dns.metadata.generation,
+        _ => false,
+    });
+    let mut conditions = Conditions::of(dns, now);
+    let no = ConditionState::no(REASON, message);
+    for kind in ["Ready", "UpToDate"] {
+        if !kept.iter().any(|condition| condition.type_ == kind) {
+            conditions.set(kind, no.clone());
+        }
+    }
+    conditions.set("Progressing", no.clone());
+    conditions.set("Degraded", no.clone().negated());
+    conditions.set("Stalled", no.negated());
+    kept.extend(conditions.listed());
+    ClusterDNSStatus { observed_generation: dns.metadata.generation, conditions: kept, ..before }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, dns, from};
+    use serde_json::json;
+
+    fn refused(others: usize) -> Refused {
+        let why = "services is forbidden".to_owned();
+        Refused { kind: "services".to_owned(), others, why }
+    }
+
+    #[test]
+    fn k23_the_status_of_an_unread_namespace_is_that_from_before_with_the_reason() {
+        let one = |generation: i64, kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Before", "message": "before",
+                "observedGeneration": generation, "lastTransitionTime": at(0).to_string()})
+        };
+        let condition = |kind: &str, status: &str| one(1, kind, status);
+        let mut dns = dns("{}");
+        dns.status = Some(from(json!({"clusterIPs": ["10.96.0.10"], "observedGeneration": 1,
+            "replicas": {"desired": 2, "ready": 2, "onStableRevision": 2, "summary": "2/2"},
+            "conditions": [one(0, "Ready", "True"), condition("Degraded", "False"),
+                condition("Accepted", "True"), one(0, "UpToDate", "True"),
+                condition("Reconciling", "True"), condition("OfOthers", "True")]})));
+        let (reason, message) = why(&dns, &refused(2));
+        assert_eq!(reason, "NamespaceUnread");
+        assert!(message.contains("cannot list services and 2 more kinds in namespace kube-system"));
+        assert!(message.contains("services is forbidden"), "{message}");
+        let status = of(&dns, &message, at(60));
+        let shown = |kind: &str| {
+            let mut all = status.conditions.iter().filter(|it| it.type_ == kind);
+            let found = all.next().map(|it| (it.status.as_str(), it.reason.as_str()));
+            assert!(all.next().is_none(), "{kind} once");
+            found
+        };
+        assert_eq!(shown("Ready"), Some(("True", "Before")), "pods go on as they are");
+        assert_eq!(shown("Accepted"), Some(("True", "Before")), "of this spec");
+        assert_eq!(shown("UpToDate"), Some(("False", "NamespaceUnread")), "it was another spec");
+        assert_eq!(shown("Degraded"), Some(("True", "NamespaceUnread")));
+        assert_eq!(shown("Stalled"), Some(("True", "NamespaceUnread")));
+        assert_eq!((shown("Reconciling"), shown("OfOthers")), (None, None));
+        let before = dns.status.clone().unwrap();
+        assert_eq!((status.replicas, status.cluster_ips), (before.replicas, before.cluster_ips));
+    }
+
+    #[test]
+    fn k23_a_new_clusterdns_of_an_unread_namespace_is_not_ready() {
+        let dns = dns("{}");
+        let status = of(&dns, &why(&dns, &refused(0)).1, at(0));
+        let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "NamespaceUnread"));
+    }
+}

@@ -270,6 +270,27 @@ fn rr63_names_of_older_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
 }
 
 #[test]
+fn rr63_names_of_many_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
+    let cheap = cheap_reply(&cluster(all_is_ours()).records());
+    let mut index = cluster(Settings { pods: PodRecords::Verified, ..all_is_ours() });
+    let evil: Vec<String> = (0..300).map(|number| format!("evil-{number}")).collect();
+    for name in &evil {
+        index.apply(namespace(name));
+    }
+    index.apply(namespace("young"));
+    let shape = Shape { own_pods: true, one_address: true, ..Shape::small() };
+    for name in &evil {
+        apply(&mut index, shape.service_and_slices(name, "mine", 1));
+    }
+    apply(&mut index, shape.service_and_slices("young", "cart", 1));
+    index.apply(shape.pod("young"));
+    index.publish(9);
+    let asked = ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+    asked.is_within_the_budget(cheap, "names of 300 namespaces");
+    assert_eq!(asked.answers(), 1);
+}
+
+#[test]
 fn l12_a_name_behind_as_many_that_are_not_seen_as_are_looked_at() {
     let cheap = cheap_reply(&cluster(all_is_ours()).records());
     let mut index = cluster(all_is_ours());

@@ -167,12 +167,16 @@ impl Publisher {
     /// The rows of an address that share its places with this one: those of the same kind and namespace,
     /// as a number that sorts like them.
     pub(crate) fn share(&self) -> u64 {
-        let kind = match (self.is_cluster_ip(), self.label.is_own_pod()) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => 2,
-        };
-        kind << 32 | u64::from(self.namespace)
+        match self.is_cluster_ip() {
+            true => u64::from(self.namespace),
+            false => Self::share_of(self.label.is_own_pod(), self.namespace),
+        }
+    }
+
+    /// The share of the endpoints of a namespace, of its own Pods or of others.
+    pub(crate) fn share_of(is_own_pod: bool, namespace: u32) -> u64 {
+        let kind = if is_own_pod { 1 } else { 2 };
+        kind << 32 | u64::from(namespace)
     }
 
     pub(crate) fn is_cluster_ip(&self) -> bool {

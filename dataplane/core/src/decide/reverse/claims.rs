@@ -16,6 +16,11 @@ use crate::wire::address::Address;
 /// Rows looked at for one reply: all that one namespace has of an address.
 const LOOKS: usize = 2 * MAX_PUBLISHERS;
 
+/// Namespaces whose Pods hold one address and that are looked at: a cluster gives an address to one Pod.
+const HOLDERS: usize = 4;
+/// Rows of other namespaces that are looked at for what is counted.
+const FEW_LOOKS: usize = 8;
+
 /// Who may have PTRs of an address (RR63); worked out once for each question.
 #[derive(Clone, Copy)]
 pub(crate) struct Claims<'r> {
@@ -68,34 +73,34 @@ impl<'r> Claims<'r> {
             return;
         }
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
-        let (mut looks, mut rest, mut share) = (LOOKS, self.published, None);
-        while let Some(&(address, row)) = rest.first() {
-            let is_decided = match row.label.is_own_pod() {
-                true => owners == Several::Many,
-                false => namespaces == Several::Many,
-            };
-            if is_decided {
-                break;
-            }
-            if looks == 0 {
-                // Too many rows that are not visible: the owner cannot be determined.
-                (self.rule, self.withholds, self.any) = (Rule::Withheld, true, false);
-                return;
-            }
-            looks -= 1;
-            let is_visible = pointer(records, row).is_some();
-            let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
-            if is_visible && may_claim {
-                namespaces.add(row.namespace);
-                if row.label.is_own_pod() {
-                    owners.add(row.namespace);
+        let (mut looks, mut share) = (LOOKS, None);
+        for mut rest in (0..).map_while(|part| self.part(records, part)) {
+            while let Some(&(_, row)) = rest.first() {
+                let is_decided = match row.label.is_own_pod() {
+                    true => owners == Several::Many,
+                    false => namespaces == Several::Many,
+                };
+                if is_decided {
+                    break;
                 }
+                if looks == 0 {
+                    // Too many rows that are not visible: the owner cannot be determined.
+                    (self.rule, self.withholds, self.any) = (Rule::Withheld, true, false);
+                    return;
+                }
+                looks -= 1;
+                let is_visible = pointer(records, row).is_some();
+                if is_visible {
+                    namespaces.add(row.namespace);
+                    if row.label.is_own_pod() {
+                        owners.add(row.namespace);
+                    }
+                }
+                // The other rows of this namespace add nothing.
+                let is_first = share.replace(row.share()) != Some(row.share());
+                let is_known = is_visible || is_first && is_hidden(records, row);
+                rest = if is_known { past_share(rest) } else { &rest[1..] };
             }
-            self.withholds |= is_visible && !may_claim;
-            // The other rows of this namespace add nothing.
-            let is_first = share.replace(row.share()) != Some(row.share());
-            let is_known = is_visible || !may_claim || is_first && is_hidden(records, row);
-            rest = if is_known { past_share(rest) } else { &rest[1..] };
         }
         self.rule = match (namespaces, owners) {
             (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
@@ -103,7 +108,41 @@ impl<'r> Claims<'r> {
             (Several::Many, Several::Many) => Rule::Withheld,
         };
         self.any = namespaces != Several::None && self.rule != Rule::Withheld;
-        self.withholds |= self.rule != Rule::All;
+        self.withholds = self.rule != Rule::All || self.held && self.has_other_claims(records);
+    }
+
+    /// The rows that may claim the address: all in one part, or, where Pods hold it, those of the first [`HOLDERS`] namespaces
+    /// of these Pods, each two parts, own Pods first. `None` after the last part.
+    fn part(&self, records: &'r Records, part: usize) -> Option<&'r [(Address, Publisher)]> {
+        let &(address, _) = self.published.first()?;
+        if !self.held {
+            return (part == 0).then_some(self.published);
+        }
+        let is_own_pod = match part / HOLDERS {
+            0 => true,
+            1 => false,
+            _ => return None,
+        };
+        let Some(namespace) = holder(records, address, part % HOLDERS) else {
+            return Some(&[]);
+        };
+        let wanted = Publisher::share_of(is_own_pod, namespace);
+        let rest =
+            &self.published[self.published.partition_point(|(_, row)| row.share() < wanted)..];
+        Some(&rest[..rest.partition_point(|(_, row)| row.share() == wanted)])
+    }
+
+    /// Whether a namespace without a Pod that holds the address publishes it too, as far as a few looks show.
+    fn has_other_claims(&self, records: &Records) -> bool {
+        let mut rest = self.published;
+        (0..FEW_LOOKS)
+            .map_while(|_| {
+                let &(address, row) = rest.first()?;
+                rest = past_share(rest);
+                let may_claim = is_held_by(records, address, row.namespace, false);
+                Some(!may_claim && pointer(records, row).is_some())
+            })
+            .any(|is_claim| is_claim)
     }
 
     /// The Services and slices that the PTRs are made of.
@@ -114,20 +153,23 @@ impl<'r> Claims<'r> {
         self.pointers(records).map(|pointer| (pointer.entry, pointer.slice))
     }
 
-    /// The rows that have a PTR; [`LOOKS`] are looked at, of a namespace that may have none only one.
+    /// The rows that have a PTR; [`LOOKS`] are looked at, of a namespace that has none only one.
     pub(super) fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
-        let (held, rule, mut rest, mut looks) = (self.held, self.rule, self.published, 0..LOOKS);
-        let mut share = None;
+        let (claims, mut part, mut looks) = (*self, 0, 0..LOOKS);
+        let (mut rest, mut share): (&[(Address, Publisher)], _) = (&[], None);
         core::iter::from_fn(move || {
             loop {
-                let &(address, row) = rest.first()?;
+                while rest.is_empty() {
+                    rest = claims.part(records, part)?;
+                    part += 1;
+                }
+                let &(_, row) = rest.first()?;
                 looks.next()?;
-                let by_rule = match rule {
+                let may = match claims.rule {
                     Rule::All => true,
                     Rule::OwnPods => row.label.is_own_pod(),
                     Rule::Withheld => false,
                 };
-                let may = by_rule && (!held || is_held_by(records, address, row.namespace, false));
                 let found = if may { pointer(records, row) } else { None };
                 let is_first = share.replace(row.share()) != Some(row.share());
                 let is_one = found.is_some() || may && !(is_first && is_hidden(records, row));
@@ -170,6 +212,18 @@ pub(crate) fn is_held_by(
     let wanted = (host_network, namespace);
     let at = pods.partition_point(|(_, pod)| (pod.host_network, pod.namespace) < wanted);
     pods.get(at).is_some_and(|(_, pod)| (pod.host_network, pod.namespace) == wanted)
+}
+
+/// A namespace with a Pod that holds the address, those with Pods of the network of their node aside.
+fn holder(records: &Records, address: Address, number: usize) -> Option<u32> {
+    let mut rest = records.pod_addresses.get(address);
+    for _ in 0..number {
+        let (_, known) = rest.first()?;
+        rest = &rest[rest.partition_point(|(_, pod)| {
+            (pod.host_network, pod.namespace) == (known.host_network, known.namespace)
+        })..];
+    }
+    rest.first().filter(|(_, pod)| !pod.host_network).map(|(_, pod)| pod.namespace)
 }
 
 /// None, one or several namespaces.

@@ -14,6 +14,8 @@ pub mod certificates;
 pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
+pub mod named_services;
+mod others;
 pub mod lists;
 mod events;
 mod list_and_watch;
@@ -105,8 +107,10 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let certificates = &ctx.certificates;
     let certificates = certificates.read(&ctx.client, &namespace, secrets, named, &mounted).await;
 
+    let others = others::all(&ctx.caches, dns);
     let mut observed = Observed {
-        others: others(ctx, dns),
+        services_of_others: others::services(&ctx.caches, &others),
+        others,
         slices: slices(ctx, &namespace, &service_name).await?,
         deployment,
         replica_sets: caches.replica_sets(&namespace, &instance),
@@ -219,13 +223,6 @@ fn placement(dns: &ClusterDNS) -> BTreeMap<String, String> {
     let mut wanted = wanted.unwrap_or_default();
     wanted.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
     wanted
-}
-
-fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<Arc<ClusterDNS>> {
-    let mut others = ctx.caches.resources.state();
-    others.retain(|other| other.metadata.name != dns.metadata.name);
-    others.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    others
 }
 
 /// Name and selector of every other Service of the namespace.

@@ -1,24 +1,88 @@
 //! The fields of an object that we own, cut out by the `managedFields` that the API server keeps. So a foreign change of
 //! one of them is noticed without knowledge of how the API server defaults and normalises what we send.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
-use crate::names::FIELD_MANAGER;
+use crate::names::{FIELD_MANAGER, HANDOVER_MANAGER};
 
 /// A fingerprint of our fields and their values; none where we own nothing.
 pub(super) fn fingerprint(object: &Value) -> Option<u64> {
     let entries = object["metadata"]["managedFields"].as_array()?;
-    let is_ours = |entry: &&Value| {
-        entry["manager"] == FIELD_MANAGER
-            && entry["operation"] == "Apply"
-            && entry["subresource"].is_null()
-    };
-    let fields = &entries.iter().find(is_ours)?["fieldsV1"];
+    let fields = &entries.iter().find(|entry| is_ours(entry))?["fieldsV1"];
     let mut hasher = DefaultHasher::new();
     walk(fields, Some(object), &mut hasher);
     Some(hasher.finish())
+}
+
+fn is_ours(entry: &Value) -> bool {
+    entry["manager"] == FIELD_MANAGER
+        && entry["operation"] == "Apply"
+        && entry["subresource"].is_null()
+}
+
+/// What others own of that which we want.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Paths, such as `spec.template.spec.containers[name=dns].image`.
+    pub(super) fields: BTreeSet<String>,
+    pub(super) managers: BTreeSet<String>,
+}
+
+/// Fields that we want and do not own any more, and who owns them: another client has written another value. Of a field
+/// that was removed nothing is left.
+pub(super) fn taken(wanted: &Value, live: &Value) -> Taken {
+    let entries = live["metadata"]["managedFields"].as_array();
+    let entries = || entries.into_iter().flatten();
+    let mut ours = BTreeSet::new();
+    for entry in entries().filter(|entry| is_ours(entry)) {
+        leaves(&entry["fieldsV1"], live, "", &mut ours);
+    }
+    let mut taken = Taken::default();
+    let is_other = |entry: &&Value| {
+        let manager = entry["manager"].as_str().unwrap_or_default();
+        ![FIELD_MANAGER, HANDOVER_MANAGER].contains(&manager) && entry["subresource"] != "status"
+    };
+    for entry in entries().filter(is_other) {
+        let mut theirs = BTreeSet::new();
+        leaves(&entry["fieldsV1"], wanted, "", &mut theirs);
+        theirs.retain(|path| !ours.contains(path));
+        if !theirs.is_empty() {
+            taken.managers.insert(entry["manager"].as_str().unwrap_or("unknown").to_owned());
+            taken.fields.append(&mut theirs);
+        }
+    }
+    taken
+}
+
+/// The owned paths that end in this value, for people.
+fn leaves(fields: &Value, value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let Some(fields) = fields.as_object().filter(|fields| !fields.is_empty()) else {
+        found.insert(path.to_owned());
+        return;
+    };
+    for (key, inner) in fields {
+        if let Some(value) = step(value, key) {
+            leaves(inner, value, &format!("{path}{}", shown(key, path.is_empty())), found);
+        }
+    }
+}
+
+fn shown(key: &str, is_first: bool) -> String {
+    let (form, name) = key.split_once(':').unwrap_or_default();
+    match (form, serde_json::from_str(name)) {
+        ("f", _) if is_first => name.to_owned(),
+        ("f", _) => format!(".{name}"),
+        ("k", Ok(Value::Object(keys))) => {
+            let text =
+                |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let keys = keys.iter().map(|(key, value)| format!("{key}={}", text(value)));
+            format!("[{}]", keys.collect::<Vec<_>>().join(","))
+        }
+        (_, _) => format!("[{name}]"),
+    }
 }
 
 /// Hashes every owned path and, where it ends, the value there.
@@ -123,5 +187,35 @@ mod tests {
             assert_ne!(fingerprint(&edited), Some(before), "{what}");
         }
         assert_eq!(fingerprint(&json!({"metadata": {"name": "d"}})), None);
+    }
+
+    #[test]
+    fn o4_what_another_client_took_is_named_with_its_manager() {
+        let mut live = deployment();
+        let wanted = json!({"metadata": {"labels": {"ours": "1"}}, "spec": {"replicas": 2,
+            "containers": [{"name": "dns", "image": "d:1", "args": ["x"], "ports": [{"port": 53, "protocol": "UDP"}]}]}});
+        assert_eq!(taken(&wanted, &live), Taken::default(), "all is ours or another's");
+        let managers = live["metadata"]["managedFields"].as_array_mut().unwrap();
+        let container = r#"k:{"name":"dns"}"#;
+        let port = r#"k:{"port":53,"protocol":"UDP"}"#;
+        managers.push(json!({"manager": "argocd", "operation": "Update", "fieldsV1": {
+            "f:metadata": {"f:labels": {"f:theirs": {}}},
+            "f:spec": {"f:paused": {}, "f:containers": {container: {
+                ".": {}, "f:image": {}, "f:tty": {}, "f:ports": {port: {"f:protocol": {}}}}}}}}));
+        managers.push(json!({"manager": "kube-controller-manager", "operation": "Update", "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}}));
+        managers.push(json!({"manager": "kubelet", "operation": "Update", "subresource": "status",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:ours": {}}}}}));
+        // Both say the same.
+        let path = "spec.containers[name=dns].ports[port=53,protocol=UDP].protocol";
+        let found = taken(&wanted, &live);
+        assert_eq!(found.fields, [path.to_owned(), "spec.replicas".to_owned()].into());
+        assert_eq!(
+            found.managers,
+            ["argocd".to_owned(), "kube-controller-manager".to_owned()].into()
+        );
+        let ours = &mut live["metadata"]["managedFields"][1]["fieldsV1"]["f:spec"]["f:containers"];
+        _ = ours[container].as_object_mut().unwrap().remove("f:image");
+        assert!(taken(&wanted, &live).fields.contains("spec.containers[name=dns].image"));
     }
 }

@@ -33,15 +33,20 @@ const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by th
                        this Service";
 
 /// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again. `heard`: when the pod
-/// was silent last.
-pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target, heard: Instant) -> bool {
+/// was silent last. `ahead`: pods that are being taken out and may be lost before this one.
+pub(super) async fn take_out(
+    it: &Lookout,
+    (dns, ahead): (&str, &[String]),
+    lost: &Target,
+    heard: Instant,
+) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
     // The leader may have taken it out a moment ago, and its kubelet set it back.
     let ready_until = match it.writes.leads() {
         true => Timestamp::MAX,
         false => Timestamp::now() - silence::AGAIN_AFTER,
     };
-    let mut peers = Peers::of(&lost.uid, ready_until);
+    let mut peers = Peers::of((&lost.uid, ahead), ready_until);
     match read(&it.client, &it.lists, (&pods, dns), &mut peers).await {
         Ok(true) => {}
         Ok(false) => {
@@ -121,6 +126,8 @@ async fn read(
 /// What decides whether a pod is taken out, added up over all pods of its ClusterDNS.
 struct Peers<'a> {
     uid: &'a str,
+    /// Pods that count as lost, also where the list shows them as ready: each is being taken out.
+    ahead: &'a [String],
     /// A pod that became ready later stays.
     ready_until: Timestamp,
     ready: usize,
@@ -129,14 +136,15 @@ struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
-    fn of(uid: &'a str, ready_until: Timestamp) -> Peers<'a> {
-        Peers { uid, ready_until, ready: 0, lost: 0, version: None }
+    fn of((uid, ahead): (&'a str, &'a [String]), ready_until: Timestamp) -> Peers<'a> {
+        Peers { uid, ahead, ready_until, ready: 0, lost: 0, version: None }
     }
 
     fn add(&mut self, pod: &Pod) {
         let since = pods::ready_since(pod);
-        self.ready += usize::from(since.is_some());
-        self.lost += usize::from(pods::is_lost(pod));
+        let is_leaving = since.is_some() && self.ahead.iter().any(|uid| uid == pods::uid(pod));
+        self.ready += usize::from(since.is_some() && !is_leaving);
+        self.lost += usize::from(pods::is_lost(pod) || is_leaving);
         if pods::uid(pod) == self.uid && since.is_some_and(|since| since <= self.ready_until) {
             self.version = pod.resource_version();
         }
@@ -149,7 +157,7 @@ impl<'a> Peers<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
@@ -164,7 +172,7 @@ mod tests {
     use crate::runtime::metrics::Metrics;
     use crate::runtime::write::Writes;
 
-    fn pod(uid: &str, ready: &str, since: &str) -> Pod {
+    pub(crate) fn pod(uid: &str, ready: &str, since: &str) -> Pod {
         let conditions: Value =
             json!([{"type": "Ready", "status": ready, "lastTransitionTime": since}]);
         let pod = json!({"metadata": {"name": uid, "uid": uid, "resourceVersion": "7"}, "status": {"conditions": conditions}});
@@ -179,7 +187,7 @@ mod tests {
             pod("c", "False", "2026-01-01T00:00:00Z"),
         ];
         let version = |all: &[Pod], uid: &str, ready_until| {
-            let mut peers = Peers::of(uid, ready_until);
+            let mut peers = Peers::of((uid, &[]), ready_until);
             all.iter().for_each(|pod| peers.add(pod));
             peers.version()
         };
@@ -188,6 +196,21 @@ mod tests {
         assert_eq!(version(&all, "b", a_minute_ago), None, "ready for half a minute only");
         assert_eq!(version(&all, "b", Timestamp::MAX).as_deref(), Some("7"), "it leads");
         assert_eq!(version(&all, "c", Timestamp::MAX), None, "not ready");
+    }
+
+    #[test]
+    fn o20_a_pod_counts_those_that_are_taken_out_before_it_as_lost() {
+        let all: Vec<Pod> =
+            (0..9).map(|n| pod(&format!("p{n}"), "True", "2026-01-01T00:00:00Z")).collect();
+        let may_go = |uid: &str, ahead: &[&str]| {
+            let ahead: Vec<String> = ahead.iter().map(|uid| (*uid).to_owned()).collect();
+            let mut peers = Peers::of((uid, &ahead), Timestamp::MAX);
+            all.iter().for_each(|pod| peers.add(pod));
+            peers.version().is_some()
+        };
+        assert!(may_go("p2", &["p0", "p1"]), "three of nine");
+        assert!(!may_go("p3", &["p0", "p1", "p2"]));
+        assert!(may_go("p3", &["p0", "p1", "gone"]));
     }
 
     /// A list with this many pods on each of these pages, and what was asked for.
@@ -216,7 +239,7 @@ mod tests {
         {
             let (client, asked) = server(pages);
             let pods = Api::<Pod>::namespaced(client.clone(), "dns");
-            let mut peers = Peers::of("pod-3", Timestamp::MAX);
+            let mut peers = Peers::of(("pod-3", &[]), Timestamp::MAX);
             let read = read(&client, &Lists::default(), (&pods, "default"), &mut peers).await;
             assert_eq!(read.unwrap(), is_whole, "{pages} pages");
             assert_eq!((peers.ready, peers.version.as_deref()), (asked_for, Some("7")));
@@ -229,7 +252,7 @@ mod tests {
     }
 
     /// A pod at this port of this machine, which is also where its HTTP server is.
-    fn target(port: u16) -> Target {
+    pub(crate) fn target(port: u16) -> Target {
         let dns = fixtures::dns(&format!("{{service: {{podPort: {port}}}}}"));
         let mut pod = pod("pod-1", "True", "2026-01-01T00:00:00Z");
         pod.metadata.namespace = Some("dns".to_owned());
@@ -237,6 +260,21 @@ mod tests {
             "ports": [{"name": "metrics", "containerPort": port}]}]})));
         pod.status.as_mut().unwrap().pod_ip = Some("127.0.0.1".to_owned());
         ask::target(&dns, &pod).unwrap()
+    }
+
+    /// An operator that leads.
+    pub(crate) fn lookout(client: Client) -> Lookout {
+        let leadership = Arc::new(Leadership::new(Instant::now));
+        leadership.renewed(Instant::now());
+        let metrics = Arc::<Metrics>::default();
+        Lookout {
+            client,
+            lists: Arc::default(),
+            namespaces: Vec::new(),
+            writes: Writes::new(leadership, metrics.clone()),
+            metrics,
+            standing: Arc::default(),
+        }
     }
 
     /// Whether the pod is patched where an API server takes this long for the list.
@@ -257,18 +295,8 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes())))
             }
         });
-        let leadership = Arc::new(Leadership::new(Instant::now));
-        leadership.renewed(Instant::now());
-        let metrics = Arc::<Metrics>::default();
-        let it = Lookout {
-            client: Client::new(server, "dns"),
-            lists: Arc::default(),
-            namespaces: Vec::new(),
-            writes: Writes::new(leadership, metrics.clone()),
-            metrics,
-            standing: Arc::default(),
-        };
-        let is_settled = take_out(&it, "default", lost, Instant::now()).await;
+        let it = lookout(Client::new(server, "dns"));
+        let is_settled = take_out(&it, ("default", &[]), lost, Instant::now()).await;
         let patches = *patches.lock().unwrap();
         assert_eq!(patches, usize::from(is_settled));
         is_settled

@@ -160,7 +160,9 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
             };
             tokio::select! {
                 comparison = asked => Some(comparison),
-                () = edited(ctx, &instance, &namespace, (&name, &service_name)) => None,
+                () = edited(ctx, &instance, &namespace, (&name, &service_name)) => {
+                    ctx.rounds.ended(dns, &observed)
+                }
             }
         }
     };

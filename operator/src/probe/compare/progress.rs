@@ -54,6 +54,20 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(dns);
     }
 
+    /// A round ended early: how many have now, in a row.
+    pub(super) fn ended(&self, trial: Trial) -> u32 {
+        let mut progress = self.progress(&trial);
+        progress.ended = progress.ended.saturating_add(1);
+        self.proceeded(trial, progress);
+        progress.ended
+    }
+
+    /// A round did not end early.
+    pub(super) fn heard(&self, trial: Trial) {
+        let progress = Progress { ended: 0, ..self.progress(&trial) };
+        self.proceeded(trial, progress);
+    }
+
     pub(super) fn proceeded(&self, trial: Trial, progress: Progress) {
         let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if trials.len() >= MAX_TRIALS && !trials.contains_key(&trial.dns) {
@@ -68,6 +82,8 @@ impl Trials {
 pub struct Progress {
     hosts: Part,
     groups: Part,
+    /// Rounds in a row that ended early, because another client deleted or edited what clients depend on.
+    ended: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -265,6 +265,16 @@ fn on_trial() -> Observed {
 }
 
 #[test]
+fn o17_a_trial_whose_rounds_another_client_ends_again_and_again_has_a_reason() {
+    let (dns, observed, rounds) = (dns("{}"), on_trial(), RoundPermits::default());
+    let ended = || rounds.ended(&dns, &observed);
+    assert_eq!((ended(), ended()), (None, None));
+    assert_eq!(ended().and_then(|it| it.unreachable).map(|it| it.by), Some(HeldBy::Interrupted));
+    rounds.trials.heard(Trial::of(&dns, &config_map::state(&observed)));
+    assert_eq!(ended(), None, "a round came to its end");
+}
+
+#[test]
 fn the_canary_is_asked_beside_a_stable_pod_once_it_runs_what_it_tries() {
     let mut observed = on_trial();
     for (place, pod) in observed.pods.iter_mut().enumerate() {

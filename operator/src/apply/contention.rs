@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use super::fingerprint::{self, Taken};
+use super::fingerprint::{self, Owners};
 use crate::desired::Kind;
 
 /// How often a field is put back at once: a person who edits it, and tries again, sees it at once.
@@ -22,10 +22,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 /// Objects that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
-/// Field managers that are remembered of one object.
+/// Field managers that are remembered of one field.
 const MAX_MANAGERS: usize = 8;
-/// The name of a field that another client removed: nothing in the object names it.
-const REMOVED: &str = "a field that was removed";
+/// A field of which the object does not show that another client wrote or removed it, as where that client uses our own name.
+const UNNAMED: &str = "a field that managedFields do not name";
+/// Fields that hold the number of pods.
+const SIZES: [&str; 3] = ["spec.replicas", "spec.minReplicas", "spec.maxReplicas"];
 
 /// Kind, namespace and name of an object.
 pub(super) type Key = (Kind, String, String);
@@ -43,24 +45,22 @@ pub struct Contested {
 /// What another client did to an object of ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edit {
-    fields: BTreeSet<String>,
-    managers: BTreeSet<String>,
+    /// Each with who wrote or removed it.
+    fields: Owners,
     /// Clients get other answers, or none, until it is put back.
     is_urgent: bool,
 }
 
-/// How often a field was put back.
-#[derive(Clone, Copy, Debug)]
+/// How often a field was put back, and who had edited it.
+#[derive(Clone, Debug)]
 struct PutBack {
     times: u32,
     last: Instant,
-}
-
-#[derive(Debug, Default)]
-struct Contest {
-    fields: BTreeMap<String, PutBack>,
     managers: BTreeSet<String>,
 }
+
+/// By field.
+type Contest = BTreeMap<String, PutBack>;
 
 /// Which fields of which objects were put back, and when.
 #[derive(Debug)]
@@ -83,23 +83,35 @@ impl Edit {
         editor: Option<String>,
     ) -> Edit {
         let value = |object| serde_json::to_value::<&DynamicObject>(object).unwrap_or(Value::Null);
-        let Taken { mut fields, mut managers } = fingerprint::taken(&value(wanted), &value(live));
+        let (wanted, live) = (value(wanted), value(live));
+        let mut fields = fingerprint::taken(&wanted, &live);
+        // Nothing says who removed a field: it is most likely the client that wrote last.
+        let editor: BTreeSet<String> = editor.into_iter().collect();
+        let removed = fingerprint::removed(&wanted, &live);
+        fields.extend(removed.into_iter().map(|path| (path, editor.clone())));
         if fields.is_empty() {
-            fields.insert(REMOVED.to_owned());
-            managers.extend(editor);
+            fields.insert(UNNAMED.to_owned(), editor);
         }
-        let is_urgent = is_urgent(kind, &fields);
-        Edit { fields, managers, is_urgent }
+        Edit { fields, is_urgent: is_urgent(kind, &wanted, &live) }
     }
 }
 
-/// Pods follow the ConfigMap within a second, and clients are led by these fields of the Service. They are reported all the
-/// same.
-fn is_urgent(kind: Kind, fields: &BTreeSet<String>) -> bool {
-    let leads = |field: &String| {
-        ["spec.selector", "spec.ports", REMOVED].iter().any(|start| field.starts_with(start))
-    };
-    kind == Kind::ConfigMap || kind == Kind::Service && fields.iter().any(leads)
+/// Pods follow the ConfigMap within a second, clients are led by the Service and may be kept out by the NetworkPolicy, without
+/// their rights pods learn of no change, and fewer pods than wanted may be too few. All are reported all the same.
+fn is_urgent(kind: Kind, wanted: &Value, live: &Value) -> bool {
+    match kind {
+        Kind::ConfigMap | Kind::Service | Kind::NetworkPolicy => true,
+        Kind::ServiceAccount | Kind::ClusterRole | Kind::ClusterRoleBinding => true,
+        Kind::Role | Kind::RoleBinding => true,
+        Kind::Deployment | Kind::DaemonSet | Kind::HorizontalPodAutoscaler => {
+            SIZES.iter().any(|field| size(live, field) < size(wanted, field))
+        }
+        Kind::PodDisruptionBudget | Kind::PodMonitor | Kind::PrometheusRule => false,
+    }
+}
+
+fn size(object: &Value, field: &str) -> Option<i64> {
+    object.pointer(&format!("/{}", field.replace('.', "/")))?.as_i64()
 }
 
 impl Contention {
@@ -112,8 +124,13 @@ impl Contention {
     pub(super) fn pause(&self, key: &Key, edit: &Edit) -> Option<Duration> {
         let (contests, now) = (self.lock(), (self.now)());
         let contest = contests.get(key).filter(|_| !edit.is_urgent)?;
-        let fields = edit.fields.iter().filter_map(|field| contest.fields.get(field));
-        let until = fields.filter(|it| it.counts(now)).map(|it| it.last + pause(it.times)).max()?;
+        // A field that was not put back lately is put back at once, and all others with it.
+        let until = |field| {
+            let it = contest.get(field).filter(|it| it.counts(now))?;
+            Some(it.last + pause(it.times))
+        };
+        let until: Option<Vec<Instant>> = edit.fields.keys().map(until).collect();
+        let until = until?.into_iter().min()?;
         Some(until.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
@@ -121,23 +138,21 @@ impl Contention {
     pub(super) fn put_back(&self, key: Key, edit: &Edit) {
         let (mut contests, now) = (self.lock(), (self.now)());
         if contests.len() >= MAX_REMEMBERED && !contests.contains_key(&key) {
-            contests.retain(|_, contest| contest.fields.values().any(|it| it.counts(now)));
+            contests.retain(|_, contest| contest.values().any(|it| it.counts(now)));
             if contests.len() >= MAX_REMEMBERED {
                 contests.clear();
             }
         }
         let contest = contests.entry(key).or_default();
-        contest.fields.retain(|_, it| it.counts(now));
-        if contest.fields.is_empty() {
-            contest.managers.clear();
+        contest.retain(|_, it| it.counts(now));
+        for (field, managers) in &edit.fields {
+            let never = || PutBack { times: 0, last: now, managers: BTreeSet::new() };
+            let it = contest.entry(field.clone()).or_insert_with(never);
+            (it.times, it.last) = (it.times.saturating_add(1), now);
+            let room = MAX_MANAGERS.saturating_sub(it.managers.len());
+            let new: Vec<_> = managers.difference(&it.managers).take(room).cloned().collect();
+            it.managers.extend(new);
         }
-        for field in &edit.fields {
-            let before = contest.fields.get(field).map_or(0, |it| it.times);
-            let times = before.saturating_add(1);
-            contest.fields.insert(field.clone(), PutBack { times, last: now });
-        }
-        let room = MAX_MANAGERS.saturating_sub(contest.managers.len());
-        contest.managers.extend(edit.managers.iter().take(room).cloned());
     }
 
     /// What of this object, as people call it, is put back again and again. No counts and no times: an unchanged status must not differ.
@@ -145,11 +160,12 @@ impl Contention {
         let (contests, now) = (self.lock(), (self.now)());
         let contest = contests.get(key)?;
         let is_many = |it: &PutBack| it.times >= AT_ONCE && it.counts(now);
-        let fields = contest.fields.iter().filter(|(_, it)| is_many(it));
-        let fields: Vec<String> = fields.map(|(field, _)| field.clone()).collect();
+        let many = || contest.iter().filter(|(_, it)| is_many(it));
+        let managers: BTreeSet<&String> = many().flat_map(|(_, it)| &it.managers).collect();
+        let fields: Vec<String> = many().map(|(field, _)| field.clone()).collect();
         (!fields.is_empty()).then(|| Contested {
             what: what.to_owned(),
-            managers: contest.managers.iter().cloned().collect(),
+            managers: managers.into_iter().cloned().collect(),
             fields,
         })
     }
@@ -176,6 +192,8 @@ mod tests {
     use std::cell::Cell;
     use std::sync::LazyLock;
 
+    use serde_json::json;
+
     use super::*;
 
     thread_local! {
@@ -196,11 +214,12 @@ mod tests {
     }
 
     fn edit(field: &str) -> Edit {
-        Edit {
-            fields: [field.to_owned()].into(),
-            managers: ["argocd".to_owned()].into(),
-            is_urgent: false,
-        }
+        edit_by("argocd", &[field])
+    }
+
+    fn edit_by(manager: &str, fields: &[&str]) -> Edit {
+        let field = |field: &&str| ((*field).to_owned(), [manager.to_owned()].into());
+        Edit { fields: fields.iter().map(field).collect(), is_urgent: false }
     }
 
     /// How often a field is put back in this many seconds, where another client edits it every second.
@@ -251,17 +270,24 @@ mod tests {
     }
 
     #[test]
-    fn o4_what_leads_clients_is_put_back_at_once_and_reported() {
-        let fields = |field: &str| [field.to_owned()].into();
-        for (kind, field, expected) in [
-            (Kind::ConfigMap, "data.stable.json", true),
-            (Kind::Service, "spec.selector.clusterdns.dev/instance", true),
-            (Kind::Service, "spec.ports[port=53,protocol=UDP].targetPort", true),
-            (Kind::Service, REMOVED, true),
-            (Kind::Service, "metadata.labels.app", false),
-            (Kind::Deployment, "spec.selector.matchLabels.a", false),
+    fn o4_what_clients_depend_on_is_put_back_at_once_and_reported() {
+        let wanted = json!({"spec": {"replicas": 2, "minReplicas": 2, "type": "ClusterIP"}});
+        for (kind, edited, expected) in [
+            (Kind::ConfigMap, json!({"data": {"stable.json": "{}"}}), true),
+            (Kind::Service, json!({"spec": {"type": "ExternalName"}}), true),
+            (Kind::NetworkPolicy, json!({"spec": {"ingress": []}}), true),
+            (Kind::RoleBinding, json!({"subjects": []}), true),
+            (Kind::Deployment, json!({"spec": {"replicas": 0, "minReplicas": 2}}), true),
+            (Kind::Deployment, json!({"spec": {"minReplicas": 2}}), true),
+            (Kind::Deployment, json!({"spec": {"replicas": 9, "minReplicas": 2}}), false),
+            (
+                Kind::HorizontalPodAutoscaler,
+                json!({"spec": {"replicas": 2, "minReplicas": 1}}),
+                true,
+            ),
+            (Kind::PodDisruptionBudget, json!({}), false),
         ] {
-            assert_eq!(is_urgent(kind, &fields(field)), expected, "{field}");
+            assert_eq!(is_urgent(kind, &wanted, &edited), expected, "{kind:?} {edited}");
         }
         let (contention, edit) = (contention(), Edit { is_urgent: true, ..edit("spec.selector") });
         assert_eq!(writes(&contention, 60, &edit), 60);
@@ -277,9 +303,74 @@ mod tests {
         }
         assert!(contention.lock().len() <= MAX_REMEMBERED);
         for n in 0..=MAX_MANAGERS {
-            let managers = [format!("m{n}")].into();
-            contention.put_back(key(), &Edit { managers, ..edit("f") });
+            contention.put_back(key(), &edit_by(&format!("m{n}"), &["f"]));
         }
         assert!(contention.of(&key(), "it").unwrap().managers.len() == MAX_MANAGERS);
+    }
+
+    #[test]
+    fn o4_a_single_edit_is_put_back_at_once_beside_a_contested_field() {
+        let contention = contention();
+        writes(&contention, 600, &edit("spec.replicas"));
+        assert!(contention.pause(&key(), &edit("spec.replicas")).is_some());
+        let both = edit_by("argocd", &["spec.replicas", "spec.paused"]);
+        assert_eq!(contention.pause(&key(), &both), None, "the second one is new");
+        contention.put_back(key(), &both);
+        let paused = edit("spec.paused");
+        assert_eq!(contention.pause(&key(), &paused), None, "it was put back once");
+        assert_eq!(contention.pause(&key(), &both), None);
+        at(600 + FORGOTTEN_AFTER.as_secs());
+        contention.put_back(key(), &edit("spec.paused"));
+        assert_eq!(contention.pause(&key(), &both), None, "the first one does not count any more");
+    }
+
+    #[test]
+    fn o4_managers_are_named_with_the_fields_that_they_contest_and_no_others() {
+        let contention = contention();
+        at(0);
+        contention.put_back(key(), &edit_by("kubectl", &["spec.paused"]));
+        for _ in 0..AT_ONCE {
+            contention.put_back(key(), &edit_by("argocd", &["spec.replicas"]));
+        }
+        let contested = contention.of(&key(), "it").unwrap();
+        assert_eq!(
+            (&contested.managers[..], &contested.fields[..]),
+            (&["argocd".to_owned()][..], &["spec.replicas".to_owned()][..])
+        );
+        // One that is known takes no place of a new one.
+        let all = |count: usize| Edit {
+            fields: [("f".to_owned(), (0..count).map(|n| format!("m{n}")).collect())].into(),
+            is_urgent: false,
+        };
+        contention.put_back(key(), &all(MAX_MANAGERS - 1));
+        for _ in 0..AT_ONCE {
+            contention.put_back(key(), &all(MAX_MANAGERS));
+        }
+        let managers = contention.of(&key(), "it").unwrap().managers;
+        let is_last = |it: &String| *it == format!("m{}", MAX_MANAGERS - 1);
+        assert!(managers.iter().any(is_last), "{managers:?}");
+    }
+
+    #[test]
+    fn o4_two_removed_fields_are_two_and_no_single_one() {
+        let object = |value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let wanted = object(
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+            "spec": {"paused": false, "replicas": 2}}),
+        );
+        let live = |owned: &str| {
+            let ours = json!({"f:spec": {owned: {}}});
+            object(
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "managedFields": [
+                {"manager": "clusterdns-operator", "operation": "Apply", "fieldsV1": ours}]}}),
+            )
+        };
+        let removed = |owned| {
+            let edit =
+                Edit::of(Kind::Deployment, (&wanted, &live(owned)), Some("kubectl".to_owned()));
+            edit.fields
+        };
+        assert_eq!(removed("f:replicas"), edit_by("kubectl", &["spec.paused"]).fields);
+        assert_eq!(removed("f:paused"), edit_by("kubectl", &["spec.replicas"]).fields);
     }
 }

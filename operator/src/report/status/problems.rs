@@ -144,7 +144,10 @@ fn contended(applied: &Applied) -> Option<Problem> {
     problem(
         "Contended",
         format!(
-            "another field manager writes fields that the operator sets, again and again: {}. The operator puts them back, but only              after a pause of up to a minute where clients do not depend on it. Take these fields out of what that manager              applies, or exclude the object from it (an autoscaler: delete it, and use spec.scaling). kubectl get --show-managed-fields              -o yaml shows who writes what",
+            "another field manager writes fields that the operator sets, again and again: {}. The operator puts them back, but only \
+             after a pause of up to a minute where clients do not depend on it. Take these fields out of what that manager \
+             applies, or exclude the object from it (an autoscaler: delete it, and use spec.scaling). kubectl get \
+             --show-managed-fields -o yaml shows who writes what",
             named(all.collect())
         ),
     )

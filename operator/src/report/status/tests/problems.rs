@@ -69,6 +69,7 @@ fn o4_an_object_that_another_client_edits_again_and_again_is_named() {
     let words =
         "Deployment kube-system/clusterdns-default: argocd-controller writes spec.replicas. ";
     assert!(message.contains(words), "{message}");
+    assert!(!message.contains("  "), "{message}");
     assert!(message.len() < 700, "room for other problems: {}", message.len());
     assert_eq!(story.reconcile(11), status, "so it is not written again");
     story.applied.contested.clear();

@@ -144,12 +144,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         pod_reports,
     };
     // Asks pods that were chosen from what they have just said.
-    // An edit of another client is undone first.
-    let look = match observed.lost_document {
-        None => compare::begin(dns, &observed, &ctx.rounds),
-        Some(_) => None,
-    };
-    observed.comparison = match look {
+    observed.comparison = match compare::look(dns, &observed, &ctx.rounds) {
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {

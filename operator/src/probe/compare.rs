@@ -87,8 +87,16 @@ impl RoundPermits {
     /// A round of this trial ended early. Nothing it heard counts: pods may have run what the other client wrote.
     pub fn ended(&self, dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
         let state = config_map::state(observed);
+        state.canary_pod.as_ref()?;
+        self.trials.ended(Trial::of(dns, &state));
+        self.interrupted(dns, observed)
+    }
+
+    /// What is said of this trial once too many of its rounds in a row have ended early.
+    fn interrupted(&self, dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
+        let state = config_map::state(observed);
         let pod = state.canary_pod.as_ref()?;
-        let ended = self.trials.ended(Trial::of(dns, &state));
+        let ended = self.trials.progress(&Trial::of(dns, &state)).ended();
         let why = "another client deletes the Service of this ClusterDNS, or edits or deletes its configuration ConfigMap, again \
                    and again, and each time the questions to its pods end";
         (ended >= MAX_ENDED).then(|| Comparison {
@@ -103,7 +111,7 @@ impl RoundPermits {
 /// What may happen in this reconcile with a canary that runs its configuration.
 #[derive(Debug)]
 pub enum Look<'a> {
-    /// Nothing this time: other trials have all permits.
+    /// Nothing this time, and why: other trials have all permits, or another client ends the rounds.
     Postponed(Comparison),
     /// Ask these questions now.
     Round(Box<Round<'a>>),
@@ -120,13 +128,32 @@ pub struct Round<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// Begins a round, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
-/// No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
-pub fn begin<'a>(
+/// What happens with the canary in this reconcile. An edit of another client is undone first, and a deleted Service created
+/// again: a round would keep clients waiting for that. Such a reconcile says why the trial waits, because it writes that down:
+/// the write of the one whose round ended was refused, as another client had written meanwhile.
+pub fn look<'a>(
     dns: &ClusterDNS,
     observed: &Observed,
     rounds: &'a RoundPermits,
 ) -> Option<Look<'a>> {
+    let is_gone = observed.service.is_none() && !is_known_to_fail(dns);
+    match observed.lost_document.is_some() || is_gone {
+        true => rounds.interrupted(dns, observed).map(Look::Postponed),
+        false => begin(dns, observed, rounds),
+    }
+}
+
+/// The reconcile before could not write an object, such as the Service: trials do not wait for that.
+fn is_known_to_fail(dns: &ClusterDNS) -> bool {
+    let mut conditions = dns.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|it| {
+        it.type_ == "Degraded" && ["ServiceGone", "ApplyFailed"].contains(&it.reason.as_str())
+    })
+}
+
+/// Begins a round, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
+/// No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
+fn begin<'a>(dns: &ClusterDNS, observed: &Observed, rounds: &'a RoundPermits) -> Option<Look<'a>> {
     let pair = pair(dns, observed)?;
     let (config, state) = config_map::canary(observed)?;
     let trial = Trial::of(dns, &state);

@@ -54,12 +54,14 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(dns);
     }
 
-    /// A round ended early: how many have now, in a row.
-    pub(super) fn ended(&self, trial: Trial) -> u32 {
-        let mut progress = self.progress(&trial);
-        progress.ended = progress.ended.saturating_add(1);
+    /// A round ended early. Where the ConfigMap was deleted, the trial of that revision has begun again since the one before.
+    pub(super) fn ended(&self, trial: Trial) {
+        let trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_revision = trials.get(&trial.dns).filter(|(it, _)| it.revision == trial.revision);
+        let before = of_revision.map_or(0, |(_, progress)| progress.ended);
+        drop(trials);
+        let progress = Progress { ended: before.saturating_add(1), ..self.progress(&trial) };
         self.proceeded(trial, progress);
-        progress.ended
     }
 
     /// A round did not end early.
@@ -93,6 +95,11 @@ struct Part {
 }
 
 impl Progress {
+    /// Rounds in a row that ended early.
+    pub(super) fn ended(&self) -> u32 {
+        self.ended
+    }
+
     /// Changed hosts and groups that no round has asked, of how many.
     pub fn unasked(&self) -> (usize, usize) {
         let left = |part: &Part| part.all.saturating_sub(part.asked);

@@ -1,5 +1,7 @@
 //! What is asked, how replies are judged, and both over real sockets on loopback.
 
+mod interrupted;
+
 use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};
@@ -262,16 +264,6 @@ fn on_trial() -> Observed {
         says(&mut observed, name, revision);
     }
     observed
-}
-
-#[test]
-fn o17_a_trial_whose_rounds_another_client_ends_again_and_again_has_a_reason() {
-    let (dns, observed, rounds) = (dns("{}"), on_trial(), RoundPermits::default());
-    let ended = || rounds.ended(&dns, &observed);
-    assert_eq!((ended(), ended()), (None, None));
-    assert_eq!(ended().and_then(|it| it.unreachable).map(|it| it.by), Some(HeldBy::Interrupted));
-    rounds.trials.heard(Trial::of(&dns, &config_map::state(&observed)));
-    assert_eq!(ended(), None, "a round came to its end");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Two ClusterDNS that claim one Service or one address: one of them is acted on, the other gets `Conflict` (O3). Who has it
-//! keeps it, also where the other one is older; where none of them has it yet, the older wins, then the smaller uid. All is read from objects of the cluster, so that each operator, and each of the two, sees the same. Pure.
+//! keeps it, also where the other one is older; where none of them has it yet, the older wins, then the smaller uid. All is read from objects of the cluster, so that
+//! each operator, and each of the two, sees the same. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -65,8 +66,15 @@ struct Hold {
     has: bool,
     /// This spec of it was acted on: its Service was deleted, or has not moved to it yet.
     is_accepted: bool,
-    /// It was acted on or refused for another reason: the other one has waited.
+    /// It served at addresses and is refused for another reason now: the other one has waited.
     is_no_newcomer: bool,
+}
+
+impl Hold {
+    /// The Service itself says so.
+    fn is_shown(&self) -> bool {
+        self.owns || self.serves || self.adopted
+    }
 }
 
 impl<'a> Claim<'a> {
@@ -88,13 +96,23 @@ impl<'a> Claim<'a> {
         let (name, uid) = (&self.dns.metadata.name, self.dns.metadata.uid.as_ref());
         let conditions = self.dns.status.iter().flat_map(|status| &status.conditions);
         let mut accepted = conditions.filter(|it| it.type_ == "Accepted");
-        Hold {
+        let shown = Hold {
             owns: service.is_some_and(|it| uid.is_some_and(|uid| it.owners.contains(uid))),
             serves: service.is_some_and(|it| it.leads_to.is_some() && it.leads_to == *name),
             adopted: service.is_some_and(|it| it.adopted_by.is_some() && it.adopted_by == *name),
+            ..Hold::default()
+        };
+        // A Service of others that it does not adopt, or has given back: it is never acted on with that one, and keeps nothing.
+        let adopts = self.dns.spec.service.as_ref().is_some_and(|service| service.adopt);
+        if service.is_some() && !shown.is_shown() && !adopts {
+            return shown;
+        }
+        let has_served = self.dns.status.as_ref().is_some_and(|it| !it.cluster_ips.is_empty());
+        Hold {
             has: service.is_some(),
             is_accepted: was_accepted(self.dns),
-            is_no_newcomer: accepted.any(|it| it.reason != "Conflict"),
+            is_no_newcomer: has_served && accepted.any(|it| it.reason != "Conflict"),
+            ..shown
         }
     }
 
@@ -142,14 +160,17 @@ fn winner<'a>(own: &Claim<'a>, mut far: Vec<Claim<'a>>) -> Option<Claim<'a>> {
 
 fn conflict(own: &Claim<'_>, other: &Claim<'_>) -> Refusal {
     let name = other.dns.metadata.name.as_deref().unwrap_or_default();
-    let has = if other.hold(own) > own.hold(other) { "has" } else { "is older and has" };
+    let hold = other.hold(own);
+    let has = if hold.is_shown() { "has" } else { "claims" };
+    let has = if hold > own.hold(other) { has.to_owned() } else { format!("is older and {has}") };
     if own.service == other.service {
         let (namespace, service) = &own.service;
         return Refusal::new(
             "Conflict",
             "spec.service.name",
             format!(
-                "ClusterDNS {name} {has} Service {namespace}/{service}: write another service.name here, or delete that one"
+                "ClusterDNS {name} {has} Service {namespace}/{service}: delete this one and create it with another \
+                 service.name, or delete that one"
             ),
         );
     }
@@ -158,7 +179,9 @@ fn conflict(own: &Claim<'_>, other: &Claim<'_>) -> Refusal {
     Refusal::new(
         "Conflict",
         "spec.service.clusterIPs",
-        format!("ClusterDNS {name} {has} {shared}: write another address here, or delete that one"),
+        format!(
+            "ClusterDNS {name} {has} {shared}: delete this one and create it with another address, or delete that one"
+        ),
     )
 }
 

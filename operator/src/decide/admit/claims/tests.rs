@@ -56,25 +56,26 @@ impl Cluster {
         self.services.iter().find(|it| it.metadata.name.as_ref() == Some(&name)).cloned()
     }
 
+    /// What this one sees.
+    fn observed(&self, dns: &ClusterDNS) -> Observed {
+        let others = self.all.iter().filter(|other| other.metadata.name != dns.metadata.name);
+        let mut observed = Observed {
+            others: others.cloned().map(Arc::new).collect(),
+            service: self.named(dns),
+            ..Observed::default()
+        };
+        for other in &self.all {
+            let Some(service) = self.named(other) else { continue };
+            let spec = serde_json::to_value(&service.spec).unwrap();
+            let named = NamedService::of(&service.metadata, &spec);
+            observed.services_of_others.insert(other.metadata.name.clone().unwrap(), named);
+        }
+        observed
+    }
+
     /// The names of those that are acted on, as each of them sees it.
     fn acted_on(&self) -> Vec<String> {
-        let is_free = |dns: &&ClusterDNS| {
-            let others: Vec<Arc<ClusterDNS>> = self.all.iter().cloned().map(Arc::new).collect();
-            let others =
-                others.into_iter().filter(|other| other.metadata.name != dns.metadata.name);
-            let mut observed = Observed {
-                others: others.collect(),
-                service: self.named(dns),
-                ..Observed::default()
-            };
-            for other in &self.all {
-                let Some(service) = self.named(other) else { continue };
-                let spec = serde_json::to_value(&service.spec).unwrap();
-                let named = NamedService::of(&service.metadata, &spec);
-                observed.services_of_others.insert(other.metadata.name.clone().unwrap(), named);
-            }
-            are_free(dns, &observed).is_ok()
-        };
+        let is_free = |dns: &&ClusterDNS| are_free(dns, &self.observed(dns)).is_ok();
         self.all.iter().filter(is_free).filter_map(|dns| dns.metadata.name.clone()).collect()
     }
 }
@@ -121,6 +122,50 @@ fn o3_a_service_that_was_deleted_stays_with_the_one_that_had_it() {
     assert_eq!(both(Some("Conflict"), None), ["young"]);
     assert_eq!(both(Some("Conflict"), Some("OutOfRange")), ["young"], "its next edit is a mistake");
     assert_eq!(both(None, Some("Conflict")), ["old"]);
+}
+
+#[test]
+fn o3_one_that_never_could_be_acted_on_keeps_nothing() {
+    let adopt = "{service: {adopt: true}}";
+    let both = |old: &str, reason, addresses: &[&str], metadata| {
+        let cluster = Cluster::default().with("old", 1, old).reported(reason, addresses);
+        cluster.with("young", 2, adopt).service("kube-dns", "10.96.0.10", metadata)
+    };
+    let refused = both("{}", Some("ServiceExists"), &[], json!({}));
+    assert_eq!(refused.acted_on(), ["young"], "the Service is of others, and old adopts it not");
+    let released = both("{}", None, &[], json!({}));
+    assert_eq!(released.acted_on(), ["young"], "it gave the Service back");
+    let leaving = json!({"annotations": {"clusterdns.dev/adopted-by": "old"}});
+    assert_eq!(both("{}", None, &[], leaving).acted_on(), ["old"], "not given back yet");
+    // Nothing shows whose a deleted Service was.
+    let deleted = |addresses: &[&str]| {
+        let cluster = Cluster::default().with("old", 1, "{}").reported(Some("Conflict"), &[]);
+        let cluster = cluster.with("young", 2, "{}").reported(Some("OutOfRange"), addresses);
+        cluster.acted_on()
+    };
+    assert_eq!(
+        (deleted(&["10.96.0.10"]), deleted(&[])),
+        (vec!["young".to_owned()], vec!["old".to_owned()])
+    );
+}
+
+#[test]
+fn o3_the_text_says_has_only_where_the_service_shows_it() {
+    let message = |cluster: &Cluster, dns: usize| {
+        are_free(&cluster.all[dns], &cluster.observed(&cluster.all[dns])).unwrap_err().message
+    };
+    let both = Cluster::default().with("old", 1, "{}").with("young", 2, "{}");
+    let text = message(&both, 1);
+    assert!(
+        text.starts_with("ClusterDNS old is older and claims Service kube-system/kube-dns:"),
+        "{text}"
+    );
+    assert!(text.contains("create it with another service.name"), "its name cannot change: {text}");
+    let text = message(&both.owned("kube-dns", "10.96.0.10", "young"), 0);
+    assert!(text.starts_with("ClusterDNS young has Service kube-system/kube-dns:"), "{text}");
+    let waits = Cluster::default().with("old", 1, "{}").reported(Some("Conflict"), &[]);
+    let text = message(&waits.with("young", 2, "{}").reported(None, &["10.96.0.10"]), 0);
+    assert!(text.starts_with("ClusterDNS young claims Service kube-system/kube-dns:"), "{text}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(1);
 /// The same while a pod is silent that may be lost soon: a question has no answer after this time, and each tenth of a
 /// second counts for clients whose queries go to a dead node.
-const SOON: Duration = Duration::from_millis(700);
+pub(super) const SOON: Duration = Duration::from_millis(700);
 
 /// Pods that one round asks in turn, and so one second: 600 pods within 3 s.
 const MOST_ASKED: usize = 200;

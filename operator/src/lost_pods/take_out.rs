@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::Lookout;
 use super::ask::{self, Target};
+use super::rounds::SOON;
 use super::silence::{self, Heard};
 use crate::names;
 use crate::observe::lists::Lists;
@@ -24,9 +25,9 @@ use crate::runtime::time_limit::within;
 const PAGE: u32 = 500;
 const MAX_PAGES: usize = 20;
 
-/// A pod whose silence was heard longer ago is asked once more before the write: after a moment without a network pods
-/// answer again, while a slow API server lists their peers.
-const FRESH: Duration = Duration::from_secs(2);
+/// A pod whose silence was heard longer ago is asked once more before the write: a later round may have heard an answer, while a
+/// slow API server lists its peers.
+const FRESH: Duration = SOON;
 
 /// The message of the pod's condition.
 const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by the operator of ClusterDNS and by another pod of \
@@ -277,8 +278,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Whether the pod is patched where an API server takes this long for the list.
-    async fn is_patched(lost: &Target, delay: Duration) -> bool {
+    /// Whether a pod is patched that was silent at this time.
+    async fn is_patched(lost: &Target, heard: Instant) -> bool {
         let patches = Arc::<Mutex<usize>>::default();
         let counted = patches.clone();
         let server = tower::service_fn(move |request: Request<Body>| {
@@ -290,13 +291,10 @@ pub(super) mod tests {
                 false => json!(pods[0]),
             };
             *counted.lock().unwrap() += usize::from(!is_list);
-            async move {
-                tokio::time::sleep(delay).await;
-                Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes())))
-            }
+            async move { Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes()))) }
         });
         let it = lookout(Client::new(server, "dns"));
-        let is_settled = take_out(&it, ("default", &[]), lost, Instant::now()).await;
+        let is_settled = take_out(&it, ("default", &[]), lost, heard).await;
         let patches = *patches.lock().unwrap();
         assert_eq!(patches, usize::from(is_settled));
         is_settled
@@ -307,14 +305,17 @@ pub(super) mod tests {
         let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let port = udp.local_addr().unwrap().port();
         let tcp = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-        let (silent, slow) = (target(port), FRESH + Duration::from_millis(50));
+        let silent = target(port);
+        // Before the round that came next; and, however slow this machine is, a moment ago.
+        let before = Instant::now() - Duration::from_millis(701);
+        let lately = Instant::now() + Duration::from_secs(3_600);
         // The kernel of its node answers: nothing is bound there any more.
         let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         let alive = target(closed);
         let (at_once, still_silent, answers) = futures::join!(
-            is_patched(&alive, Duration::ZERO),
-            is_patched(&silent, slow),
-            is_patched(&alive, slow)
+            is_patched(&alive, lately),
+            is_patched(&silent, before),
+            is_patched(&alive, before)
         );
         assert!(at_once, "a fresh silence is enough: a dead node costs no second question");
         assert!(still_silent, "a slow API server keeps no dead pod in the Service");

@@ -97,7 +97,7 @@ impl Edit {
 }
 
 /// Pods follow the ConfigMap within a second, clients are led by the Service and may be kept out by the NetworkPolicy, without
-/// their rights pods learn of no change, and fewer pods than wanted may be too few. All are reported all the same.
+/// their rights pods learn of no change, and fewer pods than wanted may be too few. All are reported too.
 fn is_urgent(kind: Kind, wanted: &Value, live: &Value) -> bool {
     match kind {
         Kind::ConfigMap | Kind::Service | Kind::NetworkPolicy => true,

@@ -118,7 +118,8 @@ fn release(
             "ServiceExists",
             "spec.service.adopt",
             format!(
-                "{} exists and is not of this ClusterDNS: set adopt to true to take it over, or write another service.name",
+                "{} exists and is not of this ClusterDNS: set adopt to true to take it over, or create this \
+                 ClusterDNS again with another service.name",
                 shown(service)
             ),
         )),
@@ -177,7 +178,8 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
             "ServiceNotAdoptable",
             "spec.service.adopt",
             format!(
-                "{} selects no pods, so it cannot move to ours: write another service.name",
+                "{} selects no pods, so it cannot move to ours: create this ClusterDNS again \
+                 with another service.name",
                 shown(service)
             ),
         );
@@ -188,7 +190,8 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
             "ServiceNotAdoptable",
             "spec.service.adopt",
             format!(
-                "{} has no clusterIP that clients could ask: write another service.name",
+                "{} has no clusterIP that clients could ask: create this ClusterDNS \
+                 again with another service.name",
                 shown(service)
             ),
         );

@@ -288,8 +288,7 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
         "SelectorReset",
         format!(
             "field manager {manager} removed {} from the selector of the Service, so the pods of the other DNS server answer \
-             too. The operator adds it again{again}. Stop that manager from managing this Service, or set adopt to false and \
-             write another service.name",
+             too. The operator adds it again{again}. Stop that manager from managing this Service, or set adopt to false",
             names::INSTANCE
         ),
     )

@@ -8,8 +8,10 @@ pub mod service;
 pub mod outcome;
 pub mod memory;
 mod fingerprint;
+pub mod contention;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crds::ClusterDNS;
 use kube::ResourceExt;
@@ -28,6 +30,7 @@ use crate::runtime::lease::NotLeading;
 use crate::runtime::resources;
 use crate::runtime::time_limit::within;
 use crate::runtime::write::WriteError;
+use contention::Edit;
 use memory::Why;
 pub use newest::{Newest, Stopped};
 use outcome::{Outcome, Restored, Written, described};
@@ -57,8 +60,11 @@ pub async fn apply(
             continue;
         }
         match apply_one(ctx, newest, (*kind, object), observed, plan).await {
-            Ok(None) => {}
-            Ok(Some((why, editor))) => {
+            Ok(Made::Nothing) => {}
+            Ok(Made::Waits(pause)) => {
+                outcome.again_in = Some(outcome.again_in.map_or(pause, |again| again.min(pause)));
+            }
+            Ok(Made::Written(why, editor)) => {
                 let what = described(*kind, &namespace, &name);
                 outcome.written.push(Written { kind: *kind, what, why, editor });
             }
@@ -66,6 +72,9 @@ pub async fn apply(
             Err(Failure::Refused(error)) => outcome.refused(*kind, &namespace, &name, &error),
             Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
         }
+        let what = described(*kind, &namespace, &name);
+        let contested = ctx.memory.contention.of(&memory::key(*kind, object), &what);
+        outcome.applied.contested.extend(contested);
     }
     match &plan.service {
         ServicePlan::Adopted { patch: Some(patch), .. }
@@ -85,6 +94,16 @@ pub async fn apply(
     Ok(outcome)
 }
 
+/// What became of one object.
+enum Made {
+    /// It is as it should be.
+    Nothing,
+    /// Another client edited it again and again: this one is put back after this time.
+    Waits(Duration),
+    /// It was written: why, and who had changed it before.
+    Written(Why, Option<String>),
+}
+
 enum Failure {
     Stopped(Stopped),
     Refused(WriteError),
@@ -100,14 +119,13 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Why it was written, and who had changed it before; none: it was not.
 async fn apply_one(
     ctx: &Context,
     newest: &mut Newest<'_>,
     (kind, wanted): (Kind, &DynamicObject),
     observed: &Observed,
     plan: &Plan,
-) -> Result<Option<(Why, Option<String>)>, Failure> {
+) -> Result<Made, Failure> {
     let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
     let live = live(ctx, kind, &namespace, &name)
         .await
@@ -127,9 +145,18 @@ async fn apply_one(
     // of its deletion starts another reconcile.
     let seen = observed.service.as_ref().filter(|_| kind == Kind::Service);
     if seen.is_some() && live.is_none() {
-        return Ok(None);
+        return Ok(Made::Nothing);
     }
-    let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(None) };
+    let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(Made::Nothing) };
+    let editor = live.as_deref().and_then(editor);
+    let edit = live.as_deref().filter(|_| why == Why::Edited);
+    let edit = edit.map(|live| Edit::of(kind, (wanted, live), editor.clone()));
+    let pause = |edit| ctx.memory.contention.pause(&memory::key(kind, wanted), edit);
+    // A change of the spec is written at once.
+    let may_wait = ctx.memory.was_sent(kind, wanted);
+    if let Some(pause) = edit.as_ref().and_then(pause).filter(|_| may_wait) {
+        return Ok(Made::Waits(pause));
+    }
     newest.ensure().await.map_err(Failure::Stopped)?;
     tracing::debug!(?why, "applying {}", described(kind, &namespace, &name));
     if kind == Kind::Deployment && live.is_some() {
@@ -162,13 +189,17 @@ async fn apply_one(
         }
     })?;
     ctx.memory.applied(kind, wanted, &made);
-    Ok(Some((why, live.as_deref().and_then(editor))))
+    if let Some(edit) = edit {
+        ctx.memory.contention.put_back(memory::key(kind, wanted), &edit);
+    }
+    Ok(Made::Written(why, editor))
 }
 
 /// Who wrote an object last, besides us and besides controllers that write its status.
 fn editor(live: &DynamicObject) -> Option<String> {
     let others = live.managed_fields().iter().filter(|entry| {
-        entry.manager.as_deref() != Some(names::FIELD_MANAGER) && entry.subresource.is_none()
+        entry.manager.as_deref() != Some(names::FIELD_MANAGER)
+            && entry.subresource.as_deref() != Some("status")
     });
     others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
 }
@@ -331,3 +362,6 @@ async fn prune(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,25 @@
 //! Clusters for tests, as small as they can be written.
 
+use std::sync::{Arc, RwLock};
+use std::time::Instant;
+
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::Client;
+use kube::runtime::reflector;
 use serde_json::{Value, json};
 
+use crate::context::Context;
 use crate::decide::plan::RolloutPlan;
+use crate::observe::caches::Caches;
+use crate::observe::lists::Lists;
 use crate::observe::observed::{Check, CheckResult, Comparison, Observed, PodReport, Reported};
+use crate::probe::compare::RoundPermits;
+use crate::report::events::Events;
+use crate::runtime::lease::Leadership;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::write::Writes;
 use crate::settings::{DataPlane, Settings};
 
 /// A ClusterDNS called `default` with this spec, as YAML.
@@ -33,6 +46,42 @@ pub(crate) fn settings() -> Settings {
         dataplane: DataPlane { image: "clusterdns:test".to_owned(), ..DataPlane::default() },
         workload_namespaces: vec!["kube-system".to_owned()],
         ..Settings::default()
+    }
+}
+
+/// What an operator works with that leads, and whose watches have shown nothing yet.
+pub(crate) fn context(client: Client, settings: Settings) -> Context {
+    let (metrics, lists) = (Arc::<Metrics>::default(), Arc::<Lists>::default());
+    let leadership = Arc::new(Leadership::new(Instant::now));
+    leadership.renewed(Instant::now());
+    let writes = Writes::new(leadership, metrics.clone());
+    let (resources, _) = reflector::store();
+    let caches = Caches::start(
+        client.clone(),
+        &settings.workload_namespaces,
+        resources,
+        Arc::default(),
+        metrics.clone(),
+        lists.clone(),
+    );
+    Context {
+        events: Events::new(client.clone(), "operator", writes.clone()),
+        client,
+        lists,
+        settings,
+        writes,
+        caches,
+        pod_reports: Default::default(),
+        last_documents: Default::default(),
+        samples: Default::default(),
+        certificates: Default::default(),
+        rounds: RoundPermits::default(),
+        memory: Default::default(),
+        last_written: Default::default(),
+        backoff: Default::default(),
+        metrics,
+        lost_pods: Default::default(),
+        offers: RwLock::default(),
     }
 }
 

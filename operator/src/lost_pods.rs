@@ -1,7 +1,7 @@
 //! Takes pods that no longer answer out of their Service, before Kubernetes gives up their node (O20). Every operator
 //! asks each ready pod once a second, also a standby, which waits for the lease; while a pod is silent, that one every
 //! 0.7 s. The flow of one round: ready pods -> `selection` (pure) -> questions -> `silence` decides (pure) -> `take_out`
-//! writes. Off unless the API server narrows that write (`policy`).
+//! writes, beside the next rounds. Off unless the API server narrows that write (`policy`).
 
 mod rounds;
 mod selection;
@@ -9,10 +9,11 @@ mod ask;
 mod silence;
 mod policy;
 mod take_out;
+mod take_outs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
@@ -29,14 +30,9 @@ use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
 use ask::Target;
 pub use policy::PolicyStanding;
-use rounds::{Order, Round};
+use rounds::Round;
 use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences};
-
-/// From the beginning of one round of questions to that of the next.
-const EVERY: Duration = Duration::from_secs(1);
-/// The same while a pod is silent that may be lost soon: a question has no answer after this time, and each tenth of a
-/// second counts for clients whose queries go to a dead node.
-const SOON: Duration = Duration::from_millis(700);
+use take_outs::TakeOuts;
 
 #[derive(Clone)]
 pub struct Lookout {
@@ -79,16 +75,16 @@ pub async fn follow(it: Lookout) {
 async fn rounds(it: &Lookout, kept: &PodsToAsk) {
     let mut begun = Instant::now();
     let mut silences: BTreeMap<String, Silences> = BTreeMap::new();
-    let mut order = Order::default();
+    let mut take_outs = TakeOuts::default();
     loop {
         let needed = if it.writes.leads() { QUESTIONS } else { QUESTIONS_OF_STANDBY };
         let is_soon = silences.values().any(|silences| silences.may_any_be_lost_soon(needed));
-        let round = order.next(is_soon);
-        let wait = if round == Round::OfSilent { SOON } else { EVERY };
-        sleep_until((begun + wait).into()).await;
+        let round = Round::next(is_soon);
+        sleep_until((begun + round.wait()).into()).await;
         begun = Instant::now();
+        take_outs.ended(&mut silences, begun);
         if !it.standing.may_act() {
-            silences.clear();
+            silences.values_mut().for_each(Silences::forget);
             continue;
         }
         let groups = groups(kept);
@@ -101,9 +97,7 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
             };
             for uid in silences.hear(&asked, (group.ready.len(), group.lost), needed, heard) {
                 let Some(pod) = group.ready.iter().find(|pod| pod.uid == uid) else { continue };
-                if take_out::take_out(it, &name, pod, heard).await {
-                    silences.taken_out(&uid, Instant::now());
-                }
+                take_outs.begin(it, (&name, &mut *silences), pod, heard);
             }
         }
     }
@@ -118,7 +112,7 @@ fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
     let all = kept.resources.state();
     let group = |dns: &Arc<ClusterDNS>| {
         let name = dns.name_any();
-        let its = |pod: &Pod| pod.labels().get(names::INSTANCE) == Some(&name);
+        let its = |pod: &Pod| is_of(dns, pod);
         let pods: Vec<Arc<Pod>> =
             kept.pods.iter().flat_map(|store| store.state_filter(its)).collect();
         let mut ready: Vec<Target> = pods
@@ -131,6 +125,12 @@ fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
         (name, Group { ready, lost })
     };
     all.iter().filter(is_managed).map(group).collect()
+}
+
+/// Whether it is a pod of this ClusterDNS: one of another namespace with the same label is none, and confirms no loss.
+fn is_of(dns: &ClusterDNS, pod: &Pod) -> bool {
+    pod.labels().get(names::INSTANCE) == dns.metadata.name.as_ref()
+        && pod.metadata.namespace.as_ref() == Some(&names::service(dns).0)
 }
 
 /// Asks those whose turn it is, those that are silent, and those that look at them; all at the same time.
@@ -159,4 +159,23 @@ async fn ask_all(
         found.entry(name.to_owned()).or_default().push(asked);
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn o20_a_pod_of_another_namespace_is_no_pod_of_this_clusterdns() {
+        let dns = fixtures::dns("{service: {namespace: dns}}");
+        let mut pod = fixtures::pod("dns-0", 0, 0);
+        for (namespace, expected) in [("dns", true), ("kube-system", false)] {
+            pod.metadata.namespace = Some(namespace.to_owned());
+            assert_eq!(is_of(&dns, &pod), expected, "{namespace}");
+        }
+        pod.metadata.namespace = Some("dns".to_owned());
+        pod.metadata.labels.as_mut().unwrap().remove(names::INSTANCE);
+        assert!(!is_of(&dns, &pod));
+    }
 }

@@ -14,6 +14,8 @@ pub mod certificates;
 pub mod ca_bundles;
 pub mod offers;
 mod other_dns;
+pub mod named_services;
+mod others;
 mod possible_labels;
 mod slices;
 pub mod lists;
@@ -116,8 +118,10 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let certificates = &ctx.certificates;
     let certificates = certificates.read(&ctx.client, &namespace, secrets, named, &mounted).await;
 
+    let others = others::all(&ctx.caches, dns);
     let mut observed = Observed {
-        others: others(ctx, dns),
+        services_of_others: others::services(&ctx.caches, &others),
+        others,
         slices: slices::of(ctx, &namespace, &service_name).await?,
         deployment,
         replica_sets,
@@ -147,12 +151,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         pod_reports,
     };
     // Asks pods that were chosen from what they have just said.
-    // An edit of another client is undone first.
-    let look = match observed.lost_document {
-        None => compare::begin(dns, &observed, &ctx.rounds),
-        Some(_) => None,
-    };
-    observed.comparison = match look {
+    observed.comparison = match compare::look(dns, &observed, &ctx.rounds) {
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {
@@ -163,7 +162,9 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
             };
             tokio::select! {
                 comparison = asked => Some(comparison),
-                () = edited(ctx, &instance, &namespace, (&name, &service_name)) => None,
+                () = edited(ctx, &instance, &namespace, (&name, &service_name)) => {
+                    ctx.rounds.ended(dns, &observed)
+                }
             }
         }
     };
@@ -226,13 +227,6 @@ fn placement(dns: &ClusterDNS) -> BTreeMap<String, String> {
     let mut wanted = wanted.unwrap_or_default();
     wanted.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
     wanted
-}
-
-fn others(ctx: &Context, dns: &ClusterDNS) -> Vec<Arc<ClusterDNS>> {
-    let mut others = ctx.caches.resources.state();
-    others.retain(|other| other.metadata.name != dns.metadata.name);
-    others.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    others
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {

@@ -100,7 +100,7 @@ pub async fn reconcile(
     }
     reported?;
     Ok(Reconciled {
-        again: plan.rollout.again_in,
+        again: plan.rollout.again_in.into_iter().chain(outcome.again_in).min(),
         is_complete: outcome.is_complete(),
         is_on_trial: plan.rollout.canary.is_some(),
         retry_after: outcome.retry_after,
@@ -111,62 +111,16 @@ pub async fn reconcile(
 mod tests {
     use std::convert::Infallible;
     use std::future::pending;
-    use std::sync::{Arc, Mutex, RwLock};
-    use std::time::Instant;
+    use std::sync::{Arc, Mutex};
 
     use hyper::{Method, Request, Response};
     use kube::Client;
     use kube::client::Body;
-    use kube::runtime::reflector;
     use serde_json::json;
 
     use super::*;
     use crate::fixtures;
-    use crate::observe::caches::Caches;
-    use crate::observe::lists::Lists;
-    use crate::probe::compare::RoundPermits;
-    use crate::report::events::Events;
-    use crate::runtime::lease::Leadership;
-    use crate::runtime::metrics::Metrics;
-    use crate::runtime::write::Writes;
     use crate::settings::Settings;
-
-    /// An operator that manages another ClusterDNS only.
-    fn context(client: Client) -> Context {
-        let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
-        let (metrics, lists) = (Arc::<Metrics>::default(), Arc::<Lists>::default());
-        let leadership = Arc::new(Leadership::new(Instant::now));
-        leadership.renewed(Instant::now());
-        let writes = Writes::new(leadership, metrics.clone());
-        let (resources, _) = reflector::store();
-        let caches = Caches::start(
-            client.clone(),
-            &settings.workload_namespaces,
-            resources,
-            Arc::default(),
-            metrics.clone(),
-            lists.clone(),
-        );
-        Context {
-            events: Events::new(client.clone(), "operator", writes.clone()),
-            client,
-            lists,
-            settings,
-            writes,
-            caches,
-            pod_reports: Default::default(),
-            last_documents: Default::default(),
-            samples: Default::default(),
-            certificates: Default::default(),
-            rounds: RoundPermits::default(),
-            memory: Default::default(),
-            last_written: Default::default(),
-            backoff: Default::default(),
-            metrics,
-            lost_pods: Default::default(),
-            offers: RwLock::default(),
-        }
-    }
 
     #[tokio::test]
     async fn o14_an_event_says_why_a_spec_is_refused_also_where_the_status_cannot_be_written() {
@@ -201,7 +155,9 @@ mod tests {
                 Ok::<_, Infallible>(reply)
             }
         });
-        let ctx = context(Client::new(server, "default"));
+        // An operator that manages another ClusterDNS only.
+        let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
+        let ctx = fixtures::context(Client::new(server, "default"), settings);
         ctx.caches.wait_until_read("kube-system").await;
         let failed = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap_err();
         assert!(format!("{failed:#}").contains("cannot write its status"), "{failed:#}");

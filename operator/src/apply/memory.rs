@@ -8,13 +8,12 @@ use std::sync::{Mutex, PoisonError};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 
+use super::contention::{Contention, Key};
 use super::fingerprint;
 use crate::desired::Kind;
 
 /// Objects that are remembered; a ClusterDNS has about a dozen.
 const MAX_REMEMBERED: usize = 10_000;
-
-type Key = (Kind, String, String);
 
 /// One object after we applied it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +33,8 @@ struct Remembered {
 #[derive(Debug, Default)]
 pub struct Memory {
     objects: Mutex<HashMap<Key, Remembered>>,
+    /// What other clients edit again and again.
+    pub(super) contention: Contention,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,12 @@ impl Memory {
         }
         remembered.version = version;
         None
+    }
+
+    /// Whether this was sent last.
+    pub(super) fn was_sent(&self, kind: Kind, wanted: &DynamicObject) -> bool {
+        let objects = self.lock();
+        objects.get(&key(kind, wanted)).is_some_and(|remembered| remembered.sent == hash(wanted))
     }
 
     /// The object as the API server returned it.
@@ -145,7 +152,7 @@ impl Memory {
     }
 }
 
-fn key(kind: Kind, object: &DynamicObject) -> Key {
+pub(super) fn key(kind: Kind, object: &DynamicObject) -> Key {
     (kind, object.namespace().unwrap_or_default(), object.name_any())
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::apply::contention::Contested;
 use crate::apply::memory::Why;
 use crate::desired::Kind;
 use crate::observe::observed::Child;
@@ -32,6 +33,8 @@ pub struct Outcome {
     pub switched: Option<bool>,
     /// Kind and name of each deleted object, for Events.
     pub pruned: Vec<Child>,
+    /// An edit of another client is put back after this time.
+    pub again_in: Option<Duration>,
     /// The wait that the API server asked for (`Retry-After`).
     pub retry_after: Option<Duration>,
     pub(super) failed: BTreeSet<Kind>,
@@ -77,6 +80,8 @@ impl Outcome {
 pub struct Applied {
     /// Objects that could not be written, such as `Deployment kube-system/clusterdns-default`, and why.
     pub failures: Vec<(String, String)>,
+    /// Objects that another client edits again and again.
+    pub contested: Vec<Contested>,
 }
 
 /// Kind, namespace and name, for people.

@@ -59,11 +59,11 @@ impl Triggers {
 
 /// Those that claim the Service of this one, or one of its addresses: what it claims now decides whether they may run.
 pub fn rivals(all: &[Arc<ClusterDNS>], dns: &ClusterDNS) -> Vec<String> {
-    let ips = claimed_ips(dns, std::iter::empty());
+    let ips = claimed_ips(dns);
     those(all, |other| {
         other.metadata.name != dns.metadata.name
             && (names::service(other) == names::service(dns)
-                || !claimed_ips(other, std::iter::empty()).is_disjoint(&ips))
+                || !claimed_ips(other).is_disjoint(&ips))
     })
 }
 
@@ -136,7 +136,7 @@ fn of_service(
     those(all, |dns| {
         let (its_namespace, its_name) = names::service(dns);
         (its_namespace == namespace && (its_name == name || may_select(dns, &selector)))
-            || !claimed_ips(dns, std::iter::empty()).is_disjoint(&ips)
+            || !claimed_ips(dns).is_disjoint(&ips)
     })
 }
 

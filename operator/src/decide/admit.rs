@@ -1,15 +1,16 @@
 //! May a valid ClusterDNS be acted on in this cluster? What only the cluster knows: who else claims its Service, which
 //! addresses that Service got, how many nodes there are, what is in the ConfigMaps it names. Pure.
 
+mod claims;
 mod pods;
 mod image;
 mod bundles;
 
 pub use bundles::with_bundles;
+pub(crate) use claims::claimed_ips;
 pub(crate) use image::is_entry;
 pub(crate) use pods::certificates;
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use crds::{ClusterDNS, Config};
 
 use crate::decide::adoption::{cluster_ips, is_per_node};
 use crate::decide::plan::Refusal;
-use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods::ready;
 use crate::settings::Settings;
@@ -40,7 +40,7 @@ pub fn admit(
     settings: &Settings,
 ) -> Result<(), Refusal> {
     is_managed(dns, settings)?;
-    is_the_only_one(dns, observed)?;
+    claims::are_free(dns, observed)?;
     does_not_ask_itself(config, observed)?;
     pods::are_allowed(dns, observed, settings)?;
     fits_the_nodes(dns, observed)
@@ -71,52 +71,6 @@ fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
         ));
     }
     Ok(())
-}
-
-/// O3: of two that claim one Service the older wins, then the smaller uid.
-fn is_the_only_one(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
-    let own_ips = claimed_ips(dns, observed.service.iter().flat_map(cluster_ips));
-    let older = observed.others.iter().filter(|other| age_key(other) < age_key(dns));
-    for other in older {
-        let name = other.metadata.name.as_deref().unwrap_or_default();
-        if names::service(other) == names::service(dns) {
-            let (namespace, service) = names::service(dns);
-            return Err(Refusal::new(
-                "Conflict",
-                "spec.service.name",
-                format!(
-                    "ClusterDNS {name} is older and has Service {namespace}/{service}: write another service.name here, or \
-                     delete that one"
-                ),
-            ));
-        }
-        if let Some(ip) = claimed_ips(other, std::iter::empty()).intersection(&own_ips).next() {
-            return Err(Refusal::new(
-                "Conflict",
-                "spec.service.clusterIPs",
-                format!(
-                    "ClusterDNS {name} is older and has {ip}: write another address here, or delete that one"
-                ),
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn age_key(dns: &ClusterDNS) -> (i64, &str) {
-    let created =
-        dns.metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second());
-    (created, dns.metadata.uid.as_deref().unwrap_or_default())
-}
-
-/// Addresses as written, and those that it has.
-pub(crate) fn claimed_ips(
-    dns: &ClusterDNS,
-    real: impl Iterator<Item = IpAddr>,
-) -> BTreeSet<IpAddr> {
-    let written = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
-    let reported = dns.status.iter().flat_map(|status| &status.cluster_ips);
-    written.chain(reported).filter_map(|text| text.parse().ok()).chain(real).collect()
 }
 
 /// O2, A34: the addresses that the Service turned out to have.

@@ -67,7 +67,7 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
     if standing == Standing::Own {
         return Ok(ServicePlan::Own);
     }
-    is_not_of_others(dns, service)?;
+    is_not_of_others(dns, observed, service)?;
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
         is_adoptable(dns, service)?;
@@ -118,22 +118,33 @@ fn release(
             "ServiceExists",
             "spec.service.adopt",
             format!(
-                "{} exists and is not of this ClusterDNS: set adopt to true to take it over, or write another service.name",
+                "{} exists and is not of this ClusterDNS: set adopt to true to take it over, or create this \
+                 ClusterDNS again with another service.name",
                 shown(service)
             ),
         )),
     }
 }
 
-/// Another ClusterDNS may have it although no conflict shows: it is being deleted, or is another operator's.
-fn is_not_of_others(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
+/// Another ClusterDNS may have it although no conflict shows: it is being deleted, or is gone. Which of those that exist has it
+/// was decided before, by all that they show: here a selector and an annotation that differ would refuse both.
+fn is_not_of_others(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    service: &Service,
+) -> Result<(), Refusal> {
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     let selector = selector(service);
     let in_selector = selector.get(INSTANCE).map(String::as_str);
     let owner =
         service.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "ClusterDNS");
-    let claims =
-        [in_selector, annotation(service)].into_iter().flatten().filter(|name| *name != own);
+    let exists = |name: &&str| {
+        let mut others =
+            observed.others.iter().filter(|it| it.metadata.deletion_timestamp.is_none());
+        others.any(|it| it.metadata.name.as_deref() == Some(*name))
+    };
+    let named = [in_selector, annotation(service)].into_iter().flatten();
+    let claims = named.filter(|name| *name != own && !exists(name));
     let Some(other) = claims.chain(owner.map(|owner| owner.name.as_str())).next() else {
         return Ok(());
     };
@@ -141,8 +152,8 @@ fn is_not_of_others(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> 
         "Conflict",
         "spec.service.name",
         format!(
-            "{} belongs to ClusterDNS {other}: write another service.name, or delete that one and wait until its Service is \
-             given back",
+            "{} belongs to ClusterDNS {other}: delete that one and wait until its Service is given back, or delete this one \
+             and create it with another service.name",
             shown(service)
         ),
     ))
@@ -167,7 +178,8 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
             "ServiceNotAdoptable",
             "spec.service.adopt",
             format!(
-                "{} selects no pods, so it cannot move to ours: write another service.name",
+                "{} selects no pods, so it cannot move to ours: create this ClusterDNS again \
+                 with another service.name",
                 shown(service)
             ),
         );
@@ -178,7 +190,8 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
             "ServiceNotAdoptable",
             "spec.service.adopt",
             format!(
-                "{} has no clusterIP that clients could ask: write another service.name",
+                "{} has no clusterIP that clients could ask: create this ClusterDNS \
+                 again with another service.name",
                 shown(service)
             ),
         );

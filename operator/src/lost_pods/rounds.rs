@@ -1,91 +1,67 @@
-//! Which pods are asked in which round, so that a large cluster costs a bounded number of questions (O20). Pure.
+//! When the next round of questions is, and how many pods it asks, so that a large cluster costs a bounded number of questions
+//! (O20). Pure.
 
-/// Pods that are all asked in every round.
-const SMALL: usize = 150;
-/// Questions in one round of turns, and so in a second.
+use std::time::Duration;
+
+/// From the beginning of one round to that of the next.
+const EVERY: Duration = Duration::from_secs(1);
+/// The same while a pod is silent that may be lost soon: a question has no answer after this time, and each tenth of a
+/// second counts for clients whose queries go to a dead node.
+pub(super) const SOON: Duration = Duration::from_millis(700);
+
+/// Pods that one round asks in turn, and so one second: 600 pods within 3 s.
 const MOST_ASKED: usize = 200;
-/// Questions in a round of silent pods, with those to the pods that look at them. It comes between two rounds of turns.
+/// The same of a round that comes sooner: 600 pods within 2.8 s.
+const MOST_ASKED_SOON: usize = 150;
+/// Pods up to which all have their turns together, and each within 3 s.
+const TOGETHER: usize = 600;
+/// Pods that fell silent a moment ago and that a round asks besides, with those that look at them. Lossy pods fall silent
+/// again and again, and a pod whose turn it is may have died.
 const MOST_SILENT: usize = 40;
 
-/// Rounds in a row in which only silent pods are asked: then comes a round of turns.
-const MOST_IN_A_ROW: usize = 6;
+/// Whether each ClusterDNS has turns of its own where there are this many pods in all: one with thousands must not keep the few
+/// pods of others waiting.
+pub(super) fn has_own_turns(pods: usize) -> bool {
+    pods > TOGETHER
+}
 
-/// Which pods one round asks, besides those that are silent and those that look at them.
+/// One round of questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
-    /// Those whose turn it is in the round of this number.
-    OfTurn(usize),
-    /// Only pods that may be lost soon, and those that look at them.
-    OfSilent,
-}
-
-/// Numbers the rounds.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    number: usize,
-    of_silent: usize,
-}
-
-impl Order {
-    /// The next round, where a pod may be lost soon or not.
-    pub(super) fn next(&mut self, is_soon: bool) -> Round {
-        if is_soon && self.of_silent < MOST_IN_A_ROW {
-            self.of_silent += 1;
-            return Round::OfSilent;
-        }
-        self.of_silent = 0;
-        self.number = self.number.wrapping_add(1);
-        Round::OfTurn(self.number)
-    }
+    Usual,
+    /// A pod is silent that may be lost soon.
+    Soon,
 }
 
 impl Round {
-    /// Is the pod at this place, of this many, asked? Up to 600 pods are asked at least every third round of turns.
-    pub(super) fn asks(self, place: usize, pods: usize) -> bool {
-        let turns = turns(pods);
+    /// The next round, where a pod may be lost soon or not.
+    pub(super) fn next(is_soon: bool) -> Round {
+        if is_soon { Round::Soon } else { Round::Usual }
+    }
+
+    /// From the beginning of the round before to that of this one.
+    pub(super) fn wait(self) -> Duration {
         match self {
-            Round::OfTurn(number) => place % turns == number % turns,
-            Round::OfSilent => false,
+            Round::Usual => EVERY,
+            Round::Soon => SOON,
         }
+    }
+
+    /// Pods that are asked in turn: those that were not asked for longest.
+    pub(super) fn most_in_turn(self) -> usize {
+        match self {
+            Round::Usual => MOST_ASKED,
+            Round::Soon => MOST_ASKED_SOON,
+        }
+    }
+
+    /// Pods that fell silent a moment ago that are asked besides, with those that look at them.
+    pub(super) fn most_silent(self) -> usize {
+        MOST_SILENT
     }
 
     /// How many questions it has at most.
     pub(super) fn most(self) -> usize {
-        match self {
-            Round::OfTurn(_) => MOST_ASKED,
-            Round::OfSilent => MOST_SILENT,
-        }
-    }
-}
-
-fn turns(pods: usize) -> usize {
-    if pods <= SMALL { 1 } else { pods.div_ceil(MOST_ASKED).max(2) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn o20_large_clusters_are_asked_in_turns() {
-        for (pods, rounds) in [(1, 1), (150, 1), (151, 2), (400, 2), (600, 3), (2_000, 10)] {
-            let asked: Vec<usize> = (0..rounds)
-                .map(Round::OfTurn)
-                .map(|round| (0..pods).filter(|place| round.asks(*place, pods)).count())
-                .collect();
-            assert_eq!(asked.iter().sum::<usize>(), pods, "each once in {rounds} rounds");
-            assert!(asked.iter().all(|count| *count <= MOST_ASKED), "{asked:?}");
-        }
-    }
-
-    #[test]
-    fn o20_a_pod_that_may_be_lost_is_asked_soon_and_the_others_before_long() {
-        let mut order = Order::default();
-        assert_eq!(order.next(false), Round::OfTurn(1));
-        assert_eq!(order.next(true), Round::OfSilent);
-        assert_eq!(order.next(false), Round::OfTurn(2));
-        let rounds: Vec<Round> = (0..14).map(|_| order.next(true)).collect();
-        assert!(rounds.chunks(7).all(|seven| seven.iter().any(|it| it.asks(0, 1))), "{rounds:?}");
-        assert!(!Round::OfSilent.asks(0, 1));
+        self.most_in_turn() + self.most_silent()
     }
 }

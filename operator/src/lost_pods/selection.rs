@@ -1,86 +1,102 @@
-//! Which pods one round asks, where it may ask fewer than are silent (O20). A dead node is not the reason then, and the silent
-//! pods of one ClusterDNS must not keep those of another from being asked. Pure.
+//! Which pods one round asks, where it may ask fewer than there are (O20). The silent pods of one ClusterDNS must not keep
+//! those of another from being asked. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::Group;
 use super::ask::Target;
-use super::rounds::Round;
+use super::rounds::{Round, has_own_turns};
 use super::silence::{Silences, Suspect};
-
-/// Pods that fell silent a moment ago come first, with at most one of this many questions: lossy pods fall silent again and
-/// again, and a pod whose turn it is may have died.
-const ONE_OF: usize = 2;
 
 /// A pod to ask, the name of its ClusterDNS, and who looks at it.
 pub(super) type Wanted<'a> = (&'a str, &'a Target, Option<Suspect>);
 
-/// The pods that are asked, with those that look at them: those that may be lost soon, those whose turn it is, and those that
-/// are silent for long without being lost. Of each kind those come first that were not asked for longest.
+/// The pods that are asked, with those that look at them: first those that may be lost soon, as far as there is room for them,
+/// then all others in turn.
 pub(super) fn wanted<'a>(
     groups: &'a BTreeMap<String, Group>,
     silences: &mut BTreeMap<String, Silences>,
     (round, needed): (Round, u32),
     now: Instant,
 ) -> Vec<Wanted<'a>> {
-    let pods = groups.values().map(|group| group.ready.len()).sum();
-    let mut place = 0;
-    let (mut soon, mut turn, mut long) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut soon, mut turn) = (Vec::new(), Vec::new());
     for (name, group) in groups {
         let silences = silences.entry(name.clone()).or_default();
-        let is_ready = |uid: &str| group.ready.iter().any(|pod| pod.uid == uid);
-        silences.keep(is_ready, now);
+        let ready: BTreeSet<&str> = group.ready.iter().map(|pod| pod.uid.as_str()).collect();
+        silences.keep(|uid| ready.contains(uid), now);
         let nodes: Vec<(String, String)> =
             group.ready.iter().map(|pod| (pod.uid.clone(), pod.node.clone())).collect();
         let suspects = silences.suspects(&nodes);
         for pod in &group.ready {
             let suspect = suspects.iter().find(|it| it.uid == pod.uid).cloned();
-            let wanted = (silences.asked(&pod.uid), (name.as_str(), pod, suspect));
-            if silences.may_be_lost_soon(&pod.uid, needed) {
-                soon.push(wanted);
-            } else if round.asks(place, pods) {
-                turn.push(wanted);
-            } else if round != Round::OfSilent && silences.is_silent(&pod.uid) {
-                long.push(wanted);
-            }
-            place += 1;
+            let is_soon = silences.may_be_lost_soon(&pod.uid, needed);
+            let kind = if is_soon { &mut soon } else { &mut turn };
+            kind.push((silences.asked(&pod.uid), (name.as_str(), pod, suspect)));
         }
     }
-    for kind in [&mut soon, &mut turn, &mut long] {
-        kind.sort_by_key(|(asked, _)| *asked);
+    let own_turns = has_own_turns(soon.len() + turn.len());
+    let mut chosen = Chosen { groups, all: Vec::new(), uids: BTreeSet::new() };
+    turn.extend(chosen.add(in_turn(soon, true), round.most_silent()));
+    turn.retain(|(_, (_, pod, _))| !chosen.uids.contains(pod.uid.as_str()));
+    let mut turn = in_turn(turn, own_turns);
+    turn.truncate(round.most_in_turn());
+    chosen.add(turn, round.most());
+    for (name, pod, _) in &chosen.all {
+        silences.entry((*name).to_owned()).or_default().asks(&pod.uid, now);
     }
-    let first = match round {
-        Round::OfTurn(_) => soon.len().min(round.most() / ONE_OF),
-        Round::OfSilent => soon.len(),
-    };
-    let rest = soon.split_off(first);
-    let all = [soon, turn, rest, long].into_iter().flatten().map(|(_, wanted)| wanted);
-    with_witnesses(groups, all, round.most())
+    chosen.all
 }
 
-/// As many as there is room for. A look counts only if the pod that looks is asked in the same round.
-fn with_witnesses<'a>(
+/// When each was asked last, and what is asked.
+type Turns<'a> = Vec<(Option<Instant>, Wanted<'a>)>;
+
+/// Those first that were not asked for longest, of all, or one of each ClusterDNS after the other.
+fn in_turn(mut turns: Turns<'_>, own_turns: bool) -> Turns<'_> {
+    turns.sort_by_key(|(asked, _)| *asked);
+    let mut places = BTreeMap::<&str, usize>::new();
+    let mut placed: Vec<_> = turns
+        .into_iter()
+        .map(|it| {
+            let place = places.entry(it.1.0).or_default();
+            *place += usize::from(own_turns);
+            (*place, it)
+        })
+        .collect();
+    placed.sort_by_key(|(place, _)| *place);
+    placed.into_iter().map(|(_, it)| it).collect()
+}
+
+struct Chosen<'a> {
     groups: &'a BTreeMap<String, Group>,
-    all: impl Iterator<Item = Wanted<'a>>,
-    most: usize,
-) -> Vec<Wanted<'a>> {
-    let (mut chosen, mut uids) = (Vec::new(), BTreeSet::new());
-    for (name, pod, suspect) in all {
-        let by = suspect
-            .as_ref()
-            .and_then(|it| groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));
-        let by = by.filter(|by| !uids.contains(&by.uid));
-        if uids.len() + 1 + usize::from(by.is_some()) > most {
-            break;
-        }
-        for (pod, suspect) in [(pod, suspect)].into_iter().chain(by.map(|by| (by, None))) {
-            if uids.insert(&pod.uid) {
-                chosen.push((name, pod, suspect));
+    all: Vec<Wanted<'a>>,
+    uids: BTreeSet<&'a str>,
+}
+
+impl<'a> Chosen<'a> {
+    /// Adds as many as there is room for, with this many in all, and returns the others. A look counts only if the pod that
+    /// looks is asked in the same round.
+    fn add(&mut self, turns: Turns<'a>, most: usize) -> Turns<'a> {
+        let mut turns = turns.into_iter();
+        while let Some((asked, (name, pod, suspect))) = turns.next() {
+            let by = suspect
+                .as_ref()
+                .and_then(|it| self.groups.get(name)?.ready.iter().find(|pod| pod.uid == it.by));
+            let by = by.filter(|by| !self.uids.contains(by.uid.as_str()));
+            let is_new = !self.uids.contains(pod.uid.as_str());
+            if self.uids.len() + usize::from(is_new) + usize::from(by.is_some()) > most {
+                let mut left = vec![(asked, (name, pod, suspect))];
+                left.extend(turns);
+                return left;
+            }
+            for (pod, suspect) in [(pod, suspect)].into_iter().chain(by.map(|by| (by, None))) {
+                if self.uids.insert(pod.uid.as_str()) {
+                    self.all.push((name, pod, suspect));
+                }
             }
         }
+        Vec::new()
     }
-    chosen
 }
 
 #[cfg(test)]
@@ -92,7 +108,6 @@ mod tests {
     use super::*;
     use crate::fixtures;
     use crate::lost_pods::ask;
-    use crate::lost_pods::rounds::Order;
     use crate::lost_pods::silence::{Asked, Heard, QUESTIONS};
 
     fn groups(sizes: &[(&str, usize)]) -> BTreeMap<String, Group> {
@@ -111,74 +126,113 @@ mod tests {
         sizes.iter().map(group).collect()
     }
 
-    /// All pods of this ClusterDNS are silent, the others answer.
-    fn hear(
-        silences: &mut BTreeMap<String, Silences>,
-        wanted: &[Wanted<'_>],
-        silent: &str,
-        now: Instant,
-    ) {
-        for (name, pod, _) in wanted {
-            let heard = if *name == silent { Heard::Silence } else { Heard::Answer };
-            let (uid, node) = (pod.uid.clone(), pod.node.clone());
-            let asked = Asked { uid, node, heard, look: None };
-            let silences = silences.entry((*name).to_owned()).or_default();
-            silences.hear(&[asked], (1, 0), QUESTIONS, now);
+    /// What a pod does at its nth question.
+    type Does = fn(u32) -> Heard;
+    const ANSWERS: Does = |_| Heard::Answer;
+    const SILENT: Does = |_| Heard::Silence;
+    /// It never is lost, and always may be soon.
+    const LOSSY: Does = |nth| if nth % 3 == 0 { Heard::Answer } else { Heard::Silence };
+
+    /// What was asked in a minute.
+    struct Minute {
+        /// The longest time that a pod of this ClusterDNS was not asked, in milliseconds.
+        longest: BTreeMap<String, u128>,
+        /// Questions in all.
+        questions: usize,
+    }
+
+    /// Plays a minute that begins when each pod has been asked some times.
+    fn minute(sizes: &[(&str, usize)], does: impl Fn(&str, usize) -> Does) -> Minute {
+        let groups = groups(sizes);
+        let (mut silences, mut now) = (BTreeMap::<String, Silences>::new(), Instant::now());
+        let begin = now + Duration::from_secs(20);
+        let mut asked = BTreeMap::<String, (Instant, u32)>::new();
+        let mut minute = Minute { longest: BTreeMap::new(), questions: 0 };
+        loop {
+            let is_soon = silences.values().any(|it| it.may_any_be_lost_soon(QUESTIONS));
+            let round = Round::next(is_soon);
+            now += round.wait();
+            if now >= begin + Duration::from_secs(60) {
+                break;
+            }
+            let wanted = wanted(&groups, &mut silences, (round, QUESTIONS), now);
+            assert!(wanted.len() <= round.most(), "{round:?}: {}", wanted.len());
+            for (name, pod, _) in wanted {
+                let place = groups[name].ready.iter().position(|it| it.uid == pod.uid).unwrap();
+                let does = does(name, place);
+                let (last, nth) = asked.get(&pod.uid).copied().unwrap_or((now, 0));
+                asked.insert(pod.uid.clone(), (now, nth + 1));
+                let (uid, node, heard) = (pod.uid.clone(), pod.node.clone(), does(nth));
+                let asked = Asked { uid, node, heard, look: None };
+                let silences = silences.entry(name.to_owned()).or_default();
+                silences.hear(&[asked], (1, 0), QUESTIONS, now);
+                if now < begin {
+                    continue;
+                }
+                minute.questions += 1;
+                let gap = (now - last).as_millis();
+                let longest = minute.longest.entry(name.to_owned()).or_default();
+                *longest = gap.max(*longest);
+            }
+        }
+        assert_eq!(asked.len(), sizes.iter().map(|(_, size)| size).sum::<usize>());
+        minute
+    }
+
+    #[test]
+    fn o20_each_pod_is_asked_every_three_seconds_also_where_many_are_silent() {
+        for (pods, longest) in [(1, 1_000), (150, 1_000), (200, 1_000), (400, 2_000), (600, 3_000)]
+        {
+            let all_answer = minute(&[("a", pods)], |_, _| ANSWERS);
+            assert_eq!(all_answer.longest["a"], longest, "{pods} pods");
+            assert_eq!(all_answer.questions, 60 * pods.min(200), "{pods} pods");
+            for one_of in [2, 3, 10] {
+                let does = |_: &str, place| if place % one_of == 1 { SILENT } else { ANSWERS };
+                let some = minute(&[("a", pods)], does);
+                assert!(some.longest["a"] <= longest, "{pods}, {one_of}: {}", some.longest["a"]);
+                // With those that look at 16 of them.
+                let most = 60 * (pods.min(200) + 16).min(pods);
+                assert!(some.questions <= most, "{pods}, {one_of}: {}", some.questions);
+            }
+        }
+    }
+
+    #[test]
+    fn o20_pods_that_fall_silent_again_and_again_keep_no_others_waiting() {
+        for (pods, longest) in [(150, 1_000), (200, 1_700), (400, 2_700), (600, 3_700)] {
+            for lossy in [1, 12, 40, pods / 2] {
+                let does = |_: &str, place| if place < lossy { LOSSY } else { ANSWERS };
+                let heard = minute(&[("a", pods)], does);
+                let what = format!("{lossy} of {pods} pods");
+                assert!(heard.longest["a"] <= longest, "{what}: {}", heard.longest["a"]);
+            }
         }
     }
 
     #[test]
     fn o20_silent_pods_of_one_clusterdns_do_not_keep_those_of_another_from_being_asked() {
-        let groups = groups(&[("aaa", 250), ("zzz", 2)]);
-        let (mut order, mut silences) = (Order::default(), BTreeMap::new());
-        let (begin, mut asked) = (Instant::now(), BTreeMap::new());
-        for second in 0_u32..100 {
-            let now = begin + Duration::from_secs(second.into());
-            let is_soon = silences.values().any(|it: &Silences| it.may_any_be_lost_soon(QUESTIONS));
-            let round = order.next(is_soon);
-            let wanted = wanted(&groups, &mut silences, (round, QUESTIONS), now);
-            assert!(wanted.len() <= round.most(), "{round:?}: {}", wanted.len());
-            hear(&mut silences, &wanted, "aaa", now);
-            asked.extend(wanted.iter().map(|(_, pod, _)| (pod.uid.clone(), second)));
-            if second >= 50 {
-                let ago = |uid: &str| asked.get(uid).map(|last| second - last);
-                for uid in ["zzz-000-uid", "zzz-001-uid"] {
-                    assert!(ago(uid).is_some_and(|ago| ago < 10), "{second}: {uid} {:?}", ago(uid));
-                }
-            }
+        for silent in [SILENT, LOSSY] {
+            let does = |name: &str, _| if name == "aaa" { silent } else { ANSWERS };
+            let heard = minute(&[("aaa", 450), ("zzz", 2)], does);
+            assert!(heard.longest.values().all(|it| *it <= 3_700), "{:?}", heard.longest);
         }
-        assert!(asked.values().all(|last| *last >= 95), "those that are silent have turns too");
-    }
-
-    #[test]
-    fn o20_a_round_of_turns_has_room_for_turns_also_where_hundreds_fall_silent() {
-        let groups = groups(&[("aaa", 450), ("zzz", 2)]);
-        let (mut silences, now) = (BTreeMap::new(), Instant::now());
-        let all: Vec<Wanted<'_>> =
-            groups["aaa"].ready.iter().map(|pod| ("aaa", pod, None)).collect();
-        hear(&mut silences, &all, "aaa", now);
-        let rounds = (0..3)
-            .map(|number| wanted(&groups, &mut silences, (Round::OfTurn(number), QUESTIONS), now));
-        let asked: Vec<&str> = rounds.flatten().map(|(name, ..)| name).collect();
-        assert_eq!(asked.iter().filter(|name| **name == "zzz").count(), 2);
-        assert_eq!(asked.len(), 600, "no question is wasted");
+        let heard = minute(&[("aaa", 2_000), ("zzz", 3)], |_, _| ANSWERS);
+        assert_eq!((heard.longest["aaa"], heard.longest["zzz"]), (11_000, 1_000));
     }
 
     #[test]
     fn o20_a_pod_that_looks_is_asked_in_the_same_round() {
-        let groups = groups(&[("aaa", 450)]);
-        let (mut silences, now) = (BTreeMap::<String, Silences>::new(), Instant::now());
-        for _ in 0..2 {
-            for pod in &groups["aaa"].ready {
+        let (groups, now) = (groups(&[("aaa", 450)]), Instant::now());
+        for round in [Round::Soon, Round::Usual] {
+            let mut silences = BTreeMap::from([("aaa".to_owned(), Silences::default())]);
+            for pod in groups["aaa"].ready.iter().chain(&groups["aaa"].ready) {
                 let heard =
                     if pod.uid.as_str() < "aaa-060" { Heard::Silence } else { Heard::Answer };
                 let (uid, node) = (pod.uid.clone(), pod.node.clone());
                 let asked = Asked { uid, node, heard, look: None };
-                let silences = silences.entry("aaa".to_owned()).or_default();
+                let silences = silences.get_mut("aaa").unwrap();
                 silences.hear(&[asked], (1, 0), QUESTIONS, now);
             }
-        }
-        for round in [Round::OfSilent, Round::OfTurn(1)] {
             let wanted = wanted(&groups, &mut silences, (round, QUESTIONS), now);
             let looks: Vec<&Suspect> = wanted.iter().filter_map(|(.., it)| it.as_ref()).collect();
             assert_eq!(looks.len(), 16, "{round:?}");

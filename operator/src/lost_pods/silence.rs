@@ -16,6 +16,8 @@ const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 const MAX_LOOKS: usize = 16;
 /// A pod that did not answer since it was taken out is not taken out again before.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Pods of one ClusterDNS that are taken out at the same time.
+const AT_ONCE: usize = 16;
 /// One pod of every 3 may be lost at a time, and one of fewer than 6.
 const OF: usize = 3;
 /// Of fewer pods none is ever taken out.
@@ -63,7 +65,11 @@ pub(super) struct Suspect {
 
 /// What is remembered of the pods of one ClusterDNS.
 #[derive(Debug, Default)]
-pub(super) struct Silences(BTreeMap<String, Silence>);
+pub(super) struct Silences {
+    pods: BTreeMap<String, Silence>,
+    /// uids of the pods that are being taken out, in the order in which that began.
+    leaving: Vec<String>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Silence {
@@ -82,9 +88,9 @@ impl Silences {
     /// in turns, and after each silence another one, because one that cannot look would never confirm the pod. Those that are
     /// silent for longest come last: what was not confirmed many times keeps no other pod waiting.
     pub(super) fn suspects(&self, ready: &[(String, String)]) -> Vec<Suspect> {
-        let silent = |uid: &String| self.0.get(uid).map_or(0, |it| it.in_a_row);
+        let silent = |uid: &String| self.pods.get(uid).map_or(0, |it| it.in_a_row);
         let answers = |uid: &String| {
-            self.0.get(uid).is_some_and(|it| it.in_a_row == 0 && it.answered.is_some())
+            self.pods.get(uid).is_some_and(|it| it.in_a_row == 0 && it.answered.is_some())
         };
         let (mut suspects, witnesses): (Vec<_>, Vec<_>) = (
             ready.iter().filter(|(uid, _)| silent(uid) >= SUSPECT_AFTER).collect(),
@@ -102,25 +108,27 @@ impl Silences {
 
     /// When the pod was asked last.
     pub(super) fn asked(&self, uid: &str) -> Option<Instant> {
-        self.0.get(uid)?.asked
+        self.pods.get(uid)?.asked
     }
 
-    pub(super) fn is_silent(&self, uid: &str) -> bool {
-        self.0.get(uid).is_some_and(|it| it.in_a_row > 0)
+    /// The pod is asked now.
+    pub(super) fn asks(&mut self, uid: &str, now: Instant) {
+        self.pods.entry(uid.to_owned()).or_default().asked = Some(now);
     }
 
     /// Whether a pod is silent, and not yet `needed` times in a row.
     pub(super) fn may_any_be_lost_soon(&self, needed: u32) -> bool {
-        self.0.keys().any(|uid| self.may_be_lost_soon(uid, needed))
+        self.pods.keys().any(|uid| self.may_be_lost_soon(uid, needed))
     }
 
     /// The same of one pod.
     pub(super) fn may_be_lost_soon(&self, uid: &str, needed: u32) -> bool {
-        self.0.get(uid).is_some_and(|it| (1..needed).contains(&it.in_a_row))
+        self.pods.get(uid).is_some_and(|it| (1..needed).contains(&it.in_a_row))
     }
 
-    /// The pods that are lost after this round, those that are silent for longest first. This many are `ready`, and this many are
-    /// `lost` and out of the Service already; `needed` silent questions in a row make a loss.
+    /// The pods that are lost after this round, those that are silent for longest first, without those that are being taken out
+    /// already. This many are `ready`, and this many are `lost` and out of the Service already; `needed` silent questions in a
+    /// row make a loss.
     pub(super) fn hear(
         &mut self,
         asked: &[Asked],
@@ -129,8 +137,7 @@ impl Silences {
         now: Instant,
     ) -> Vec<String> {
         for pod in asked {
-            let silence = self.0.entry(pod.uid.clone()).or_default();
-            silence.asked = Some(now);
+            let silence = self.pods.entry(pod.uid.clone()).or_default();
             match pod.heard {
                 Heard::Answer => {
                     (silence.in_a_row, silence.answered) = (0, Some(now));
@@ -142,9 +149,10 @@ impl Silences {
         }
         let mut all: Vec<(&Asked, Silence)> = asked
             .iter()
-            .filter_map(|pod| Some((pod, *self.0.get(&pod.uid)?)))
+            .filter_map(|pod| Some((pod, *self.pods.get(&pod.uid)?)))
             .filter(|(pod, silence)| {
                 silence.in_a_row >= needed
+                    && !self.leaving.contains(&pod.uid)
                     && is_confirmed(pod, asked)
                     && silence.may_be_taken_out(now)
             })
@@ -152,18 +160,42 @@ impl Silences {
         all.sort_by(|(a, before), (b, other)| {
             other.in_a_row.cmp(&before.in_a_row).then_with(|| a.uid.cmp(&b.uid))
         });
-        all.into_iter().map(|(pod, _)| pod.uid.clone()).take(room(ready, lost)).collect()
+        // They count as lost before a watch shows it.
+        let leaving = self.leaving.len();
+        let room = room(ready.saturating_sub(leaving), lost + leaving);
+        let room = room.min(AT_ONCE.saturating_sub(leaving));
+        all.into_iter().map(|(pod, _)| pod.uid.clone()).take(room).collect()
+    }
+
+    /// This pod is being taken out from now on: those for which that began before it. They may be lost before it is.
+    pub(super) fn leaves(&mut self, uid: &str) -> Vec<String> {
+        let ahead = self.leaving.clone();
+        self.leaving.push(uid.to_owned());
+        ahead
+    }
+
+    /// The attempt to take it out is over; not settled: the next round decides again.
+    pub(super) fn ended(&mut self, uid: &str, is_settled: bool, now: Instant) {
+        self.leaving.retain(|it| it != uid);
+        if is_settled {
+            self.taken_out(uid, now);
+        }
+    }
+
+    /// No pod may be taken out now: what was heard is forgotten, not what is on its way.
+    pub(super) fn forget(&mut self) {
+        self.pods.clear();
     }
 
     /// This pod was taken out of the Service.
     pub(super) fn taken_out(&mut self, uid: &str, now: Instant) {
-        let silence = self.0.entry(uid.to_owned()).or_default();
+        let silence = self.pods.entry(uid.to_owned()).or_default();
         (silence.in_a_row, silence.taken_out) = (0, Some(now));
     }
 
     /// Forgets pods that are not ready any more; of those that were taken out when, for as long as that matters.
     pub(super) fn keep(&mut self, is_ready: impl Fn(&str) -> bool, now: Instant) {
-        self.0.retain(|uid, silence| {
+        self.pods.retain(|uid, silence| {
             if !is_ready(uid) {
                 silence.in_a_row = 0;
             }

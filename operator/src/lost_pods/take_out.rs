@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::Lookout;
 use super::ask::{self, Target};
+use super::rounds::SOON;
 use super::silence::{self, Heard};
 use crate::names;
 use crate::observe::lists::Lists;
@@ -24,24 +25,29 @@ use crate::runtime::time_limit::within;
 const PAGE: u32 = 500;
 const MAX_PAGES: usize = 20;
 
-/// A pod whose silence was heard longer ago is asked once more before the write: after a moment without a network pods
-/// answer again, while a slow API server lists their peers.
-const FRESH: Duration = Duration::from_secs(2);
+/// A pod whose silence was heard longer ago is asked once more before the write: a later round may have heard an answer, while a
+/// slow API server lists its peers.
+const FRESH: Duration = SOON;
 
 /// The message of the pod's condition.
 const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by the operator of ClusterDNS and by another pod of \
                        this Service";
 
 /// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again. `heard`: when the pod
-/// was silent last.
-pub(super) async fn take_out(it: &Lookout, dns: &str, lost: &Target, heard: Instant) -> bool {
+/// was silent last. `ahead`: pods that are being taken out and may be lost before this one.
+pub(super) async fn take_out(
+    it: &Lookout,
+    (dns, ahead): (&str, &[String]),
+    lost: &Target,
+    heard: Instant,
+) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
     // The leader may have taken it out a moment ago, and its kubelet set it back.
     let ready_until = match it.writes.leads() {
         true => Timestamp::MAX,
         false => Timestamp::now() - silence::AGAIN_AFTER,
     };
-    let mut peers = Peers::of(&lost.uid, ready_until);
+    let mut peers = Peers::of((&lost.uid, ahead), ready_until);
     match read(&it.client, &it.lists, (&pods, dns), &mut peers).await {
         Ok(true) => {}
         Ok(false) => {
@@ -121,6 +127,8 @@ async fn read(
 /// What decides whether a pod is taken out, added up over all pods of its ClusterDNS.
 struct Peers<'a> {
     uid: &'a str,
+    /// Pods that count as lost, also where the list shows them as ready: each is being taken out.
+    ahead: &'a [String],
     /// A pod that became ready later stays.
     ready_until: Timestamp,
     ready: usize,
@@ -129,14 +137,15 @@ struct Peers<'a> {
 }
 
 impl<'a> Peers<'a> {
-    fn of(uid: &'a str, ready_until: Timestamp) -> Peers<'a> {
-        Peers { uid, ready_until, ready: 0, lost: 0, version: None }
+    fn of((uid, ahead): (&'a str, &'a [String]), ready_until: Timestamp) -> Peers<'a> {
+        Peers { uid, ahead, ready_until, ready: 0, lost: 0, version: None }
     }
 
     fn add(&mut self, pod: &Pod) {
         let since = pods::ready_since(pod);
-        self.ready += usize::from(since.is_some());
-        self.lost += usize::from(pods::is_lost(pod));
+        let is_leaving = since.is_some() && self.ahead.iter().any(|uid| uid == pods::uid(pod));
+        self.ready += usize::from(since.is_some() && !is_leaving);
+        self.lost += usize::from(pods::is_lost(pod) || is_leaving);
         if pods::uid(pod) == self.uid && since.is_some_and(|since| since <= self.ready_until) {
             self.version = pod.resource_version();
         }
@@ -149,7 +158,7 @@ impl<'a> Peers<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
@@ -164,7 +173,7 @@ mod tests {
     use crate::runtime::metrics::Metrics;
     use crate::runtime::write::Writes;
 
-    fn pod(uid: &str, ready: &str, since: &str) -> Pod {
+    pub(crate) fn pod(uid: &str, ready: &str, since: &str) -> Pod {
         let conditions: Value =
             json!([{"type": "Ready", "status": ready, "lastTransitionTime": since}]);
         let pod = json!({"metadata": {"name": uid, "uid": uid, "resourceVersion": "7"}, "status": {"conditions": conditions}});
@@ -179,7 +188,7 @@ mod tests {
             pod("c", "False", "2026-01-01T00:00:00Z"),
         ];
         let version = |all: &[Pod], uid: &str, ready_until| {
-            let mut peers = Peers::of(uid, ready_until);
+            let mut peers = Peers::of((uid, &[]), ready_until);
             all.iter().for_each(|pod| peers.add(pod));
             peers.version()
         };
@@ -188,6 +197,21 @@ mod tests {
         assert_eq!(version(&all, "b", a_minute_ago), None, "ready for half a minute only");
         assert_eq!(version(&all, "b", Timestamp::MAX).as_deref(), Some("7"), "it leads");
         assert_eq!(version(&all, "c", Timestamp::MAX), None, "not ready");
+    }
+
+    #[test]
+    fn o20_a_pod_counts_those_that_are_taken_out_before_it_as_lost() {
+        let all: Vec<Pod> =
+            (0..9).map(|n| pod(&format!("p{n}"), "True", "2026-01-01T00:00:00Z")).collect();
+        let may_go = |uid: &str, ahead: &[&str]| {
+            let ahead: Vec<String> = ahead.iter().map(|uid| (*uid).to_owned()).collect();
+            let mut peers = Peers::of((uid, &ahead), Timestamp::MAX);
+            all.iter().for_each(|pod| peers.add(pod));
+            peers.version().is_some()
+        };
+        assert!(may_go("p2", &["p0", "p1"]), "three of nine");
+        assert!(!may_go("p3", &["p0", "p1", "p2"]));
+        assert!(may_go("p3", &["p0", "p1", "gone"]));
     }
 
     /// A list with this many pods on each of these pages, and what was asked for.
@@ -216,7 +240,7 @@ mod tests {
         {
             let (client, asked) = server(pages);
             let pods = Api::<Pod>::namespaced(client.clone(), "dns");
-            let mut peers = Peers::of("pod-3", Timestamp::MAX);
+            let mut peers = Peers::of(("pod-3", &[]), Timestamp::MAX);
             let read = read(&client, &Lists::default(), (&pods, "default"), &mut peers).await;
             assert_eq!(read.unwrap(), is_whole, "{pages} pages");
             assert_eq!((peers.ready, peers.version.as_deref()), (asked_for, Some("7")));
@@ -229,7 +253,7 @@ mod tests {
     }
 
     /// A pod at this port of this machine, which is also where its HTTP server is.
-    fn target(port: u16) -> Target {
+    pub(crate) fn target(port: u16) -> Target {
         let dns = fixtures::dns(&format!("{{service: {{podPort: {port}}}}}"));
         let mut pod = pod("pod-1", "True", "2026-01-01T00:00:00Z");
         pod.metadata.namespace = Some("dns".to_owned());
@@ -239,8 +263,23 @@ mod tests {
         ask::target(&dns, &pod).unwrap()
     }
 
-    /// Whether the pod is patched where an API server takes this long for the list.
-    async fn is_patched(lost: &Target, delay: Duration) -> bool {
+    /// An operator that leads.
+    pub(crate) fn lookout(client: Client) -> Lookout {
+        let leadership = Arc::new(Leadership::new(Instant::now));
+        leadership.renewed(Instant::now());
+        let metrics = Arc::<Metrics>::default();
+        Lookout {
+            client,
+            lists: Arc::default(),
+            namespaces: Vec::new(),
+            writes: Writes::new(leadership, metrics.clone()),
+            metrics,
+            standing: Arc::default(),
+        }
+    }
+
+    /// Whether a pod is patched that was silent at this time.
+    async fn is_patched(lost: &Target, heard: Instant) -> bool {
         let patches = Arc::<Mutex<usize>>::default();
         let counted = patches.clone();
         let server = tower::service_fn(move |request: Request<Body>| {
@@ -252,23 +291,10 @@ mod tests {
                 false => json!(pods[0]),
             };
             *counted.lock().unwrap() += usize::from(!is_list);
-            async move {
-                tokio::time::sleep(delay).await;
-                Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes())))
-            }
+            async move { Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes()))) }
         });
-        let leadership = Arc::new(Leadership::new(Instant::now));
-        leadership.renewed(Instant::now());
-        let metrics = Arc::<Metrics>::default();
-        let it = Lookout {
-            client: Client::new(server, "dns"),
-            lists: Arc::default(),
-            namespaces: Vec::new(),
-            writes: Writes::new(leadership, metrics.clone()),
-            metrics,
-            standing: Arc::default(),
-        };
-        let is_settled = take_out(&it, "default", lost, Instant::now()).await;
+        let it = lookout(Client::new(server, "dns"));
+        let is_settled = take_out(&it, ("default", &[]), lost, heard).await;
         let patches = *patches.lock().unwrap();
         assert_eq!(patches, usize::from(is_settled));
         is_settled
@@ -279,14 +305,17 @@ mod tests {
         let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let port = udp.local_addr().unwrap().port();
         let tcp = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-        let (silent, slow) = (target(port), FRESH + Duration::from_millis(50));
+        let silent = target(port);
+        // Before the round that came next; and, however slow this machine is, a moment ago.
+        let before = Instant::now() - Duration::from_millis(701);
+        let lately = Instant::now() + Duration::from_secs(3_600);
         // The kernel of its node answers: nothing is bound there any more.
         let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         let alive = target(closed);
         let (at_once, still_silent, answers) = futures::join!(
-            is_patched(&alive, Duration::ZERO),
-            is_patched(&silent, slow),
-            is_patched(&alive, slow)
+            is_patched(&alive, lately),
+            is_patched(&silent, before),
+            is_patched(&alive, before)
         );
         assert!(at_once, "a fresh silence is enough: a dead node costs no second question");
         assert!(still_silent, "a slow API server keeps no dead pod in the Service");

@@ -16,12 +16,15 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::decide::plan::Held;
 use crate::desired::kind::Kind;
+use crate::observe::named_services::NamedService;
 
 /// What was read of the cluster for one ClusterDNS.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// Every other ClusterDNS, for conflicts.
     pub others: Vec<Arc<ClusterDNS>>,
+    /// The Services that those name, where they exist, by the name of the ClusterDNS.
+    pub services_of_others: BTreeMap<String, NamedService>,
     /// The Service that the spec names, ours or not.
     pub service: Option<Service>,
     /// EndpointSlices with the label kubernetes.io/service-name of the Service.

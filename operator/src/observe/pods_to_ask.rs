@@ -129,7 +129,7 @@ fn slim_pod(pod: &mut Pod) {
     });
 }
 
-/// Whether it is managed, the name that its pods are asked for, and on which port.
+/// Whether it is managed, where its pods are, the name that they are asked for, and on which port.
 fn slim_resource(dns: &mut ClusterDNS) {
     slim_metadata(&mut dns.metadata);
     dns.status = None;
@@ -137,7 +137,11 @@ fn slim_resource(dns: &mut ClusterDNS) {
     dns.spec = ClusterDNSSpec {
         management_state: spec.management_state,
         domain: spec.domain,
-        service: spec.service.map(|it| Service { pod_port: it.pod_port, ..Service::default() }),
+        service: spec.service.map(|it| Service {
+            namespace: it.namespace,
+            pod_port: it.pod_port,
+            ..Service::default()
+        }),
         ..ClusterDNSSpec::default()
     };
 }

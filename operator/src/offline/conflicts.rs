@@ -39,7 +39,7 @@ pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
             let owner = claims.entry((folder, claim.clone())).or_insert(dns).name_any();
             if owner != dns.name_any() {
                 let message = format!(
-                    "ClusterDNS {owner} has {claim} too, and only the older one is acted on: write another one here"
+                    "ClusterDNS {owner} has {claim} too, and only one of them is acted on, the one that has it or is older: write another one here"
                 );
                 found.push(Clash { at, field, message, is_certain: true });
                 break;
@@ -47,8 +47,8 @@ pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
             let (elsewhere, first) = anywhere.entry(claim.clone()).or_insert(placed);
             if first.metadata.name != dns.metadata.name {
                 let message = format!(
-                    "ClusterDNS {} of {} has {claim} too: where both are for one cluster, only the older one is acted on: write \
-                     another one here",
+                    "ClusterDNS {} of {} has {claim} too: where both are for one cluster, only one of them is acted on, the \
+                     one that has it or is older: write another one here",
                     first.name_any(),
                     elsewhere.as_deref().unwrap_or("another folder")
                 );

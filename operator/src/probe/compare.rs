@@ -6,6 +6,7 @@ pub mod questions;
 mod written;
 mod groups;
 pub mod progress;
+mod turns;
 mod ask;
 pub mod reply;
 mod upstream_health;
@@ -16,7 +17,7 @@ pub mod clients;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::{ClusterDNS, Config};
 use futures::stream::{self, StreamExt};
@@ -36,6 +37,7 @@ use judge::Asked;
 use progress::{Progress, Trial, Trials};
 use question::{Expects, Question};
 use questions::questions;
+use turns::Turns;
 
 /// Questions in progress: a name of ours waits 3 s at most where a pod is silent, one that is forwarded 20 s.
 const SIDE_BY_SIDE: usize = 32;
@@ -46,6 +48,10 @@ const MAX_ROUNDS: usize = 4;
 
 /// The longest round: the next round asks what this one did not reach.
 const LONGEST_ROUND: Duration = Duration::from_secs(25);
+
+/// Rounds in a row that may end early, because another client deleted the Service or edited what pods run: then the trial waits
+/// with a reason. Without that it would end only by its time, and begin again, without end.
+const MAX_ENDED: u32 = 3;
 
 /// Wait before a question about a Service of others that seems worse is asked again: within this time both pods know
 /// of a change.
@@ -59,11 +65,16 @@ pub type Versions = BTreeMap<(String, String), String>;
 pub struct RoundPermits {
     places: Semaphore,
     trials: Trials,
+    turns: Turns,
 }
 
 impl Default for RoundPermits {
     fn default() -> RoundPermits {
-        RoundPermits { places: Semaphore::new(MAX_ROUNDS), trials: Trials::default() }
+        RoundPermits {
+            places: Semaphore::new(MAX_ROUNDS),
+            trials: Trials::default(),
+            turns: Turns::default(),
+        }
     }
 }
 
@@ -72,12 +83,35 @@ impl RoundPermits {
     pub fn forget(&self, dns: &str) {
         self.trials.forget(dns);
     }
+
+    /// A round of this trial ended early. Nothing it heard counts: pods may have run what the other client wrote.
+    pub fn ended(&self, dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
+        let state = config_map::state(observed);
+        state.canary_pod.as_ref()?;
+        self.trials.ended(Trial::of(dns, &state));
+        self.interrupted(dns, observed)
+    }
+
+    /// What is said of this trial once too many of its rounds in a row have ended early.
+    fn interrupted(&self, dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
+        let state = config_map::state(observed);
+        let pod = state.canary_pod.as_ref()?;
+        let ended = self.trials.progress(&Trial::of(dns, &state)).ended();
+        let why = "another client deletes the Service of this ClusterDNS, or edits or deletes its configuration ConfigMap, again \
+                   and again, and each time the questions to its pods end";
+        (ended >= MAX_ENDED).then(|| Comparison {
+            canary_uid: pod.uid.clone(),
+            revision: state.canary.clone(),
+            unreachable: Some(HeldBy::Interrupted.because(why)),
+            ..Comparison::default()
+        })
+    }
 }
 
 /// What may happen in this reconcile with a canary that runs its configuration.
 #[derive(Debug)]
 pub enum Look<'a> {
-    /// Nothing this time: other trials have all permits.
+    /// Nothing this time, and why: other trials have all permits, or another client ends the rounds.
     Postponed(Comparison),
     /// Ask these questions now.
     Round(Box<Round<'a>>),
@@ -94,22 +128,44 @@ pub struct Round<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// Begins a round, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
-/// No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
-pub fn begin<'a>(
+/// What happens with the canary in this reconcile. An edit of another client is undone first, and a deleted Service created
+/// again: a round would keep clients waiting for that. Such a reconcile says why the trial waits, because it writes that down:
+/// the write of the one whose round ended was refused, as another client had written meanwhile.
+pub fn look<'a>(
     dns: &ClusterDNS,
     observed: &Observed,
     rounds: &'a RoundPermits,
 ) -> Option<Look<'a>> {
+    let is_gone = observed.service.is_none() && !is_known_to_fail(dns);
+    match observed.lost_document.is_some() || is_gone {
+        true => rounds.interrupted(dns, observed).map(Look::Postponed),
+        false => begin(dns, observed, rounds),
+    }
+}
+
+/// The reconcile before could not write an object, such as the Service: trials do not wait for that.
+fn is_known_to_fail(dns: &ClusterDNS) -> bool {
+    let mut conditions = dns.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|it| {
+        it.type_ == "Degraded" && ["ServiceGone", "ApplyFailed"].contains(&it.reason.as_str())
+    })
+}
+
+/// Begins a round, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
+/// No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
+fn begin<'a>(dns: &ClusterDNS, observed: &Observed, rounds: &'a RoundPermits) -> Option<Look<'a>> {
     let pair = pair(dns, observed)?;
     let (config, state) = config_map::canary(observed)?;
     let trial = Trial::of(dns, &state);
-    Some(match rounds.places.try_acquire() {
-        Ok(_permit) => {
+    let name = dns.metadata.name.as_deref().unwrap_or_default();
+    let is_next = rounds.turns.is_next(name, rounds.places.available_permits(), Instant::now());
+    Some(match rounds.places.try_acquire().ok().filter(|_| is_next) {
+        Some(_permit) => {
+            rounds.turns.begins(name);
             let trials = &rounds.trials;
             Look::Round(Box::new(Round { pair, config, state, trial, trials, _permit }))
         }
-        Err(_) => Look::Postponed(Comparison {
+        None => Look::Postponed(Comparison {
             canary_uid: pair.uid,
             revision: state.canary,
             is_postponed: true,
@@ -146,13 +202,15 @@ impl Round<'_> {
         let comparison =
             comparison(&pair.uid, &state.canary, (config, &before), observed, heard, &progress);
         // Questions without a reply, or not asked in time, are asked by the next round.
-        if comparison.unreachable.is_none() && is_whole {
+        let comparison = if comparison.unreachable.is_none() && is_whole {
             trials.proceeded(trial.clone(), progress);
             comparison
         } else {
             let unasked = trials.progress(trial).unasked_after(&progress);
             Comparison { unasked, ..comparison }
-        }
+        };
+        trials.heard(trial.clone());
+        comparison
     }
 }
 

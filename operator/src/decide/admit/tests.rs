@@ -80,15 +80,11 @@ fn o3_a_cluster_ip_is_one_service_too() {
         ..Default::default()
     };
     older.status = Some(status);
-    let observed = Observed {
-        others: vec![Arc::new(older)],
-        service: Some(own_service()),
-        ..Observed::default()
-    };
-    assert_eq!(
-        refused(&dns("{service: {name: mine}}"), &observed),
-        is("Conflict", "spec.service.clusterIPs")
-    );
+    let mut observed = Observed { others: vec![Arc::new(older)], ..Observed::default() };
+    let ours = dns("{service: {name: mine, clusterIPs: [10.96.0.10]}}");
+    assert_eq!(refused(&ours, &observed), is("Conflict", "spec.service.clusterIPs"));
+    observed.service = Some(own_service());
+    assert_eq!(refused(&ours, &observed), None, "our Service has it");
 }
 
 #[test]

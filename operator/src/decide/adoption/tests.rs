@@ -6,7 +6,8 @@ use super::*;
 use crate::decide::plan::RolloutPlan;
 use crate::decide::rollout;
 use crate::fixtures::{
-    at, config, deploy, dns, expose, foreign_pod, from, kube_dns, own_service, unready, write,
+    at, config, deploy, dns, expose, foreign_pod, from, kube_dns, own_service, settings, unready,
+    write,
 };
 use serde_json::json;
 
@@ -73,6 +74,38 @@ fn a_service_that_was_left_behind_by_one_of_the_same_name_is_ours_again() {
     left.metadata.labels = Some(crate::names::labels("second"));
     left.spec.as_mut().unwrap().selector = Some(crate::names::selector("second"));
     assert_eq!(planned("{}", &with(left)), Err("Conflict"), "another's");
+}
+
+#[test]
+fn o3_a_service_whose_selector_and_annotation_differ_is_not_refused_to_both() {
+    let named = |name: &str, day: u32| {
+        let mut dns = dns(ADOPT);
+        let created = json!(format!("2026-01-{day:02}T00:00:00Z"));
+        dns.metadata.creation_timestamp = Some(from(created));
+        (dns.metadata.name, dns.metadata.uid) =
+            (Some(name.to_owned()), Some(format!("{name}-uid")));
+        dns
+    };
+    let mut service = switched();
+    let selector = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()).unwrap();
+    selector.insert(INSTANCE.to_owned(), "young".to_owned());
+    service.metadata.annotations = Some([(ADOPTED_BY.to_owned(), "old".to_owned())].into());
+    let decided = |dns: &ClusterDNS, other: &ClusterDNS| {
+        let others = vec![std::sync::Arc::new(other.clone())];
+        let observed = Observed { others, ..with(service.clone()) };
+        let decided = crate::decide::decide(dns, &config(dns), &observed, &settings(), at(0));
+        decided.map(|(_, plan)| plan.service).map_err(|refusal| refusal.reason)
+    };
+    let (old, mut young) = (named("old", 1), named("young", 2));
+    let adopted = Ok(ServicePlan::Adopted { labels: kube_dns_label(), patch: patched(true) });
+    assert_eq!((decided(&old, &young), decided(&young, &old)), (Err("Conflict"), adopted));
+    // Its finalizers still run: the Service is not given back yet.
+    young.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
+    let mut annotated = service.clone();
+    annotated.spec = kube_dns().spec;
+    annotated.metadata.annotations = Some([(ADOPTED_BY.to_owned(), "young".to_owned())].into());
+    let others = vec![std::sync::Arc::new(young)];
+    assert_eq!(planned(ADOPT, &Observed { others, ..with(annotated) }), Err("Conflict"));
 }
 
 #[test]

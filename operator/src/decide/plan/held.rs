@@ -25,15 +25,18 @@ pub enum HeldBy {
     Busy,
     /// No other pod runs the configuration before.
     NoOtherPod,
+    /// Another client deletes or edits what clients depend on again and again, and each time the questions end early.
+    Interrupted,
 }
 
 impl HeldBy {
-    const ALL: [HeldBy; 5] = [
+    const ALL: [HeldBy; 6] = [
         HeldBy::Network,
         HeldBy::RefusedOperator,
         HeldBy::ApiServer,
         HeldBy::Busy,
         HeldBy::NoOtherPod,
+        HeldBy::Interrupted,
     ];
 
     /// The reason of the condition and of the Event: one CamelCase word.
@@ -44,6 +47,7 @@ impl HeldBy {
             HeldBy::ApiServer => "NamesUnread",
             HeldBy::Busy => "OperatorBusy",
             HeldBy::NoOtherPod => "NoPodToCompare",
+            HeldBy::Interrupted => "TrialInterrupted",
         }
     }
 

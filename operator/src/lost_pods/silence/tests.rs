@@ -77,6 +77,37 @@ fn lost(all: &[(usize, &str)]) -> Vec<(usize, String)> {
 }
 
 #[test]
+fn o20_pods_that_are_being_taken_out_count_as_lost_and_are_not_chosen_again() {
+    let mut silences = Silences::default();
+    let now = Instant::now();
+    let asked = |silent: usize| -> Vec<Asked> {
+        let asked = |n: usize| Asked {
+            uid: place_name(n),
+            node: n.to_string(),
+            heard: if n < silent { Heard::Silence } else { Heard::Answer },
+            look: (n < silent).then(|| Look { by: "l".to_owned(), heard: Heard::Silence }),
+        };
+        (0..12).map(asked).collect()
+    };
+    for _ in 1..QUESTIONS {
+        assert_eq!(silences.hear(&asked(3), (12, 0), QUESTIONS, now), [] as [&str; 0]);
+    }
+    assert_eq!(silences.hear(&asked(3), (12, 0), QUESTIONS, now), ["a", "b", "c"]);
+    assert_eq!(silences.leaves("a"), [] as [&str; 0]);
+    assert_eq!(silences.leaves("b"), ["a"]);
+    assert_eq!(silences.leaves("c"), ["a", "b"]);
+    // No write has an answer: the questions go on, and two more pods fall silent.
+    for _ in 1..QUESTIONS {
+        assert_eq!(silences.hear(&asked(5), (12, 0), QUESTIONS, now), [] as [&str; 0]);
+    }
+    assert_eq!(silences.hear(&asked(5), (12, 0), QUESTIONS, now), ["d"], "a third of twelve");
+    silences.ended("b", false, now);
+    assert_eq!(silences.hear(&asked(5), (12, 0), QUESTIONS, now), ["b", "d"], "it failed");
+    silences.ended("a", true, now);
+    assert_eq!(silences.hear(&asked(5), (11, 1), QUESTIONS, now), ["b", "d"]);
+}
+
+#[test]
 fn o20_the_pod_of_a_frozen_node_is_taken_out_after_three_silent_questions() {
     assert_eq!(play(&["++", "+.", "+.", "+.", "+."], QUESTIONS), lost(&[(3, "b")]));
     assert_eq!(play(&["+++", ".++", ".++", ".++"], QUESTIONS), lost(&[(3, "a")]));
@@ -236,7 +267,7 @@ fn pods_that_are_gone_are_forgotten() {
     silences.taken_out("a", now);
     let gone = |_: &str| false;
     silences.keep(gone, now + AGAIN_AFTER / 2);
-    assert_eq!(silences.0.len(), 1);
+    assert_eq!(silences.pods.len(), 1);
     silences.keep(gone, now + AGAIN_AFTER);
-    assert!(silences.0.is_empty());
+    assert!(silences.pods.is_empty());
 }

@@ -54,6 +54,22 @@ impl Trials {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(dns);
     }
 
+    /// A round ended early. Where the ConfigMap was deleted, the trial of that revision has begun again since the one before.
+    pub(super) fn ended(&self, trial: Trial) {
+        let trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_revision = trials.get(&trial.dns).filter(|(it, _)| it.revision == trial.revision);
+        let before = of_revision.map_or(0, |(_, progress)| progress.ended);
+        drop(trials);
+        let progress = Progress { ended: before.saturating_add(1), ..self.progress(&trial) };
+        self.proceeded(trial, progress);
+    }
+
+    /// A round did not end early.
+    pub(super) fn heard(&self, trial: Trial) {
+        let progress = Progress { ended: 0, ..self.progress(&trial) };
+        self.proceeded(trial, progress);
+    }
+
     pub(super) fn proceeded(&self, trial: Trial, progress: Progress) {
         let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if trials.len() >= MAX_TRIALS && !trials.contains_key(&trial.dns) {
@@ -68,6 +84,8 @@ impl Trials {
 pub struct Progress {
     hosts: Part,
     groups: Part,
+    /// Rounds in a row that ended early, because another client deleted or edited what clients depend on.
+    ended: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +95,11 @@ struct Part {
 }
 
 impl Progress {
+    /// Rounds in a row that ended early.
+    pub(super) fn ended(&self) -> u32 {
+        self.ended
+    }
+
     /// Changed hosts and groups that no round has asked, of how many.
     pub fn unasked(&self) -> (usize, usize) {
         let left = |part: &Part| part.all.saturating_sub(part.asked);

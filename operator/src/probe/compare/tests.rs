@@ -1,5 +1,7 @@
 //! What is asked, how replies are judged, and both over real sockets on loopback.
 
+mod interrupted;
+
 use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};

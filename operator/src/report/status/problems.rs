@@ -14,6 +14,7 @@ use super::nodes::{many_nodes, no_node_fits};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_looping};
+use crate::apply::contention::Contested;
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
@@ -39,6 +40,7 @@ pub(super) fn problems(
         trial_held(dns, plan),
         canary_failed(dns, plan),
         configuration_edited(dns, plan),
+        contended(applied),
     ];
     let then = [
         clients_excluded::problem(plan, observed),
@@ -124,6 +126,30 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
     problem(
         "ApplyFailed",
         format!("the operator cannot write these objects: {}", named(all.collect())),
+    )
+}
+
+/// O4: another client and the operator undo each other's edits.
+fn contended(applied: &Applied) -> Option<Problem> {
+    if applied.contested.is_empty() {
+        return None;
+    }
+    let all = applied.contested.iter().map(|Contested { what, managers, fields }| {
+        let managers = match managers.is_empty() {
+            true => "an unknown client".to_owned(),
+            false => named(managers.clone()),
+        };
+        format!("{what}: {managers} writes {}", named(fields.clone()))
+    });
+    problem(
+        "Contended",
+        format!(
+            "another field manager writes fields that the operator sets, again and again: {}. The operator puts them back, but only \
+             after a pause of up to a minute where clients do not depend on it. Take these fields out of what that manager \
+             applies, or exclude the object from it (an autoscaler: delete it, and use spec.scaling). kubectl get \
+             --show-managed-fields -o yaml shows who writes what",
+            named(all.collect())
+        ),
     )
 }
 
@@ -262,8 +288,7 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
         "SelectorReset",
         format!(
             "field manager {manager} removed {} from the selector of the Service, so the pods of the other DNS server answer \
-             too. The operator adds it again{again}. Stop that manager from managing this Service, or set adopt to false and \
-             write another service.name",
+             too. The operator adds it again{again}. Stop that manager from managing this Service, or set adopt to false",
             names::INSTANCE
         ),
     )

@@ -1,6 +1,7 @@
 //! A Service that is gone, and configurations that cannot be tried or failed: what is said, and what to do.
 
 use super::*;
+use crate::apply::contention::Contested;
 use crate::decide::plan::HeldBy;
 use crate::fixtures::from;
 use serde_json::json;
@@ -52,6 +53,28 @@ fn o16_a_service_replaced_by_one_with_other_addresses_is_degraded() {
     );
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains("with 10.96.7.7, and clients still ask 10.96.0.10"), "{message}");
+}
+
+#[test]
+fn o4_an_object_that_another_client_edits_again_and_again_is_named() {
+    let mut story = Story::settled("{}");
+    story.applied.contested = vec![Contested {
+        what: "Deployment kube-system/clusterdns-default".to_owned(),
+        managers: vec!["argocd-controller".to_owned()],
+        fields: vec!["spec.replicas".to_owned()],
+    }];
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=Contended", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    let words =
+        "Deployment kube-system/clusterdns-default: argocd-controller writes spec.replicas. ";
+    assert!(message.contains(words), "{message}");
+    assert!(!message.contains("  "), "{message}");
+    assert!(message.len() < 700, "room for other problems: {}", message.len());
+    assert_eq!(story.reconcile(11), status, "so it is not written again");
+    story.applied.contested.clear();
+    story.reconcile(12);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
 }
 
 #[test]

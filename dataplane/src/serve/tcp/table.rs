@@ -59,7 +59,9 @@ struct Client {
     /// Octets held by all of them.
     held: Cell<usize>,
     /// What it got in this turn.
-    share: Share,
+    share: Rc<Share>,
+    /// What it had read of HTTP/2 in this turn.
+    read: Rc<Share>,
     /// Its connections, by [`Among`].
     own: [RefCell<Own>; 2],
 }
@@ -263,7 +265,8 @@ impl Client {
             address,
             connections: Cell::new(0),
             held: Cell::new(0),
-            share: Share::default(),
+            share: Rc::default(),
+            read: Rc::default(),
             own: Default::default(),
         }
     }
@@ -298,8 +301,13 @@ impl Permit {
     }
 
     /// What its client got in this turn.
-    pub(super) fn share(&self) -> &Share {
+    pub(super) fn share(&self) -> &Rc<Share> {
         &self.entry.client.share
+    }
+
+    /// What its client had read of HTTP/2 in this turn.
+    pub(super) fn read_share(&self) -> &Rc<Share> {
+        &self.entry.client.read
     }
 
     pub(super) fn quiet_since(&self) -> Option<Instant> {

@@ -126,6 +126,12 @@ impl Requests {
         self.server.turns.took(self.permit.share(), 0);
     }
 
+    /// Has this connection count as many handshakes of its client, because it was expensive.
+    pub(super) fn charge(&self) {
+        let server = &self.server;
+        server.rates.charge(self.asker.client.ip(), &server.table.limits(), Instant::now());
+    }
+
     /// Reports held octets, and whether the client is slow, to the table of limits.
     fn note(&self) {
         let now = Instant::now();

@@ -4,13 +4,17 @@
 //! quinn computes a signature while it holds the lock of its endpoint, so only this thread uses that.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Connection, Endpoint, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    Connection, ConnectionError, Endpoint, IdleTimeout, Incoming, ServerConfig, TransportConfig,
+    VarInt,
+};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::super::counters::{CloseReason, ServeCounters, add};
@@ -21,15 +25,25 @@ use super::super::MESSAGE_OCTETS;
 use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
+use super::Code;
 
 /// Octets of a connection that a client may send before we read them: as many usual queries as it has streams. quinn keeps
 /// them as they come, and pieces with holes between them, which cannot be read, take some 60 octets each besides.
 const WINDOW_OCTETS: u32 = 8 << 10;
+/// The same of one stream: a query, also a padded one (RFC 8467). A longer one takes round trips more. quinn goes through all
+/// pieces of a stream about once for 20 that come, so this bounds the work for each.
+const STREAM_OCTETS: u32 = 512;
 /// Octets of replies that are not acknowledged yet: a full message on each of two streams.
 const SEND_OCTETS: u64 = 2 * (MESSAGE_OCTETS + PREFIX) as u64;
 /// Octets that quinn keeps of a connection that was not accepted yet, and of all of them.
 const INCOMING_OCTETS: u64 = 32 << 10;
 const ALL_INCOMING_OCTETS: u64 = 4 << 20;
+
+/// Frames of a handshake that a client may send (CRYPTO, RFC 9000 §19.6). A usual one comes in less than ten. quinn keeps and
+/// goes through their pieces as through those of streams, and as long as a connection is open.
+pub(super) const CRYPTO_FRAMES: u64 = 256;
+/// Between two looks at all connections for that.
+const CRYPTO_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// One listener, as far as the end of handshakes.
 pub(super) struct Entrance {
@@ -41,6 +55,9 @@ pub(super) struct Entrance {
     pub(super) handshakes: Handshakes,
     pub(super) rates: Arc<Rates>,
     pub(super) counters: Arc<ServeCounters>,
+    pub(super) crypto_frames: u64,
+    /// Connections whose handshake has begun.
+    pub(super) open: Mutex<Vec<Connection>>,
     /// Connections that wait for room in it keep their place among the handshakes.
     pub(super) established: mpsc::Sender<(Connection, Asker)>,
 }
@@ -64,7 +81,7 @@ fn config(
     transport
         .max_concurrent_bidi_streams(STREAMS.into())
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .stream_receive_window(VarInt::from_u32(WINDOW_OCTETS))
+        .stream_receive_window(VarInt::from_u32(STREAM_OCTETS))
         .receive_window(VarInt::from_u32(WINDOW_OCTETS))
         .send_window(SEND_OCTETS)
         .datagram_receive_buffer_size(None)
@@ -86,6 +103,8 @@ impl Entrance {
         let entrance = Arc::new(self);
         let deadlines = entrance.limits.borrow().deadlines.clone();
         let (mut version, mut in_use) = (None, None);
+        let mut look = tokio::time::interval(CRYPTO_LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Before the certificate: one that comes in between is then taken the next time.
             let now = Some(entrance.certificate.version());
@@ -98,12 +117,37 @@ impl Entrance {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY / 4) => {}
+                _ = look.tick(), if entrance.has_connections() => entrance.look(),
                 incoming = entrance.endpoint.accept() => {
                     let Some(incoming) = incoming else { return };
                     entrance.welcome(incoming);
                 }
             }
         }
+    }
+
+    /// Whether there are connections, or handshakes that are about to begin.
+    fn has_connections(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1 || !self.open().is_empty()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes connections whose clients sent too many frames of a handshake. Nothing else is woken by these.
+    fn look(&self) {
+        self.open().retain(|connection| {
+            let is_over = connection.close_reason().is_some();
+            let is_costly = connection.stats().frame_rx.crypto > self.crypto_frames;
+            if is_costly && !is_over {
+                self.counters.encrypted.add_quic(Code::ExcessiveLoad as u32);
+                let address = client(connection.remote_address()).ip();
+                self.rates.charge(address, &self.limits.borrow(), Instant::now());
+                connection.close(Code::ExcessiveLoad.number(), b"");
+            }
+            !is_over && !is_costly
+        });
     }
 
     /// Begins a handshake. A client must show first that it has its address (RFC 9000 §8.1.2): tokens and places go by
@@ -156,14 +200,21 @@ impl Entrance {
     ) -> Result<Connection, CloseReason> {
         let within = self.limits.borrow().deadlines.message;
         let connecting = incoming.accept().map_err(|_| CloseReason::Failed)?;
-        tokio::select! {
-            () = place.gave_way() => Err(CloseReason::Evicted),
-            connected = tokio::time::timeout(within, connecting) => match connected {
-                Ok(Ok(connection)) => Ok(connection),
-                Ok(Err(_)) => Err(CloseReason::Failed),
-                Err(_) => Err(CloseReason::SlowMessage),
+        // A server has its connection before the end of the handshake. It is looked at, and nothing is done with it.
+        let (connection, over) = connecting.into_0rtt().map_err(|_| CloseReason::Failed)?;
+        self.open().push(connection.clone());
+        let failed = tokio::select! {
+            () = place.gave_way() => Some(CloseReason::Evicted),
+            over = tokio::time::timeout(within, over) => match (over, connection.close_reason()) {
+                (Err(_), _) => Some(CloseReason::SlowMessage),
+                (Ok(_), None) => None,
+                (Ok(_), Some(ConnectionError::LocallyClosed)) => Some(CloseReason::NotAQuery),
+                (Ok(_), Some(_)) => Some(CloseReason::Failed),
             },
-        }
+        };
+        let Some(reason) = failed else { return Ok(connection) };
+        connection.close(Code::NoError.number(), b"");
+        Err(reason)
     }
 }
 
@@ -174,6 +225,8 @@ mod tests {
     use std::task::Poll;
 
     use quinn::crypto::rustls::QuicClientConfig;
+    use quinn::{EndpointConfig, TokioRuntime};
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::super::super::super::certificate::testing::{signed_there, trusting};
     use super::super::super::tests::{patient, with_handshake_thread};
@@ -203,6 +256,52 @@ mod tests {
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
     }
 
+    #[test]
+    fn t8_a_client_with_too_many_frames_of_a_handshake_over_quic_is_closed() {
+        let (tls, chain, _) = signed_there(b"doq");
+        with_handshake_thread(patient(), async move |server| {
+            let opened = {
+                let _there = server.handshake_thread.enter();
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+            };
+            let endpoint = opened.unwrap();
+            let address = endpoint.local_addr().unwrap();
+            let limits = Limits { handshake_every: Duration::from_secs(3600), ..patient() };
+            let (_limits, seen) = watch::channel(limits.clone());
+            let (_phase, phase) = watch::channel(Phase::Serving);
+            let (established, _connections) = mpsc::channel(1);
+            let entrance = Entrance {
+                endpoint,
+                local: address,
+                certificate: Arc::new(Certificate::of(tls)),
+                limits: seen,
+                phase,
+                handshakes: Handshakes::default(),
+                rates: Arc::clone(&server.rates),
+                counters: Arc::clone(&server.counters),
+                // A usual handshake is already more.
+                crypto_frames: 0,
+                open: Mutex::default(),
+                established,
+            };
+            let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
+            let crypto = QuicClientConfig::try_from(trusting(&chain, b"doq")).unwrap();
+            let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+            client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
+            // It may be closed before the end of its handshake.
+            if let Ok(connection) = client.connect(address, "dns.example").unwrap().await {
+                let closed = tokio::time::timeout(Duration::from_secs(60), connection.closed());
+                assert!(closed.await.is_ok(), "it is closed");
+            }
+            let excessive = server.counters.encrypted.quic_responses()[3];
+            assert_eq!(excessive, ("4", 1));
+            let may_begin = |_: &u32| server.rates.may_begin(address.ip(), &limits, Instant::now());
+            let left = (0..1000).filter(may_begin).count();
+            assert_eq!(left, 256 - 1 - 64, "it counts as many handshakes");
+        });
+    }
+
     #[tokio::test]
     async fn wr44_a_client_of_quic_may_send_little_before_it_is_read() {
         let (tls, chain, _) = signed_there(b"doq");
@@ -219,7 +318,9 @@ mod tests {
         for _ in 0..STREAMS {
             let (mut send, receive) = connection.open_bi().await.unwrap();
             if let Poll::Ready(octets) = futures::poll!(pin!(send.write(&[0; 64 << 10]))) {
-                sent += octets.unwrap();
+                let octets = octets.unwrap();
+                assert!(octets <= 512, "{octets} octets of one stream");
+                sent += octets;
             }
             streams.push((send, receive));
         }

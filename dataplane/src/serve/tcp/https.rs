@@ -76,14 +76,16 @@ pub(super) async fn attend(
             .max_header_list_size(H2_HEADER_OCTETS);
         let refusals = Refusals::new(Arc::clone(&requests.server.counters));
         let reads = requests.server.http2_reads.of(requests.permit.read_share());
-        let session = Watched::new(InTurns::new(session, reads), Rc::clone(&refusals));
+        let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
+        let session = Watched::new(session, Rc::clone(&refusals));
         let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         refusals.ended(follow(&requests, connection, http2::Connection::graceful_shutdown).await)
     } else {
         let mut http = http1::Builder::new();
         // Half a request head is no request in progress: its connection is idle (WR42).
         http.header_read_timeout(None).max_buf_size(HEADER_OCTETS);
-        let session = InTurns::new(session, requests.server.turns.reads(requests.permit.share()));
+        let reads = requests.server.turns.reads(requests.permit.share());
+        let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
         let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         follow(&requests, connection, http1::Connection::graceful_shutdown).await
     }

@@ -4,23 +4,26 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::table::Permit;
 use super::turns::Reads;
+use super::unread::Unread;
 
 /// A session that is read when it is the turn of its client.
-#[derive(Debug)]
 pub(super) struct InTurns<S> {
     session: S,
     reads: Reads,
+    permit: Rc<Permit>,
 }
 
 impl<S> InTurns<S> {
-    pub(super) fn new(session: S, reads: Reads) -> InTurns<S> {
-        InTurns { session, reads }
+    pub(super) fn new(session: S, reads: Reads, permit: Rc<Permit>) -> InTurns<S> {
+        InTurns { session, reads, permit }
     }
 
     pub(super) fn get_ref(&self) -> &S {
@@ -28,13 +31,20 @@ impl<S> InTurns<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for InTurns<S> {
+impl<S: AsyncRead + Unread + Unpin> AsyncRead for InTurns<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.reads.poll(cx));
+        if self.reads.poll(cx).is_pending() {
+            // What was sent stays there, so one look at the socket is enough.
+            if !self.permit.waits_for_turn() && self.session.has_unread() {
+                self.permit.set_waits_for_turn(true);
+            }
+            return Poll::Pending;
+        }
+        self.permit.set_waits_for_turn(false);
         let (before, begun) = (to.filled().len(), Instant::now());
         let read = Pin::new(&mut self.session).poll_read(cx, to);
         let octets = read.is_ready().then(|| to.filled().len() - before);
@@ -77,9 +87,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for InTurns<S> {
 mod tests {
     use std::cell::Cell;
     use std::future::poll_fn;
-    use std::rc::Rc;
+    use std::io::Write;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
     use std::time::Duration;
 
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::super::super::Limits;
+    use super::super::table::ConnectionTable;
     use super::super::tests::local;
     use super::super::turns::{AllReads, Share, Turns};
     use super::*;
@@ -96,6 +112,12 @@ mod tests {
     /// As one whose client sends new keys all the time, and an octet of data now and then: more than a turn.
     const SLOW: Endless = Endless { octets: 1, work: Duration::from_millis(1) };
 
+    impl Unread for Endless {
+        fn has_unread(&self) -> bool {
+            true
+        }
+    }
+
     impl AsyncRead for Endless {
         fn poll_read(
             self: Pin<&mut Self>,
@@ -111,12 +133,20 @@ mod tests {
         }
     }
 
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn table(limits: Limits) -> Rc<ConnectionTable> {
+        Rc::new(ConnectionTable::new(limits, Arc::default()))
+    }
+
     /// Reads connections of one client forever; counts the reads.
     fn read_all(connections: usize, of: Endless, reads: impl Fn() -> Reads) -> Rc<Cell<usize>> {
         let count = Rc::new(Cell::new(0));
+        let table = table(Limits::default());
         for _ in 0..connections {
-            let session = Endless { ..of };
-            let (mut session, count) = (InTurns::new(session, reads()), Rc::clone(&count));
+            let permit = Rc::new(table.admit(CLIENT).unwrap());
+            let mut session = InTurns::new(Endless { ..of }, reads(), permit);
+            let count = Rc::clone(&count);
             tokio::task::spawn_local(async move {
                 let mut octets = [0; 8 << 10];
                 loop {
@@ -183,12 +213,55 @@ mod tests {
             let turns = Rc::new(Turns::default());
             let (slow, other) = (Rc::new(Share::default()), Rc::new(Share::default()));
             let slow = read_all(20, SLOW, || turns.reads(&slow));
+            let other = read_all(1, BUSY, || turns.reads(&other));
             for turn in 0..10 {
                 tokio::task::yield_now().await;
                 let reads = slow.take();
                 assert!(reads <= 1, "{reads} slow reads of one client in turn {turn}");
-                assert!(turns.has_share(&other), "others have their own share");
+                assert!(other.take() > 0, "no read of the other one in turn {turn}");
             }
         });
+    }
+
+    /// Looks once whether there is something to read; whether there was.
+    async fn reads(session: &mut InTurns<TcpStream>) -> bool {
+        let mut octets = [0; 10];
+        let mut to = ReadBuf::new(&mut octets);
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut *session).poll_read(cx, &mut to).is_ready())).await
+    }
+
+    #[tokio::test]
+    async fn wr44_a_connection_that_waits_for_its_turn_is_not_taken_for_idle() {
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let table = table(Limits { tcp_connections_per_client: 2, ..Limits::default() });
+                let turns = Rc::new(Turns::default());
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+                let mut client =
+                    std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let permit = Rc::new(table.admit(CLIENT).unwrap());
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                let newer = table.admit(CLIENT).unwrap();
+                let stream = listener.accept().await.unwrap().0;
+                let own = turns.reads(permit.share());
+                let mut session = InTurns::new(stream, own, Rc::clone(&permit));
+                assert!(!reads(&mut session).await, "nothing was sent");
+                turns.took(permit.share(), usize::MAX / 2);
+                assert!(!reads(&mut session).await);
+                assert!(!permit.waits_for_turn(), "nothing was sent");
+                client.write_all(b"query").unwrap();
+                assert!(!reads(&mut session).await, "it is not its turn");
+                let another = table.admit(CLIENT).expect("a place");
+                assert!(!permit.must_close() && newer.must_close(), "its query was not read");
+                turns.share(permit.share()).await;
+                while !reads(&mut session).await {
+                    tokio::task::yield_now().await;
+                }
+                drop(another);
+                let _another = table.admit(CLIENT).expect("a place");
+                let _third = table.admit(CLIENT).expect("a place");
+                assert!(permit.must_close(), "it is idle again");
+            })
+            .await;
     }
 }

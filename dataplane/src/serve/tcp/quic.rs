@@ -32,7 +32,7 @@ use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
 use crate::quic_sockets::OneByOne;
-use entrance::{CRYPTO_FRAMES, Entrance};
+use entrance::{COSTLY_FRAMES, Entrance};
 use frames::Frames;
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
@@ -40,6 +40,9 @@ const SESSION_OCTETS: usize = 48 << 10;
 /// What a stream counts for besides, while the octets that come next are missing: quinn keeps as much of datagrams with pieces
 /// behind them before it copies the pieces.
 const UNREAD_OCTETS: usize = 32 << 10;
+/// Pieces of a stream that are read, or written, in the turn in which it began: its length and its message. Each further one
+/// counts as a request does, because it takes as long.
+const FREE_PIECES: usize = 2;
 /// The codes of RFC 9250 §4.3 that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -102,7 +105,7 @@ pub(super) async fn serve(
         handshakes: Handshakes::default(),
         rates: Arc::clone(&server.rates),
         counters: Arc::clone(&server.counters),
-        crypto_frames: CRYPTO_FRAMES,
+        costly_frames: COSTLY_FRAMES,
         open: Mutex::default(),
         established,
     };
@@ -215,7 +218,15 @@ async fn read(
     work: &mut Work,
 ) -> Result<Vec<u8>, Unread> {
     let mut framed = Vec::new();
+    let mut pieces = 0;
     loop {
+        if pieces >= FREE_PIECES {
+            let mut turn = pin!(requests.turn());
+            if futures::poll!(turn.as_mut()).is_pending() {
+                work.arrives(framed.capacity() + UNREAD_OCTETS);
+                turn.await;
+            }
+        }
         if requests.permit.is_paused() {
             return Err(Unread::NoRoom);
         }
@@ -246,7 +257,23 @@ async fn read(
         frames.are_read(chunk.bytes.len());
         framed.extend_from_slice(&chunk.bytes);
         work.arrives(framed.capacity());
+        pieces += 1;
     }
+}
+
+/// Writes a reply. A client that takes it piece by piece pays for them, as where it sends so.
+async fn write(requests: &Requests, send: &mut SendStream, reply: &[u8]) -> Result<(), WriteError> {
+    let mut pieces = 0;
+    for mut rest in [&frame::prefix(reply.len())[..], reply] {
+        while !rest.is_empty() {
+            if pieces >= FREE_PIECES {
+                requests.turn().await;
+            }
+            rest = &rest[send.write(rest).await?..];
+            pieces += 1;
+        }
+    }
+    Ok(())
 }
 
 /// One query and its reply (RFC 9250 §4.2): how its stream ended.
@@ -310,11 +337,8 @@ async fn exchange(
     work.hold(reply.len());
     // Half of the time after which a connection without progress ends: this stream is given up, and the connection
     // stays.
-    let written = tokio::time::timeout(deadlines.write, async {
-        send.write_all(&frame::prefix(reply.len())).await?;
-        send.write_all(&reply).await
-    });
-    match written.await {
+    let written = write(requests, send, &reply);
+    match tokio::time::timeout(deadlines.write, written).await {
         Ok(Ok(())) => {
             let _ = send.finish();
             work.written(reply.len());

@@ -98,6 +98,12 @@ fn worth(within: Duration) -> usize {
 }
 
 impl Turns {
+    /// How many have ended.
+    #[cfg(test)]
+    pub(super) fn ended(&self) -> u64 {
+        self.number.get()
+    }
+
     /// Whether this client may have one more answer in this turn.
     pub(super) fn has_share(&self, share: &Share) -> bool {
         self.used(share) < TURN_OCTETS

@@ -90,15 +90,15 @@ mod tests {
     use quinn::udp::{RecvMeta, Transmit};
     use quinn::{
         AsyncTimer, AsyncUdpSocket, ConnectionError, Endpoint, EndpointConfig, RecvStream, Runtime,
-        SendStream, TokioRuntime, UdpPoller, VarInt,
+        SendStream, TokioRuntime, TransportConfig, UdpPoller, VarInt,
     };
     use tokio::sync::watch;
     use tokio::time::{sleep, timeout};
 
-    use super::super::super::super::Phase;
     use super::super::super::super::certificate::Certificate;
     use super::super::super::super::certificate::testing::{signed_there, trusting};
     use super::super::super::super::counters::CloseReason;
+    use super::super::super::super::{Limits, Phase};
     use super::super::super::TcpServer;
     use super::super::super::tests::{message, patient, with_handshake_thread};
     use super::super::serve;
@@ -138,6 +138,9 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
     /// A datagram that is lost has this many octets at least.
     const LARGE: usize = 100;
+
+    /// Octets of a reply that a client has room for.
+    const WINDOW_OCTETS: u32 = 64;
 
     /// A runtime whose sockets lose all large datagrams, once this is set.
     #[derive(Clone, Debug, Default)]
@@ -197,11 +200,13 @@ mod tests {
     /// A server, and a connection to it of a client that loses large datagrams once that is set.
     fn with_connection(then: impl AsyncFnOnce(Rc<TcpServer>, Connection, Arc<AtomicBool>)) {
         let (config, certificate, _) = signed_there(b"doq");
-        with_handshake_thread(patient(), async move |server| {
+        // No token comes back during a test.
+        let limits = Limits { handshake_every: Duration::from_secs(3600), ..patient() };
+        with_handshake_thread(limits.clone(), async move |server| {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             socket.set_nonblocking(true).unwrap();
             let address = socket.local_addr().unwrap();
-            let (_limits, limits) = watch::channel(patient());
+            let (_limits, limits) = watch::channel(limits);
             let (_phase, phase) = watch::channel(Phase::Serving);
             let config = Arc::new(Certificate::of(config));
             let serving = serve(Rc::clone(&server), socket, config, (limits, phase));
@@ -211,7 +216,10 @@ mod tests {
             let config = EndpointConfig::default();
             let client = Endpoint::new(config, None, socket, Arc::new(losing.clone())).unwrap();
             let crypto = QuicClientConfig::try_from(trusting(&certificate, b"doq")).unwrap();
-            let config = quinn::ClientConfig::new(Arc::new(crypto));
+            let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+            let mut transport = TransportConfig::default();
+            transport.stream_receive_window(VarInt::from_u32(WINDOW_OCTETS));
+            config.transport_config(Arc::new(transport));
             let connecting = client.connect_with(config, address, "dns.example").unwrap();
             then(server, connecting.await.unwrap(), losing.0).await;
         });
@@ -249,9 +257,45 @@ mod tests {
                 panic!("{closed}");
             };
             assert_eq!(closed.error_code, VarInt::from_u32(4), "DOQ_EXCESSIVE_LOAD");
-            while server.counters.tcp_closed(CloseReason::NotAQuery) == 0 {
+            let counted = async {
+                while server.counters.tcp_closed(CloseReason::NotAQuery) == 0 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(PATIENCE, counted).await.expect("it is counted");
+            let (ip, now) = (Ipv4Addr::LOCALHOST.into(), tokio::time::Instant::now());
+            let may_begin = |_: &u32| server.rates.may_begin(ip, &server.table.limits(), now);
+            let left = (0..1000).filter(may_begin).count();
+            assert!(left <= 256 - 64, "{left} more handshakes");
+        });
+    }
+
+    #[test]
+    fn wr44_a_query_over_quic_that_comes_octet_by_octet_takes_of_its_clients_share() {
+        with_connection(async |server, connection, _| {
+            let (mut send, mut receive) = connection.open_bi().await.unwrap();
+            let query = message(0, &[b'e'; 400]);
+            for octet in &query {
+                send.write_all(&[*octet]).await.unwrap();
+                // It is sent, and not joined with the next one.
                 sleep(Duration::from_millis(1)).await;
             }
+            send.finish().unwrap();
+            let reply = timeout(PATIENCE, receive.read_to_end(500)).await.expect("a reply");
+            assert_eq!(reply.unwrap(), query);
+            assert!(server.turns.ended() > 0, "some 400 times 512 octets are more than a turn");
+        });
+    }
+
+    #[test]
+    fn wr44_a_reply_over_quic_in_small_pieces_takes_of_its_clients_share() {
+        with_connection(async |server, connection, _| {
+            let (mut send, mut receive) = connection.open_bi().await.unwrap();
+            send.write_all(&message(0, b"b")).await.unwrap();
+            send.finish().unwrap();
+            let reply = timeout(PATIENCE, receive.read_to_end(70_000)).await.expect("a reply");
+            assert_eq!(reply.unwrap().len(), 60_002);
+            assert!(server.turns.ended() > 1, "more than the reply takes at once");
         });
     }
 

@@ -2,17 +2,23 @@
 //! a piece of a stream then keeps all of them in memory, while quinn counts the one that it came in: who sends pieces
 //! with holes between them gets 64 times as much memory as is counted. Queries and replies are a datagram or two, so
 //! joining them gains little.
+//!
+//! And few are read at a time: a connection works through all that were read for it at once, while others who use it wait.
 
 use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
+
+/// Datagrams of a socket that are read until the connections which they are for have had a turn.
+const AT_ONCE: usize = 8;
 
 /// The runtime of tokio with such sockets.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +38,7 @@ impl Runtime for OneByOne {
         let opened = TokioRuntime.wrap_udp_socket(socket)?;
         // Only now: what was opened has asked the kernel to join them.
         dataplane_udp::read_one_by_one(&same)?;
-        Ok(Arc::new(Socket(opened)))
+        Ok(Arc::new(Socket { socket: opened, read: AtomicUsize::new(0) }))
     }
 
     fn now(&self) -> Instant {
@@ -41,15 +47,19 @@ impl Runtime for OneByOne {
 }
 
 #[derive(Debug)]
-struct Socket(Arc<dyn AsyncUdpSocket>);
+struct Socket {
+    socket: Arc<dyn AsyncUdpSocket>,
+    /// Datagrams that were read in this turn.
+    read: AtomicUsize,
+}
 
 impl AsyncUdpSocket for Socket {
     fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Arc::clone(&self.0).create_io_poller()
+        Arc::clone(&self.socket).create_io_poller()
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.0.try_send(transmit)
+        self.socket.try_send(transmit)
     }
 
     fn poll_recv(
@@ -58,15 +68,29 @@ impl AsyncUdpSocket for Socket {
         buffers: &mut [IoSliceMut<'_>],
         metas: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        self.0.poll_recv(cx, buffers, metas)
+        let left = AT_ONCE.saturating_sub(self.read.load(Ordering::Relaxed));
+        if left == 0 {
+            // The connections were woken before, so they come first.
+            self.read.store(0, Ordering::Relaxed);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let most = left.min(buffers.len()).min(metas.len());
+        let received = self.socket.poll_recv(cx, &mut buffers[..most], &mut metas[..most]);
+        let read = match &received {
+            Poll::Ready(Ok(datagrams)) => AT_ONCE - left + datagrams,
+            _ => 0,
+        };
+        self.read.store(read, Ordering::Relaxed);
+        received
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.socket.local_addr()
     }
 
     fn max_transmit_segments(&self) -> usize {
-        self.0.max_transmit_segments()
+        self.socket.max_transmit_segments()
     }
 
     /// quinn has room for this many datagrams of each sender: 47 KiB for a socket, not 3 MiB.
@@ -75,7 +99,7 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn may_fragment(&self) -> bool {
-        self.0.may_fragment()
+        self.socket.may_fragment()
     }
 }
 
@@ -89,6 +113,40 @@ mod tests {
     /// Datagrams that leave together.
     const TOGETHER: usize = 10;
     const OCTETS: usize = 100;
+
+    /// Datagrams of a sender that has sent as many as fit, until there is none; those that were read in each turn.
+    async fn turns(socket: &dyn AsyncUdpSocket, all: usize) -> Vec<usize> {
+        let (mut turns, mut sum) = (Vec::new(), 0);
+        poll_fn(|cx| {
+            let mut turn = 0;
+            loop {
+                let mut room = [[0; OCTETS]; 32];
+                let mut buffers = room.each_mut().map(|buffer| IoSliceMut::new(buffer));
+                let mut metas = [RecvMeta::default(); 32];
+                match socket.poll_recv(cx, &mut buffers, &mut metas) {
+                    Poll::Ready(count) => turn += count.unwrap(),
+                    Poll::Pending => break,
+                }
+            }
+            turns.push(turn);
+            sum += turn;
+            if sum < all { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+        turns
+    }
+
+    #[tokio::test]
+    async fn t8_few_datagrams_of_quic_are_read_until_connections_have_a_turn() {
+        let receiver = OneByOne.wrap_udp_socket(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let receiver = receiver.unwrap();
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for _ in 0..100 {
+            sender.send_to(&[7; OCTETS], receiver.local_addr().unwrap()).unwrap();
+        }
+        let turns = turns(&*receiver, 100).await;
+        assert!(turns.iter().all(|read| *read <= 8), "{turns:?}");
+    }
 
     #[tokio::test]
     async fn t4_each_datagram_of_quic_is_read_by_itself() {

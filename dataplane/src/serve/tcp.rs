@@ -6,6 +6,7 @@
 mod table;
 mod unread;
 mod turns;
+mod reads;
 mod connection;
 mod frame;
 mod deadline;
@@ -79,7 +80,7 @@ struct TcpServer {
     /// How much each client gets in one turn.
     turns: Rc<turns::Turns>,
     /// How much is read of HTTP/2 in one.
-    reading: turns::Reading,
+    http2_reads: turns::AllReads,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
     runtime: Handle,
@@ -211,7 +212,7 @@ impl TcpServer {
             answer,
             table: Rc::new(ConnectionTable::new(limits, Arc::clone(&counters))),
             turns: Rc::default(),
-            reading: turns::Reading::default(),
+            http2_reads: turns::AllReads::default(),
             counters,
             runtime,
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -61,10 +61,18 @@ pub(in super::super) fn trusting(
     certificate: &CertificateDer<'static>,
     protocol: &[u8],
 ) -> ClientConfig {
+    trusting_with(ring::default_provider(), certificate, protocol)
+}
+
+/// The same of one that encrypts like this.
+pub(in super::super) fn trusting_with(
+    provider: CryptoProvider,
+    certificate: &CertificateDer<'static>,
+    protocol: &[u8],
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();
-    let provider = Arc::new(ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)

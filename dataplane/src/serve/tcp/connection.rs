@@ -42,7 +42,7 @@ pub(super) struct Connection<S> {
     pub(super) stream: S,
     asker: Asker,
     server: Rc<TcpServer>,
-    permit: Permit,
+    permit: Rc<Permit>,
     /// The stream may keep written octets until it is flushed.
     is_buffered: bool,
     deadlines: Deadlines,
@@ -87,7 +87,7 @@ enum Event {
 
 impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     pub(super) fn new(server: Rc<TcpServer>, stream: S, asker: Asker, permit: Permit) -> Self {
-        Self::behind(server, stream, asker, permit, false)
+        Self::behind(server, stream, asker, Rc::new(permit), false)
     }
 
     /// A connection whose stream may keep written octets, such as TLS.
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         server: Rc<TcpServer>,
         stream: S,
         asker: Asker,
-        permit: Permit,
+        permit: Rc<Permit>,
         is_buffered: bool,
     ) -> Self {
         let deadlines = server.table.deadlines();

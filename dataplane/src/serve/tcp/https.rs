@@ -28,6 +28,7 @@ use super::super::responder::Asker;
 use super::TcpServer;
 use super::deadline::CLOSE_WITHIN;
 use super::handshakes::Session;
+use super::reads::InTurns;
 use super::requests::{Ending, Requests, STREAMS, Unanswered, Work};
 use super::table::Permit;
 use body::Reply;
@@ -74,14 +75,17 @@ pub(super) async fn attend(
             .initial_connection_window_size(WINDOW_OCTETS)
             .max_header_list_size(H2_HEADER_OCTETS);
         let refusals = Refusals::new(Arc::clone(&requests.server.counters));
-        let reading = requests.server.reading.clone();
-        let io = TokioIo::new(Watched::new(session, Rc::clone(&refusals), reading));
-        let connection = pin!(http.serve_connection(io, service));
+        let reads = requests.server.http2_reads.of(requests.permit.read_share());
+        let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
+        let session = Watched::new(session, Rc::clone(&refusals));
+        let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         refusals.ended(follow(&requests, connection, http2::Connection::graceful_shutdown).await)
     } else {
         let mut http = http1::Builder::new();
         // Half a request head is no request in progress: its connection is idle (WR42).
         http.header_read_timeout(None).max_buf_size(HEADER_OCTETS);
+        let reads = requests.server.turns.reads(requests.permit.share());
+        let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
         let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         follow(&requests, connection, http1::Connection::graceful_shutdown).await
     }

@@ -6,11 +6,13 @@
 //! replayed.
 
 mod entrance;
+mod frames;
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use dataplane_core::has_keepalive;
@@ -30,13 +32,17 @@ use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
 use crate::quic_sockets::OneByOne;
-use entrance::Entrance;
+use entrance::{COSTLY_FRAMES, Entrance};
+use frames::Frames;
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
 /// What a stream counts for besides, while the octets that come next are missing: quinn keeps as much of datagrams with pieces
 /// behind them before it copies the pieces.
 const UNREAD_OCTETS: usize = 32 << 10;
+/// Pieces of a stream that are read, or written, in the turn in which it began: its length and its message. Each further one
+/// counts as a request does, because it takes as long.
+const FREE_PIECES: usize = 2;
 /// The codes of RFC 9250 §4.3 that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -63,6 +69,10 @@ struct QuicViolation {
 /// A stream without exactly one query that may be sent over QUIC.
 const NOT_A_QUERY: QuicViolation =
     QuicViolation { code: Code::ProtocolError, reason: CloseReason::NotAQuery };
+
+/// Frames of streams that bring nothing which can be read.
+const TOO_MANY_FRAMES: QuicViolation =
+    QuicViolation { code: Code::ExcessiveLoad, reason: CloseReason::NotAQuery };
 
 /// Serves one listener until the task is ended.
 pub(super) async fn serve(
@@ -95,6 +105,8 @@ pub(super) async fn serve(
         handshakes: Handshakes::default(),
         rates: Arc::clone(&server.rates),
         counters: Arc::clone(&server.counters),
+        costly_frames: COSTLY_FRAMES,
+        open: Mutex::default(),
         established,
     };
     let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
@@ -118,6 +130,7 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
     };
     let requests = Requests::new(server, asker, permit);
     let violation = Rc::new(Cell::new(None));
+    let frames = Rc::new(Frames::of(connection.clone()));
     let mut ending = None;
     // One timer for all turns of the loop, so that it also fires on a busy connection.
     let mut closing = pin!(requests.closing(false));
@@ -126,10 +139,11 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
             stream = connection.accept_bi() => match stream {
                 Ok((send, receive)) => {
                     let work = requests.begin();
+                    frames.stream_begins();
                     let (requests, connection) = (Rc::clone(&requests), connection.clone());
-                    let violation = Rc::clone(&violation);
+                    let (violation, frames) = (Rc::clone(&violation), Rc::clone(&frames));
                     tokio::task::spawn_local(async move {
-                        let ended = answer(&requests, send, receive, work).await;
+                        let ended = answer(&requests, &frames, (send, receive), work).await;
                         let code = ended.unwrap_or_else(|violation| Some(violation.code));
                         if let Some(code) = code {
                             requests.server.counters.encrypted.add_quic(code as u32);
@@ -137,6 +151,9 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
                         if let Err(QuicViolation { code, reason }) = ended {
                             violation.set(Some(reason));
                             connection.close(code.number(), b"");
+                        }
+                        if ended == Err(TOO_MANY_FRAMES) {
+                            requests.charge();
                         }
                     });
                 }
@@ -167,9 +184,9 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
 
 fn ended_by(error: &ConnectionError) -> CloseReason {
     match error {
-        ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed => {
-            CloseReason::Client
-        }
+        ConnectionError::ApplicationClosed(_) => CloseReason::Client,
+        // What ends a connection here has its own reason, so it was the look at its frames.
+        ConnectionError::LocallyClosed => CloseReason::NotAQuery,
         ConnectionError::TimedOut => CloseReason::Idle,
         ConnectionError::VersionMismatch
         | ConnectionError::TransportError(_)
@@ -189,17 +206,27 @@ enum Unread {
     TooLong,
     /// Too much is held for this client already.
     NoRoom,
+    TooManyFrames,
     Lost(ReadError),
 }
 
 /// All that comes on a stream. It is copied: what QUIC hands out keeps the whole datagram that it came in.
 async fn read(
     requests: &Requests,
+    frames: &Frames,
     receive: &mut RecvStream,
     work: &mut Work,
 ) -> Result<Vec<u8>, Unread> {
     let mut framed = Vec::new();
+    let mut pieces = 0;
     loop {
+        if pieces >= FREE_PIECES {
+            let mut turn = pin!(requests.turn());
+            if futures::poll!(turn.as_mut()).is_pending() {
+                work.arrives(framed.capacity() + UNREAD_OCTETS);
+                turn.await;
+            }
+        }
         if requests.permit.is_paused() {
             return Err(Unread::NoRoom);
         }
@@ -209,7 +236,13 @@ async fn read(
                 Poll::Ready(chunk) => chunk,
                 Poll::Pending => {
                     work.arrives(framed.capacity() + UNREAD_OCTETS);
-                    reading.await
+                    // Each frame of the stream wakes this, also one that brings nothing which can be read.
+                    poll_fn(|cx| match reading.as_mut().poll(cx) {
+                        Poll::Pending if frames.are_too_many() => Poll::Ready(None),
+                        chunk => chunk.map(Some),
+                    })
+                    .await
+                    .ok_or(Unread::TooManyFrames)?
                 }
             }
         };
@@ -221,9 +254,26 @@ async fn read(
         if framed.len() + chunk.bytes.len() > PREFIX + MESSAGE_OCTETS {
             return Err(Unread::TooLong);
         }
+        frames.are_read(chunk.bytes.len());
         framed.extend_from_slice(&chunk.bytes);
         work.arrives(framed.capacity());
+        pieces += 1;
     }
+}
+
+/// Writes a reply. A client that takes it piece by piece pays for them, as where it sends so.
+async fn write(requests: &Requests, send: &mut SendStream, reply: &[u8]) -> Result<(), WriteError> {
+    let mut pieces = 0;
+    for mut rest in [&frame::prefix(reply.len())[..], reply] {
+        while !rest.is_empty() {
+            if pieces >= FREE_PIECES {
+                requests.turn().await;
+            }
+            rest = &rest[send.write(rest).await?..];
+            pieces += 1;
+        }
+    }
+    Ok(())
 }
 
 /// One query and its reply (RFC 9250 §4.2): how its stream ended.
@@ -232,11 +282,11 @@ async fn read(
 /// The connection ends.
 async fn answer(
     requests: &Requests,
-    mut send: SendStream,
-    receive: RecvStream,
+    frames: &Frames,
+    (mut send, receive): (SendStream, RecvStream),
     work: Work,
 ) -> Result<Option<Code>, QuicViolation> {
-    let ended = exchange(requests, &mut send, receive, work).await;
+    let ended = exchange(requests, frames, (&mut send, receive), work).await;
     if let Err(violation) = &ended {
         // A stream that is dropped ends like an empty reply, and that may arrive before the end of the connection.
         given_up(&mut send, violation.code);
@@ -246,16 +296,17 @@ async fn answer(
 
 async fn exchange(
     requests: &Requests,
-    send: &mut SendStream,
-    mut receive: RecvStream,
+    frames: &Frames,
+    (send, mut receive): (&mut SendStream, RecvStream),
     mut work: Work,
 ) -> Result<Option<Code>, QuicViolation> {
     let deadlines = requests.server.table.deadlines();
     requests.turn().await;
-    let read = read(requests, &mut receive, &mut work);
+    let read = read(requests, frames, &mut receive, &mut work);
     let mut framed = match tokio::time::timeout(deadlines.message, read).await {
         Ok(Ok(framed)) => framed,
         Ok(Err(Unread::TooLong)) => return Err(NOT_A_QUERY),
+        Ok(Err(Unread::TooManyFrames)) => return Err(TOO_MANY_FRAMES),
         Ok(Err(Unread::NoRoom)) => return Ok(Some(given_up(send, Code::ExcessiveLoad))),
         Ok(Err(Unread::Lost(ReadError::ConnectionLost(error)))) => return Ok(lost(&error)),
         // It was cancelled (RFC 9250 §4.3.1).
@@ -286,11 +337,8 @@ async fn exchange(
     work.hold(reply.len());
     // Half of the time after which a connection without progress ends: this stream is given up, and the connection
     // stays.
-    let written = tokio::time::timeout(deadlines.write, async {
-        send.write_all(&frame::prefix(reply.len())).await?;
-        send.write_all(&reply).await
-    });
-    match written.await {
+    let written = write(requests, send, &reply);
+    match tokio::time::timeout(deadlines.write, written).await {
         Ok(Ok(())) => {
             let _ = send.finish();
             work.written(reply.len());

@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 pub(super) struct Requests {
     pub(super) server: Rc<TcpServer>,
     asker: Asker,
-    pub(super) permit: Permit,
+    pub(super) permit: Rc<Permit>,
     /// What each request holds, by number.
     held: RefCell<HashMap<u64, Held>>,
     next: Cell<u64>,
@@ -88,7 +88,7 @@ impl Requests {
         let requests = Rc::new(Requests {
             server,
             asker,
-            permit,
+            permit: Rc::new(permit),
             held: RefCell::default(),
             next: Cell::new(0),
             moved: Cell::new(now),
@@ -124,6 +124,12 @@ impl Requests {
     pub(super) async fn turn(&self) {
         self.server.turns.share(self.permit.share()).await;
         self.server.turns.took(self.permit.share(), 0);
+    }
+
+    /// Has this connection count as many handshakes of its client, because it was expensive.
+    pub(super) fn charge(&self) {
+        let server = &self.server;
+        server.rates.charge(self.asker.client.ip(), &server.table.limits(), Instant::now());
     }
 
     /// Reports held octets, and whether the client is slow, to the table of limits.

@@ -59,7 +59,9 @@ struct Client {
     /// Octets held by all of them.
     held: Cell<usize>,
     /// What it got in this turn.
-    share: Share,
+    share: Rc<Share>,
+    /// What it had read of HTTP/2 in this turn.
+    read: Rc<Share>,
     /// Its connections, by [`Among`].
     own: [RefCell<Own>; 2],
 }
@@ -71,6 +73,8 @@ struct Entry {
     quiet_since: Cell<Option<Instant>>,
     /// Since when it waits for its client only: it is idle, or in the middle of a message.
     waits_since: Cell<Option<Instant>>,
+    /// It is not read because it is not the turn of its client, who has sent something.
+    waits_for_turn: Cell<bool>,
     /// When its last message came.
     last_message: Cell<Instant>,
     listed: Cell<Listed>,
@@ -160,6 +164,7 @@ impl ConnectionTable {
             client: Rc::clone(client),
             quiet_since: Cell::new(Some(now)),
             waits_since: Cell::new(Some(now)),
+            waits_for_turn: Cell::new(false),
             last_message: Cell::new(now),
             listed: Cell::new(Listed { waits_since: Some(now), last_message: now }),
             held: Cell::new(0),
@@ -194,7 +199,9 @@ impl ConnectionTable {
     /// than they may; returns whether to call again. Those in use go when they fall idle, see [`Permit::is_surplus`].
     pub(super) fn shrink(&self) -> bool {
         let idle = |(number, entry): (&u64, &Rc<Entry>)| {
-            Some((entry.quiet_since.get()?, *number, entry.session.get() > 0))
+            let is_quiet = !entry.waits_for_turn.get();
+            let since = entry.quiet_since.get().filter(|_| is_quiet)?;
+            Some((since, *number, entry.session.get() > 0))
         };
         let mut idle: Vec<_> = self.entries.borrow().iter().filter_map(idle).collect();
         idle.sort_unstable();
@@ -263,7 +270,8 @@ impl Client {
             address,
             connections: Cell::new(0),
             held: Cell::new(0),
-            share: Share::default(),
+            share: Rc::default(),
+            read: Rc::default(),
             own: Default::default(),
         }
     }
@@ -298,8 +306,13 @@ impl Permit {
     }
 
     /// What its client got in this turn.
-    pub(super) fn share(&self) -> &Share {
+    pub(super) fn share(&self) -> &Rc<Share> {
         &self.entry.client.share
+    }
+
+    /// What its client had read of HTTP/2 in this turn.
+    pub(super) fn read_share(&self) -> &Rc<Share> {
+        &self.entry.client.read
     }
 
     pub(super) fn quiet_since(&self) -> Option<Instant> {
@@ -319,6 +332,18 @@ impl Permit {
         if since.is_some() && self.entry.listed.get().waits_since.is_none() && !self.must_close() {
             self.table.list_wait(self.number, &self.entry, since);
         }
+    }
+
+    /// Its client has sent what is not read yet, because it is not its turn; or that was read. It is not taken for idle
+    /// meanwhile.
+    pub(super) fn set_waits_for_turn(&self, waits: bool) {
+        if self.entry.waits_for_turn.replace(waits) && !waits {
+            self.set_waits_since(self.waits_since());
+        }
+    }
+
+    pub(super) fn waits_for_turn(&self) -> bool {
+        self.entry.waits_for_turn.get()
     }
 
     pub(super) fn message_came(&self, at: Instant) {

@@ -19,6 +19,7 @@ use super::connection::Connection;
 use super::deadline::CLOSE_WITHIN;
 use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
 use super::https::{self, HttpPath};
+use super::reads::InTurns;
 use super::table::Permit;
 
 /// Octets that a session counts as: about what rustls keeps for it.
@@ -60,6 +61,9 @@ pub(super) async fn attend(
     if let Some(path) = http_path {
         return https::attend(server, session, asker, permit, path).await;
     }
+    let permit = Rc::new(permit);
+    let reads = server.turns.reads(permit.share());
+    let session = InTurns::new(session, reads, Rc::clone(&permit));
     let mut connection = Connection::behind(server, session, asker, permit, true);
     let reason = connection.run().await;
     // The alert that says that nothing was cut off. It is small: a client that does not take it gets none.

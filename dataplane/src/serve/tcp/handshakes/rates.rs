@@ -15,6 +15,9 @@ const MAX_CLIENTS: usize = 4096;
 /// Between two removals of buckets that are full again: it walks all of them.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// Handshakes that a connection counts as which was closed because its client made it expensive: it may open one a second.
+const COSTLY: u32 = 64;
+
 /// The buckets of all clients. A client is one address, as in the table of connections.
 #[derive(Debug)]
 pub(in super::super) struct Rates(Mutex<Buckets>);
@@ -50,6 +53,15 @@ impl Rates {
             *full_at = next;
         }
         has_token
+    }
+
+    /// Takes more tokens of a client whose connection was expensive, also some that it does not have yet.
+    pub(in super::super) fn charge(&self, client: IpAddr, limits: &Limits, now: Instant) {
+        let every = limits.handshake_every;
+        let most = 2 * every * limits.handshake_burst;
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let full_at = buckets.of(client, now);
+        *full_at = ((*full_at).max(now) + every * COSTLY).min(now + most);
     }
 }
 
@@ -89,6 +101,29 @@ mod tests {
         assert_eq!(begun(&rates, client(1), 1000, now + Duration::from_millis(1500)), 64);
         let later = now + Duration::from_secs(3600);
         assert_eq!(begun(&rates, client(1), 1000, later), 256, "no more is saved than a burst");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t8_a_client_whose_connections_are_expensive_begins_few() {
+        let (rates, limits) = (Rates::new(Instant::now()), Limits::default());
+        let costly = |now| {
+            let begins = rates.may_begin(client(1), &limits, now);
+            if begins {
+                rates.charge(client(1), &limits, now);
+            }
+            begins
+        };
+        let now = Instant::now();
+        assert_eq!((0..1000).filter(|_| costly(now)).count(), 4, "of 256 at once");
+        let later = |second| now + Duration::from_secs(second);
+        let tries = (1..=100).flat_map(|second| [second; 100]).map(later);
+        assert!((90..=100).contains(&tries.filter(|now| costly(*now)).count()), "one a second");
+        for _ in 0..1000 {
+            rates.charge(client(1), &limits, later(100));
+        }
+        assert_eq!(begun(&rates, client(1), 1000, later(104)), 0);
+        assert_eq!(begun(&rates, client(1), 1000, later(108)), 256, "it is not refused for long");
+        assert_eq!(begun(&rates, client(2), 1000, later(100)), 256, "others have their own");
     }
 
     #[tokio::test(start_paused = true)]

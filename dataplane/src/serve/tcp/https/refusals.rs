@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::super::counters::{CloseReason, ServeCounters};
-use super::super::turns::Reading;
 
 /// Octets of the head of a frame: length, type, flags, stream (RFC 9113 §4.1).
 const HEAD: usize = 9;
@@ -56,18 +55,17 @@ impl Refusals {
     }
 }
 
-/// A session whose written frames are read, and which is read in turns.
+/// A session whose written frames are read.
 #[derive(Debug)]
 pub(super) struct Watched<S> {
     session: S,
-    reading: Reading,
     frames: Frames,
     refusals: Rc<Refusals>,
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(session: S, refusals: Rc<Refusals>, reading: Reading) -> Watched<S> {
-        Watched { session, reading, frames: Frames::default(), refusals }
+    pub(super) fn new(session: S, refusals: Rc<Refusals>) -> Watched<S> {
+        Watched { session, frames: Frames::default(), refusals }
     }
 
     fn wrote(&mut self, octets: &[u8]) {
@@ -81,11 +79,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         cx: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.reading.poll(cx));
-        let before = to.filled().len();
-        ready!(Pin::new(&mut self.session).poll_read(cx, to))?;
-        self.reading.took(to.filled().len() - before);
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.session).poll_read(cx, to)
     }
 }
 
@@ -235,50 +229,7 @@ fn integer(octets: &[u8], prefix: u32) -> Option<(usize, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-
-    use super::super::super::tests::local;
     use super::*;
-
-    /// A session that always has more to read.
-    struct Endless;
-
-    impl AsyncRead for Endless {
-        fn poll_read(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            to: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            to.put_slice(&[0; 8 << 10]);
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[test]
-    fn t4_the_requests_of_http_2_that_were_read_are_looked_at_before_more_is_read() {
-        local(async {
-            let (reading, read) = (Reading::default(), Rc::new(Cell::new(0)));
-            let refusals = Refusals::new(Arc::default());
-            for _ in 0..50 {
-                let session = Watched::new(Endless, Rc::clone(&refusals), reading.clone());
-                let (mut session, read) = (Box::pin(session), Rc::clone(&read));
-                tokio::task::spawn_local(async move {
-                    let mut octets = [0; 8 << 10];
-                    loop {
-                        let mut to = ReadBuf::new(&mut octets);
-                        tokio::task::consume_budget().await;
-                        poll_fn(|cx| session.as_mut().poll_read(cx, &mut to)).await.unwrap();
-                        read.set(read.get() + to.filled().len());
-                    }
-                });
-            }
-            for turn in 0..100 {
-                tokio::task::yield_now().await;
-                let read = read.replace(0);
-                assert!(read <= 64 << 10, "{read} octets of all connections in turn {turn}");
-            }
-        });
-    }
 
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();

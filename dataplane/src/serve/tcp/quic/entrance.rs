@@ -4,13 +4,16 @@
 //! quinn computes a signature while it holds the lock of its endpoint, so only this thread uses that.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Connection, Endpoint, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt};
+use quinn::{
+    Connection, Endpoint, FrameStats, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt,
+};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::super::super::certificate::{Certificate, LOOK_EVERY};
 use super::super::super::counters::{CloseReason, ServeCounters, add};
@@ -21,15 +24,27 @@ use super::super::MESSAGE_OCTETS;
 use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
+use super::{Code, ended_by};
 
 /// Octets of a connection that a client may send before we read them: as many usual queries as it has streams. quinn keeps
 /// them as they come, and pieces with holes between them, which cannot be read, take some 60 octets each besides.
 const WINDOW_OCTETS: u32 = 8 << 10;
+/// The same of one stream: more than any usual query, also a padded one (RFC 8467). A longer one takes round trips more. quinn
+/// goes through all pieces of a stream about once for 20 that come, so this bounds the work for each.
+const STREAM_OCTETS: u32 = 2 << 10;
 /// Octets of replies that are not acknowledged yet: a full message on each of two streams.
 const SEND_OCTETS: u64 = 2 * (MESSAGE_OCTETS + PREFIX) as u64;
 /// Octets that quinn keeps of a connection that was not accepted yet, and of all of them.
 const INCOMING_OCTETS: u64 = 32 << 10;
 const ALL_INCOMING_OCTETS: u64 = 4 << 20;
+
+/// Frames that a client may send of those that take more than their octets: of a handshake (CRYPTO, RFC 9000 §19.6), and with
+/// ids of the connection (§19.15, §19.16). A usual client sends some ten. quinn keeps and goes through pieces of a handshake as
+/// through those of streams, as long as a connection is open. And it has its endpoint look at each id, 160 in a turn, while the
+/// eight datagrams of a turn may bring 5,000: those that wait would take memory without a bound.
+pub(super) const COSTLY_FRAMES: u64 = 256;
+/// Between two looks at all connections for that.
+const COSTLY_LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// One listener, as far as the end of handshakes.
 pub(super) struct Entrance {
@@ -41,8 +56,16 @@ pub(super) struct Entrance {
     pub(super) handshakes: Handshakes,
     pub(super) rates: Arc<Rates>,
     pub(super) counters: Arc<ServeCounters>,
+    pub(super) costly_frames: u64,
+    /// Connections whose handshake has begun.
+    pub(super) open: Mutex<Vec<Connection>>,
     /// Connections that wait for room in it keep their place among the handshakes.
     pub(super) established: mpsc::Sender<(Connection, Asker)>,
+}
+
+/// The frames that [`COSTLY_FRAMES`] is about.
+fn costly(came: &FrameStats) -> u64 {
+    came.crypto + came.retire_connection_id + came.new_connection_id
 }
 
 /// How we speak QUIC with the certificate in use; nothing until there was a good one. What was used before stays, but for
@@ -64,7 +87,7 @@ fn config(
     transport
         .max_concurrent_bidi_streams(STREAMS.into())
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .stream_receive_window(VarInt::from_u32(WINDOW_OCTETS))
+        .stream_receive_window(VarInt::from_u32(STREAM_OCTETS))
         .receive_window(VarInt::from_u32(WINDOW_OCTETS))
         .send_window(SEND_OCTETS)
         .datagram_receive_buffer_size(None)
@@ -86,6 +109,8 @@ impl Entrance {
         let entrance = Arc::new(self);
         let deadlines = entrance.limits.borrow().deadlines.clone();
         let (mut version, mut in_use) = (None, None);
+        let mut look = tokio::time::interval(COSTLY_LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Before the certificate: one that comes in between is then taken the next time.
             let now = Some(entrance.certificate.version());
@@ -98,12 +123,40 @@ impl Entrance {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY / 4) => {}
+                _ = look.tick(), if entrance.has_connections() => entrance.look(),
                 incoming = entrance.endpoint.accept() => {
                     let Some(incoming) = incoming else { return };
                     entrance.welcome(incoming);
                 }
             }
         }
+    }
+
+    /// Whether there are connections, or handshakes that are about to begin.
+    fn has_connections(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1 || !self.open().is_empty()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes connections whose clients sent too many costly frames. Nothing else is woken by these. What a client has closed
+    /// itself counts as well: else it could begin the next one at once.
+    fn look(&self) {
+        self.open().retain(|connection| {
+            let is_over = connection.close_reason().is_some();
+            let is_costly = costly(&connection.stats().frame_rx) > self.costly_frames;
+            if is_costly {
+                let address = client(connection.remote_address()).ip();
+                self.rates.charge(address, &self.limits.borrow(), Instant::now());
+            }
+            if is_costly && !is_over {
+                self.counters.encrypted.add_quic(Code::ExcessiveLoad as u32);
+                connection.close(Code::ExcessiveLoad.number(), b"");
+            }
+            !is_over && !is_costly
+        });
     }
 
     /// Begins a handshake. A client must show first that it has its address (RFC 9000 §8.1.2): tokens and places go by
@@ -156,14 +209,20 @@ impl Entrance {
     ) -> Result<Connection, CloseReason> {
         let within = self.limits.borrow().deadlines.message;
         let connecting = incoming.accept().map_err(|_| CloseReason::Failed)?;
-        tokio::select! {
-            () = place.gave_way() => Err(CloseReason::Evicted),
-            connected = tokio::time::timeout(within, connecting) => match connected {
-                Ok(Ok(connection)) => Ok(connection),
-                Ok(Err(_)) => Err(CloseReason::Failed),
-                Err(_) => Err(CloseReason::SlowMessage),
+        // A server has its connection before the end of the handshake. It is looked at, and nothing is done with it.
+        let (connection, over) = connecting.into_0rtt().map_err(|_| CloseReason::Failed)?;
+        self.open().push(connection.clone());
+        let failed = tokio::select! {
+            () = place.gave_way() => Some(CloseReason::Evicted),
+            over = tokio::time::timeout(within, over) => match (over, connection.close_reason()) {
+                (Err(_), _) => Some(CloseReason::SlowMessage),
+                (Ok(_), None) => None,
+                (Ok(_), Some(error)) => Some(ended_by(&error)),
             },
-        }
+        };
+        let Some(reason) = failed else { return Ok(connection) };
+        connection.close(Code::NoError.number(), b"");
+        Err(reason)
     }
 }
 
@@ -174,8 +233,13 @@ mod tests {
     use std::task::Poll;
 
     use quinn::crypto::rustls::QuicClientConfig;
+    use quinn::{EndpointConfig, TokioRuntime};
+    use tokio_rustls::rustls::ServerConfig as Tls;
+    use tokio_rustls::rustls::pki_types::CertificateDer;
+    use tokio_util::task::AbortOnDropHandle;
 
     use super::super::super::super::certificate::testing::{signed_there, trusting};
+    use super::super::super::TcpServer;
     use super::super::super::tests::{patient, with_handshake_thread};
     use super::super::serve;
     use super::*;
@@ -203,6 +267,106 @@ mod tests {
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
     }
 
+    /// No token comes back during a test.
+    fn slow() -> Limits {
+        Limits { handshake_every: Duration::from_secs(3600), ..patient() }
+    }
+
+    type Established = mpsc::Receiver<(Connection, Asker)>;
+
+    fn entrance(server: &TcpServer, tls: Tls, costly_frames: u64) -> (Entrance, Established) {
+        let _there = server.handshake_thread.enter();
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime).unwrap();
+        let (established, connections) = mpsc::channel(1);
+        let entrance = Entrance {
+            local: endpoint.local_addr().unwrap(),
+            endpoint,
+            certificate: Arc::new(Certificate::of(tls)),
+            limits: watch::channel(slow()).1,
+            phase: watch::channel(Phase::Serving).1,
+            handshakes: Handshakes::default(),
+            rates: Arc::clone(&server.rates),
+            counters: Arc::clone(&server.counters),
+            costly_frames,
+            open: Mutex::default(),
+            established,
+        };
+        (entrance, connections)
+    }
+
+    fn client_of(chain: &CertificateDer<'static>) -> Endpoint {
+        let crypto = QuicClientConfig::try_from(trusting(chain, b"doq")).unwrap();
+        let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
+        client
+    }
+
+    #[test]
+    fn t8_frames_of_handshakes_and_of_ids_of_connections_are_costly() {
+        let mut came = FrameStats::default();
+        (came.crypto, came.retire_connection_id, came.new_connection_id) = (1, 2, 4);
+        (came.stream, came.ping) = (8, 16);
+        assert_eq!(costly(&came), 1 + 2 + 4);
+    }
+
+    #[test]
+    fn t8_a_costly_client_that_closes_its_connection_itself_counts_as_many_handshakes() {
+        let (tls, chain, _) = signed_there(b"doq");
+        with_handshake_thread(patient(), async move |server| {
+            let (entrance, _connections) = entrance(&server, tls, 0);
+            let config = config(&entrance.certificate, &patient().deadlines, None);
+            entrance.endpoint.set_server_config(config);
+            let ip = entrance.local.ip();
+            let client = client_of(&chain);
+            let closing = async {
+                let connecting = client.connect(entrance.local, "dns.example").unwrap();
+                let connection = connecting.await.unwrap();
+                connection.close(VarInt::from_u32(0), b"");
+                connection
+            };
+            let accepting = async {
+                let incoming = entrance.endpoint.accept().await.unwrap();
+                let place = entrance.handshakes.begin(ip);
+                let mut handshake = pin!(entrance.handshake(incoming, &place));
+                assert!(futures::poll!(handshake.as_mut()).is_pending());
+                let connection = entrance.open()[0].clone();
+                connection.closed().await;
+                handshake.await.map(|_| ())
+            };
+            let (ended, _connection) = futures::join!(accepting, closing);
+            assert_eq!(ended, Err(CloseReason::Client));
+            entrance.look();
+            assert!(entrance.open().is_empty());
+            assert_eq!(server.counters.encrypted.quic_responses()[3], ("4", 0));
+            let may_begin = |_: &u32| server.rates.may_begin(ip, &slow(), Instant::now());
+            assert_eq!((0..1000).filter(may_begin).count(), 256 - 64);
+        });
+    }
+
+    #[test]
+    fn t8_a_client_with_too_many_frames_of_a_handshake_over_quic_is_closed() {
+        let (tls, chain, _) = signed_there(b"doq");
+        with_handshake_thread(patient(), async move |server| {
+            // A usual handshake is already more.
+            let (entrance, _connections) = entrance(&server, tls, 0);
+            let (address, limits) = (entrance.local, slow());
+            let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
+            let client = client_of(&chain);
+            // It may be closed before the end of its handshake.
+            if let Ok(connection) = client.connect(address, "dns.example").unwrap().await {
+                let closed = tokio::time::timeout(Duration::from_secs(60), connection.closed());
+                assert!(closed.await.is_ok(), "it is closed");
+            }
+            let excessive = server.counters.encrypted.quic_responses()[3];
+            assert_eq!(excessive, ("4", 1));
+            let may_begin = |_: &u32| server.rates.may_begin(address.ip(), &limits, Instant::now());
+            let left = (0..1000).filter(may_begin).count();
+            assert_eq!(left, 256 - 1 - 64, "it counts as many handshakes");
+        });
+    }
+
     #[tokio::test]
     async fn wr44_a_client_of_quic_may_send_little_before_it_is_read() {
         let (tls, chain, _) = signed_there(b"doq");
@@ -219,7 +383,9 @@ mod tests {
         for _ in 0..STREAMS {
             let (mut send, receive) = connection.open_bi().await.unwrap();
             if let Poll::Ready(octets) = futures::poll!(pin!(send.write(&[0; 64 << 10]))) {
-                sent += octets.unwrap();
+                let octets = octets.unwrap();
+                assert!(octets <= 2 << 10, "{octets} octets of one stream");
+                sent += octets;
             }
             streams.push((send, receive));
         }

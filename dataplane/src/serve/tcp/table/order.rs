@@ -194,7 +194,7 @@ impl ConnectionTable {
     fn first_waiting(&self, first: impl Fn() -> Option<(Instant, u64)>) -> Option<(Instant, u64)> {
         while let Some((at, number)) = first() {
             let entry = self.entry(number)?;
-            let since = entry.waits_since.get();
+            let since = entry.waits_since.get().filter(|_| !entry.waits_for_turn.get());
             if since == Some(at) {
                 return Some((at, number));
             }

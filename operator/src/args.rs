@@ -228,13 +228,17 @@ pub struct CheckFlags {
 impl Run {
     /// As far as decisions need it. An empty name, as an empty variable gives, is none.
     pub fn settings(&self) -> Settings {
-        let named = |names: &[String]| {
-            names
-                .iter()
-                .map(|name| name.trim().to_owned())
-                .filter(|name| !name.is_empty())
-                .collect()
+        let named = |names: &[String]| -> Vec<String> {
+            let names = names.iter().map(|name| name.trim().to_owned());
+            names.filter(|name| !name.is_empty()).collect()
         };
+        // Each has one set of watches.
+        let mut workload_namespaces: Vec<String> = Vec::new();
+        for namespace in named(&self.workload_namespaces) {
+            if !workload_namespaces.contains(&namespace) {
+                workload_namespaces.push(namespace);
+            }
+        }
         Settings {
             dataplane: DataPlane {
                 image: self.dataplane_image.clone(),
@@ -253,7 +257,7 @@ impl Run {
                 pod_annotations: named(&self.allowed_pod_annotations),
                 certificates: named(&self.certificates),
             },
-            workload_namespaces: named(&self.workload_namespaces),
+            workload_namespaces,
             instances: named(&self.instances),
             own_namespace: Some(self.namespace.clone()),
             runbooks: self.runbook_base_url.clone().filter(|url| !url.is_empty()),
@@ -301,8 +305,9 @@ mod tests {
     #[test]
     fn lists_are_separated_by_commas_and_an_empty_one_is_none() {
         let settings =
-            run(&["--workload-namespaces", "kube-system,dns", "--instances", "a, b"]).settings();
-        assert_eq!(settings.workload_namespaces, ["kube-system", "dns"]);
+            run(&["--workload-namespaces", "kube-system,dns, kube-system", "--instances", "a, b"])
+                .settings();
+        assert_eq!(settings.workload_namespaces, ["kube-system", "dns"], "each once");
         assert_eq!(settings.instances, ["a", "b"]);
         assert!(run(&["--instances", ""]).settings().instances.is_empty());
     }

@@ -202,12 +202,12 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
 }
 
 /// Lists of its namespace were never complete, so nothing is decided and nothing is written to its objects: what is missing in
-/// a cache that was never filled may exist. Where they are refused, its status and an Event say so.
+/// a cache that was never filled may exist. Where they fail for long, its status and an Event say so.
 async fn say_unread(dns: &ClusterDNS, ctx: &Context, unread: &Unread) {
-    let Some(refused) = &unread.refused else { return };
-    let (reason, message) = status::unread::why(dns, refused);
+    let Some(unlisted) = &unread.unlisted else { return };
+    let message = status::unread::message(dns, unlisted);
     let reported = report(ctx, dns, status::unread::of(dns, &message, Timestamp::now())).await;
-    ctx.events.warn(dns, reason, &message).await;
+    ctx.events.warn(dns, status::unread::REASON, &status::unread::event(dns)).await;
     if let Err(error) = reported {
         tracing::warn!("the ClusterDNS {} is not reconciled: {message}: {error:#}", dns.name_any());
     }

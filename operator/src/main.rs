@@ -14,7 +14,7 @@ use operator::runtime::lease::{Elector, Leadership};
 use operator::runtime::metrics::Metrics;
 use operator::runtime::restored::{Resets, confirming};
 use operator::runtime::vital::Vital;
-use operator::runtime::write::Writes;
+use operator::runtime::write::{WRITE_TIMEOUT, Writes};
 use operator::runtime::{client, http, shutdown, telemetry};
 use operator::{compare, controller, import, offline};
 
@@ -96,6 +96,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     }
 
     let events = Events::new(client.clone(), &name, writes.clone());
+    let mut has_finished = true;
     let ended = tokio::select! {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
@@ -103,10 +104,14 @@ async fn run(args: &Run) -> anyhow::Result<()> {
         why = vital.ended() => Err(anyhow::anyhow!("{why}")),
         () = shutdown::time_to_finish(stop) => {
             tracing::warn!("some reconciles did not finish in time");
+            has_finished = false;
             Ok(())
         }
     };
-    // Also after a defect: another may lead at once.
-    elector.release().await;
+    // Another may lead: at once, or where reconciles were broken off, when no write of theirs can arrive any more.
+    match has_finished && ended.is_ok() {
+        true => elector.release().await,
+        false => elector.release_after_writes(WRITE_TIMEOUT).await,
+    }
     ended.context(DEFECT)
 }

@@ -90,7 +90,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
             let revision = config_map::state_in(config_map.as_ref()).stable;
             match ctx.last_documents.of(&instance, &revision) {
                 Some(text) => Some(text),
-                None => ctx.pod_reports.document(&pods, &pod_reports).await,
+                None => ctx.pod_reports.document(&pods, &makers, &pod_reports).await,
             }
         }
     };

@@ -35,7 +35,7 @@ use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
 use crate::runtime::vital::Vital;
 use first_lists::FirstLists;
-pub use first_lists::{Refused, Unread};
+pub use first_lists::{Cause, Unlisted, Unread};
 use slim::{
     drop_managed_fields, has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set,
 };

@@ -53,14 +53,23 @@ pub(super) async fn dns_services(
         found.insert(name, DnsService { selector, has_other_pods });
     }
     if unread > 0 {
-        let message = format!(
-            "{unread} more Services of namespace {namespace} with port 53 select pods of ClusterDNS {}, and the operator did \
-             not look whose pods are behind them: delete what is not needed",
-            dns.name_any()
+        tracing::debug!(
+            "{unread} Services of namespace {namespace} with port 53 were not looked at"
         );
-        ctx.events.warn(dns, "ServicesNotLookedAt", &message).await;
+        ctx.events.warn(dns, "ServicesNotLookedAt", &not_looked_at(dns)).await;
     }
     Ok(found)
+}
+
+/// The text of an Event, which is sent once an hour: it has no number, which anyone who edits the namespace could change
+/// all the time, so that other Events find no room.
+fn not_looked_at(dns: &ClusterDNS) -> String {
+    format!(
+        "many Services of namespace {} with port 53 select pods of ClusterDNS {}, and the operator did not look whose pods are \
+         behind the newest of them: delete what is not needed",
+        names::service(dns).0,
+        dns.name_any()
+    )
 }
 
 /// The EndpointSlices of a Service as a watch keeps them; where it does not keep all of them whole, as the API server has
@@ -89,4 +98,17 @@ async fn read(ctx: &Context, namespace: &str, service: &str) -> anyhow::Result<V
     let read = within(ctx.lists.page(&ctx.client, all.resource_url(), &params, take)).await;
     read.with_context(|| format!("cannot list EndpointSlices of {namespace}/{service}"))?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k23_the_event_about_services_has_one_text_at_any_number() {
+        let text = not_looked_at(&crate::fixtures::dns("{}"));
+        assert!(text.contains("of namespace kube-system"), "{text}");
+        let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|it| !it.is_empty());
+        assert_eq!(numbers.collect::<Vec<_>>(), ["53"], "the port, and no count");
+    }
 }

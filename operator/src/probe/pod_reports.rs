@@ -18,7 +18,7 @@ use crate::decide::config_map;
 use crate::decide::plan::RolloutState;
 use crate::observe::observed::{PodReport, Reported};
 use crate::observe::pods;
-use request::Asker;
+use request::{Asker, Whose};
 pub use request::{PORT_NAME as HTTP_PORT_NAME, address as http_address, port as http_port};
 
 /// The role of a pod that tries a configuration.
@@ -68,12 +68,15 @@ impl PodReports {
         config_map: Option<&ConfigMap>,
     ) -> BTreeMap<String, PodReport> {
         let state = config_map::state_in(config_map);
-        let due: Vec<(String, Option<String>)> = {
+        let due: Vec<(String, Option<String>, Whose)> = {
             let due = next(pods, makers, &self.lock(), &state, Instant::now());
-            due.into_iter().map(|pod| (pods::uid(pod).to_owned(), request::address(pod))).collect()
+            let question = |pod| {
+                (pods::uid(pod).to_owned(), request::address(pod), whose(pod, makers, &state))
+            };
+            due.into_iter().map(question).collect()
         };
         let asked = futures::stream::iter(due)
-            .map(|(uid, address)| async move { (uid, self.asker.ask(address).await) })
+            .map(|(uid, address, whose)| async move { (uid, self.asker.ask(address, whose).await) })
             .buffer_unordered(SIDE_BY_SIDE)
             .collect::<Vec<_>>()
             .await;
@@ -91,9 +94,9 @@ impl PodReports {
         pods.iter().filter(|pod| pods::is_ready(pod)).filter_map(answer).collect()
     }
 
-    /// The report of this pod now, also if its last report is young.
+    /// The report of this canary now, also if its last report is young.
     pub async fn read_now(&self, pod: &Pod) -> PodReport {
-        let reported = self.asker.ask(request::address(pod)).await;
+        let reported = self.asker.ask(request::address(pod), Whose::Ours).await;
         keep(&mut self.lock(), pods::uid(pod).to_owned(), reported.clone(), Instant::now());
         PodReport { reported, age: Duration::ZERO }
     }
@@ -102,15 +105,23 @@ impl PodReports {
     pub async fn document(
         &self,
         pods: &[Pod],
+        makers: &BTreeSet<String>,
         reports: &BTreeMap<String, PodReport>,
     ) -> Option<String> {
         let pod = speaker(pods, reports)?;
-        self.asker.document(request::address(pod)).await
+        let whose = if pods::is_made_by(pod, makers) { Whose::Ours } else { Whose::Others };
+        self.asker.document(request::address(pod), whose).await
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Is it ours, or does it only have our labels?
+fn whose(pod: &Pod, makers: &BTreeSet<String>, state: &RolloutState) -> Whose {
+    let is_canary = state.canary_pod.as_ref().is_some_and(|canary| canary.uid == pods::uid(pod));
+    if is_canary || pods::is_made_by(pod, makers) { Whose::Ours } else { Whose::Others }
 }
 
 /// The ready pods that are asked now: the canary, then those that our workload made before others with our labels; of these

@@ -123,6 +123,14 @@ impl Elector {
         }
     }
 
+    /// The same once each write that may be on its way has ended: this process begins none any more, and one that it sent
+    /// takes at most this long. A write that arrives when another leads would undo what that one wrote.
+    pub async fn release_after_writes(&mut self, longest: Duration) {
+        self.leadership.lost();
+        tokio::time::sleep(longest).await;
+        self.release().await;
+    }
+
     /// False: this process does not hold it. A conflict means that a write of ours arrived late: read, and try again.
     async fn try_release(&mut self) -> kube::Result<bool> {
         let mut is_known = self.is_mine();

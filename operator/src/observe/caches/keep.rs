@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use crds::ClusterDNS;
 use kube::api::Api;
@@ -70,7 +71,9 @@ impl Caches {
                     return triggers.enqueue(&all, whose(&all, object));
                 }
                 Heard::Listed => first_lists.listed(&namespace, &kind),
-                Heard::Failed(error) => first_lists.failed(&namespace, &kind, &error.to_string()),
+                Heard::Failed(error) => {
+                    first_lists.failed(&namespace, &kind, error, Instant::now())
+                }
             };
             if is_news {
                 let all = all.state();

@@ -189,8 +189,13 @@ async fn k23_a_namespace_that_cannot_be_read_keeps_no_other_one_waiting() {
     let mut next = async || woken.next().await.map(|it| it.name);
     assert_eq!(next().await.as_deref(), Some("a"), "its namespace is read");
     assert_eq!(next().await.as_deref(), Some("b"), "its lists were refused three times");
-    let refused = caches.unread("gone").unwrap().refused.expect("a reason");
-    assert!(refused.why.contains("forbidden"), "{refused:?}");
+    let unlisted = caches.unread("gone").unwrap().unlisted.expect("a reason");
+    assert!(unlisted.cause == Cause::Refused && unlisted.why.contains("forbidden"), "{unlisted:?}");
+    // Time in which each kind is refused several times.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let unlisted = caches.unread("gone").unwrap().unlisted.expect("a reason");
+    assert_eq!(unlisted.others + 1, caches.places().iter().filter(|it| it.1 == "gone").count() + 3);
+    assert!(next().now_or_never().is_none(), "it is woken for the first kind only");
     *api.refused.lock().unwrap() = None;
     caches.wait_until_read("gone").await;
     assert_eq!(caches.unread("gone"), None);

@@ -1,7 +1,6 @@
 //! What a pod says at `/config`, and how much of it is kept: each list and text has a bound (K23). Pure.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use crds::config;
 use crds::v1alpha1::SkippedObject;
@@ -17,10 +16,10 @@ use crate::shortened::shortened;
 const MAX_SKIPPED: usize = crds::bounds::REPORTED;
 /// Octets of the reason of each.
 const MAX_SKIP_REASON: usize = crds::bounds::MESSAGE;
-/// Upstreams and groups that are kept of one pod, of each list: its configuration has no more groups, and more of their
-/// servers are down only where nearly all are.
-const MAX_UPSTREAMS: usize = 256;
-/// Octets of all of them: entries beyond that are left out.
+/// Rows of a list that are held while the page is read: of upstreams and groups, those that matter; of skipped objects more
+/// than are kept, because they are sorted first.
+const MAX_ROWS: usize = 1_000;
+/// Octets of all upstreams and groups: entries beyond that are left out.
 const MAX_UPSTREAM_OCTETS: usize = 128 << 10;
 /// Octets of a word, such as a revision or a transport; of a name or an address.
 const MAX_WORD: usize = 64;
@@ -47,9 +46,9 @@ struct Shown {
     #[serde(default)]
     role: String,
     rejection: Option<Rejection>,
-    #[serde(default)]
-    skipped_objects: Vec<SkippedObject>,
     #[serde(default, deserialize_with = "first")]
+    skipped_objects: Vec<SkippedObject>,
+    #[serde(default, deserialize_with = "long_down")]
     upstreams_down: Vec<Down>,
     #[serde(default, deserialize_with = "first")]
     upstreams_looping: Vec<Down>,
@@ -61,7 +60,7 @@ struct Shown {
 
 #[derive(Deserialize)]
 struct Rejection {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "first")]
     violations: Vec<Violation>,
 }
 
@@ -116,7 +115,21 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct First<T>(PhantomData<T>);
+    first_of(deserializer, |_| true)
+}
+
+/// The first upstreams that are down for long.
+fn long_down<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Down>, D::Error> {
+    first_of(deserializer, |down: &Down| down.seconds >= DOWN_S)
+}
+
+/// The first elements that count.
+fn first_of<'de, D, T>(deserializer: D, counts: fn(&T) -> bool) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct First<T>(fn(&T) -> bool);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
         type Value = Vec<T>;
 
@@ -126,15 +139,17 @@ where
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Vec<T>, A::Error> {
             let mut kept = Vec::new();
-            while kept.len() < MAX_UPSTREAMS {
+            while kept.len() < MAX_ROWS {
                 let Some(next) = all.next_element()? else { return Ok(kept) };
-                kept.push(next);
+                if (self.0)(&next) {
+                    kept.push(next);
+                }
             }
             while all.next_element::<IgnoredAny>()?.is_some() {}
             Ok(kept)
         }
     }
-    deserializer.deserialize_seq(First(PhantomData))
+    deserializer.deserialize_seq(First(counts))
 }
 
 impl Mounted {
@@ -204,12 +219,13 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         shortened(&text, MAX_REJECTION)
     };
     let mut room = MAX_UPSTREAM_OCTETS;
-    let down = upstreams_down.into_iter().filter(|down| down.seconds >= DOWN_S).map(Down::read);
-    let upstreams_down = within(&mut room, down, size::down);
-    let looping = upstreams_looping.into_iter().map(Down::read);
-    let upstreams_looping = within(&mut room, looping, size::down);
+    // First those that are wrong until a person changes the spec. Where many servers are down, some of them say enough.
     let empty = upstreams_without_servers.into_iter().map(WithoutServers::read);
     let upstreams_without_servers = within(&mut room, empty, size::empty);
+    let looping = upstreams_looping.into_iter().map(Down::read);
+    let upstreams_looping = within(&mut room, looping, size::down);
+    let down = upstreams_down.into_iter().map(Down::read);
+    let upstreams_down = within(&mut room, down, size::down);
     Ok(Reported {
         process: shortened(&instance_id, MAX_WORD),
         revision: shortened(&revision, MAX_WORD),
@@ -337,11 +353,41 @@ mod tests {
         let short = json!({"group": "", "server": "", "seconds": 61});
         let many = json!({"revision": "r", "maxFormat": 1, "upstreamsDown": vec![short; 100_000]});
         let reported = read(many.to_string().as_bytes()).unwrap();
-        assert_eq!(
-            (reported.upstreams_down.len(), reported.revision.as_str()),
-            (MAX_UPSTREAMS, "r")
-        );
+        assert_eq!((reported.upstreams_down.len(), reported.revision.as_str()), (MAX_ROWS, "r"));
         let reported = size::Size::default().with(&Ok(reported));
         assert!(reported < 176 << 10, "{reported}");
+    }
+
+    #[test]
+    fn k23_servers_that_are_down_for_a_moment_take_no_row_of_those_that_are_down() {
+        let down = |server: &str, seconds: u64| json!({"group": "g", "server": server, "seconds": seconds, "remedy": "x".repeat(150)});
+        let mut all = vec![down("192.0.2.1", DOWN_S - 1); MAX_ROWS];
+        all.push(down("192.0.2.2", DOWN_S));
+        let shown = json!({"revision": "r", "maxFormat": 1, "upstreamsDown": all});
+        let reported = read(shown.to_string().as_bytes()).unwrap();
+        let servers: Vec<&str> =
+            reported.upstreams_down.iter().map(|it| it.server.as_str()).collect();
+        assert_eq!(servers, ["192.0.2.2"]);
+
+        let shown = json!({"revision": "r", "maxFormat": 1,
+            "upstreamsDown": vec![down("192.0.2.3", DOWN_S); MAX_ROWS],
+            "upstreamsLooping": [down("192.0.2.4", 1)],
+            "upstreamsWithoutServers": [{"group": "corp.example", "why": "correct tls"}]});
+        let reported = read(shown.to_string().as_bytes()).unwrap();
+        assert!(reported.upstreams_down.len() < MAX_ROWS, "there is no room for all");
+        assert_eq!(
+            (reported.upstreams_looping.len(), reported.upstreams_without_servers.len()),
+            (1, 1)
+        );
+    }
+
+    #[test]
+    fn k23_of_a_page_with_many_rows_few_are_held_while_it_is_read() {
+        let skipped = json!({"kind": "", "namespace": "", "name": "", "reason": ""});
+        let shown = json!({"revision": "r", "maxFormat": 1, "skippedObjects": vec![skipped; 5_000],
+            "rejection": {"violations": vec![json!({"field": "", "message": ""}); 5_000]}});
+        let shown: Shown = serde_json::from_value(shown).unwrap();
+        let violations = shown.rejection.unwrap().violations.len();
+        assert_eq!((shown.skipped_objects.len(), violations), (MAX_ROWS, MAX_ROWS));
     }
 }

@@ -62,8 +62,17 @@ impl<'a> Conditions<'a> {
     }
 
     pub(super) fn set(&mut self, kind: &str, state: ConditionState) {
-        let ConditionState { is_true, reason, message } = state;
-        let status = if is_true { "True" } else { "False" };
+        let status = if state.is_true { "True" } else { "False" };
+        self.push(kind, status, state);
+    }
+
+    /// Neither true nor false, for this reason.
+    pub(super) fn set_unknown(&mut self, kind: &str, state: ConditionState) {
+        self.push(kind, "Unknown", state);
+    }
+
+    fn push(&mut self, kind: &str, status: &str, state: ConditionState) {
+        let ConditionState { is_true: _, reason, message } = state;
         let before = self.before(kind).filter(|condition| condition.status == status);
         let since =
             before.map_or(Time(self.now), |condition| condition.last_transition_time.clone());

@@ -6,25 +6,42 @@ use jiff::Timestamp;
 
 use super::{ConditionState, Conditions};
 use crate::names;
-use crate::observe::caches::Refused;
+use crate::observe::caches::{Cause, Unlisted};
 
 /// The reason of `Degraded`, and of the Event.
-const REASON: &str = "NamespaceUnread";
+pub const REASON: &str = "NamespaceUnread";
 
-/// Reason and message: what is refused, and what to do.
-pub fn why(dns: &ClusterDNS, refused: &Refused) -> (&'static str, String) {
-    let Refused { kind, others, why } = refused;
+/// What fails, and what to do.
+pub fn message(dns: &ClusterDNS, unlisted: &Unlisted) -> String {
+    let Unlisted { cause, kind, others, why } = unlisted;
     let (namespace, _) = names::service(dns);
     let more = match others {
         0 => String::new(),
         others => format!(" and {others} more kinds"),
     };
-    let message = format!(
+    let remedy = match cause {
+        Cause::Refused => {
+            "Create the namespace again if it is gone, and the operator's Role in it (helm upgrade); or delete this ClusterDNS \
+             and take the namespace out of workloadNamespaces"
+        }
+        // It says nothing about the namespace: nothing may be deleted because of it.
+        Cause::Fails => {
+            "The operator tries again; see whether the API server is well, and the way to it"
+        }
+    };
+    format!(
         "the operator cannot list {kind}{more} in namespace {namespace}, so it changes nothing there, and pods go on as they \
-         are: {why}. Create the namespace again if it is gone, and the operator's Role in it (helm upgrade); or delete this \
-         ClusterDNS and take the namespace out of workloadNamespaces"
-    );
-    (REASON, message)
+         are: {why}. {remedy}"
+    )
+}
+
+/// The text of the Event. It does not say which kinds are missing: they come and go one by one, and each text is an Event.
+pub fn event(dns: &ClusterDNS) -> String {
+    format!(
+        "the operator cannot read namespace {}, so it changes nothing there, and pods go on as they are: the condition \
+         Degraded says why",
+        names::service(dns).0
+    )
 }
 
 /// The status from before, with this problem.
@@ -33,17 +50,16 @@ pub fn of(dns: &ClusterDNS, message: &str, now: Timestamp) -> ClusterDNSStatus {
     let mut kept = before.conditions.clone();
     // Nothing is known that would change them. What was said of another spec is not true of this one.
     kept.retain(|condition| match condition.type_.as_str() {
-        "Ready" => true,
         "Accepted" | "UpToDate" => condition.observed_generation == dns.metadata.generation,
         _ => false,
     });
     let mut conditions = Conditions::of(dns, now);
     let no = ConditionState::no(REASON, message);
-    for kind in ["Ready", "UpToDate"] {
-        if !kept.iter().any(|condition| condition.type_ == kind) {
-            conditions.set(kind, no.clone());
-        }
+    if !kept.iter().any(|condition| condition.type_ == "UpToDate") {
+        conditions.set("UpToDate", no.clone());
     }
+    // Pods may answer, or be gone with their namespace.
+    conditions.set_unknown("Ready", no.clone());
     conditions.set("Progressing", no.clone());
     conditions.set("Degraded", no.clone().negated());
     conditions.set("Stalled", no.negated());
@@ -57,9 +73,9 @@ mod tests {
     use crate::fixtures::{at, dns, from};
     use serde_json::json;
 
-    fn refused(others: usize) -> Refused {
+    fn unlisted(cause: Cause, others: usize) -> Unlisted {
         let why = "services is forbidden".to_owned();
-        Refused { kind: "services".to_owned(), others, why }
+        Unlisted { cause, kind: "services".to_owned(), others, why }
     }
 
     #[test]
@@ -75,8 +91,7 @@ mod tests {
             "conditions": [one(0, "Ready", "True"), condition("Degraded", "False"),
                 condition("Accepted", "True"), one(0, "UpToDate", "True"),
                 condition("Reconciling", "True"), condition("OfOthers", "True")]})));
-        let (reason, message) = why(&dns, &refused(2));
-        assert_eq!(reason, "NamespaceUnread");
+        let message = message(&dns, &unlisted(Cause::Refused, 2));
         assert!(message.contains("cannot list services and 2 more kinds in namespace kube-system"));
         assert!(message.contains("services is forbidden"), "{message}");
         let status = of(&dns, &message, at(60));
@@ -86,21 +101,40 @@ mod tests {
             assert!(all.next().is_none(), "{kind} once");
             found
         };
-        assert_eq!(shown("Ready"), Some(("True", "Before")), "pods go on as they are");
+        let unknown = Some(("Unknown", "NamespaceUnread"));
+        assert_eq!(shown("Ready"), unknown, "the pods may be gone with the namespace");
         assert_eq!(shown("Accepted"), Some(("True", "Before")), "of this spec");
         assert_eq!(shown("UpToDate"), Some(("False", "NamespaceUnread")), "it was another spec");
         assert_eq!(shown("Degraded"), Some(("True", "NamespaceUnread")));
         assert_eq!(shown("Stalled"), Some(("True", "NamespaceUnread")));
         assert_eq!((shown("Reconciling"), shown("OfOthers")), (None, None));
         let before = dns.status.clone().unwrap();
-        assert_eq!((status.replicas, status.cluster_ips), (before.replicas, before.cluster_ips));
+        assert_eq!(
+            (&status.replicas, &status.cluster_ips),
+            (&before.replicas, &before.cluster_ips)
+        );
+        dns.status = Some(status.clone());
+        let ours = |status: ClusterDNSStatus| {
+            let all = status.conditions.into_iter();
+            all.map(|it| (it.type_, it.last_transition_time)).collect::<Vec<_>>()
+        };
+        assert_eq!(ours(of(&dns, &message, at(120))), ours(status), "nothing has changed since");
+    }
+
+    #[test]
+    fn k23_an_error_that_is_no_refusal_advises_to_delete_nothing() {
+        let dns = dns("{}");
+        let said = |cause| message(&dns, &unlisted(cause, 0));
+        assert!(said(Cause::Refused).contains("delete this ClusterDNS"));
+        assert!(!said(Cause::Fails).contains("delete"), "{}", said(Cause::Fails));
+        assert!(event(&dns).contains("namespace kube-system"));
     }
 
     #[test]
     fn k23_a_new_clusterdns_of_an_unread_namespace_is_not_ready() {
         let dns = dns("{}");
-        let status = of(&dns, &why(&dns, &refused(0)).1, at(0));
+        let status = of(&dns, &message(&dns, &unlisted(Cause::Refused, 0)), at(0));
         let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
-        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "NamespaceUnread"));
+        assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("Unknown", "NamespaceUnread"));
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::runtime::write::WRITE_TIMEOUT;
 
 /// One Lease with optimistic concurrency, as an API server keeps it.
 #[derive(Default)]
@@ -95,6 +96,24 @@ async fn o8_a_renewal_that_was_cancelled_does_not_keep_the_lease() {
     }
     assert_ne!(server.holder(), "");
     elector.release().await;
+    assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o9_the_lease_is_free_only_when_writes_that_were_sent_have_ended() {
+    let server = Arc::new(Server::default());
+    let mut elector = elector(&server);
+    elector.acquire().await;
+    let (leadership, held) = (elector.leadership.clone(), server.holder());
+    assert!(leadership.ensure().is_ok());
+    let just_before = WRITE_TIMEOUT - Duration::from_millis(10);
+    {
+        let mut releasing = std::pin::pin!(elector.release_after_writes(WRITE_TIMEOUT));
+        assert!(timeout(just_before, &mut releasing).await.is_err(), "writes may be on their way");
+        assert!(leadership.ensure().is_err(), "no other write begins");
+        assert_eq!(server.holder(), held);
+        releasing.await;
+    }
     assert_eq!(server.holder(), "");
 }
 

@@ -355,7 +355,7 @@ fn e45_a_drain_closes_a_session_of_tls_that_has_half_a_record_only() {
     local(async {
         let (server, asked) = server(Limits::default());
         let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
-        let permit = server.table.admit(peer.ip()).expect("a permit");
+        let permit = Rc::new(server.table.admit(peer.ip()).expect("a permit"));
         let asker = Asker { client: peer, server: peer, over: ServedOver::Tls };
         let has_come = Rc::new(Cell::new(false));
         let stream = HalfRecord(Rc::clone(&has_come));

@@ -26,7 +26,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const INTERRUPT: Duration = Duration::from_secs(1);
 /// How often the timeline is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// Least time for queries in progress to finish.
+/// Least time for queries in progress to finish, after SIGINT.
 const MIN_GRACE: Duration = Duration::from_millis(100);
 /// Time without a query after SIGINT, instead of [`QUIET`].
 const INTERRUPT_QUIET: Duration = Duration::from_millis(200);
@@ -86,11 +86,12 @@ impl Drain {
 
     /// Time left for queries in progress, at this time after the signal.
     pub fn grace(self, since_signal: Duration) -> Duration {
-        let all = match self.signal {
-            Signal::Terminate => self.period + MAX_WAIT,
-            Signal::Interrupt => INTERRUPT,
+        let (all, least) = match self.signal {
+            // A connection that was just opened may ask once.
+            Signal::Terminate => (self.period + MAX_WAIT, QUIET),
+            Signal::Interrupt => (INTERRUPT, MIN_GRACE),
         };
-        all.saturating_sub(since_signal).max(MIN_GRACE)
+        all.saturating_sub(since_signal).max(least)
     }
 
     /// Another signal while draining: SIGINT shortens the drain, a second one ends it at once. `None` means to end
@@ -294,7 +295,7 @@ mod tests {
         let drain = |signal| Drain::new(signal, Duration::from_secs(20));
         let rows = [
             (Signal::Terminate, 21_000, 4_000),
-            (Signal::Terminate, 25_000, 100),
+            (Signal::Terminate, 25_000, 1_000),
             (Signal::Interrupt, 200, 800),
             (Signal::Interrupt, 1_000, 100),
         ];

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 use super::super::Deadlines;
 use super::super::counters::{CloseReason, add};
 use super::super::responder::Asker;
-use super::deadline::{Waiting, lifetime};
+use super::deadline::{FIRST_QUERY_WITHIN, Waiting, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::table::Permit;
 use super::unread::Unread;
@@ -25,14 +25,11 @@ use super::{TcpAction, TcpServer};
 
 /// WR41: queries at upstreams with which reading pauses.
 const IN_PROGRESS: usize = 64;
-
 /// Octets of unwritten replies with which reading pauses: one full reply. So a client that does not read holds at
 /// most two of them, besides upstreams' replies to its earlier queries.
 const UNWRITTEN_OCTETS: usize = 64 << 10;
-
 /// Octets read at a time.
 const READ_OCTETS: usize = 16 << 10;
-
 /// After a deadline, the time in which the runtime surely looks at the socket once more. Where the process stood still, its
 /// timers run before it has seen what came meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -64,6 +61,7 @@ pub(super) struct Connection<S> {
     held_back_since: Option<Instant>,
     message_since: Option<Instant>,
     write_since: Option<Instant>,
+    opened: Instant,
     old: Instant,
     timer: Pin<Box<Sleep>>,
     /// The deadline that had passed when the socket was looked at again.
@@ -118,6 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             held_back_since: None,
             message_since: None,
             write_since: None,
+            opened: now,
             old: now + lifetime(deadlines.age, seed),
             timer: Box::pin(tokio::time::sleep(deadlines.idle)),
             overdue: None,
@@ -273,7 +272,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             return self.ending;
         }
         self.permit.quiet_since()?;
-        let reason = if self.server.draining.get() && self.asked {
+        let reason = if self.server.draining.get() && !self.is_new() {
             CloseReason::Drain
         } else if self.old <= Instant::now() {
             CloseReason::Age
@@ -286,12 +285,21 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         (!self.stream.has_unread()).then_some(reason)
     }
 
+    fn is_new(&self) -> bool {
+        !self.asked && Instant::now() < self.opened + FIRST_QUERY_WITHIN
+    }
+
     /// Writing comes first, since it frees what the rest needs.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         match self.permit.poll_close(cx) {
             // It was taken for idle. It ends once this is answered, or was no query yet.
             Poll::Ready(CloseReason::Drain) if self.stream.has_unread() => {
                 self.asked = true;
+                self.permit.stay(cx);
+            }
+            // Its first query may be on its way: it has a short time for that.
+            Poll::Ready(CloseReason::Drain) if self.is_new() => {
+                self.old = self.old.min(self.opened + FIRST_QUERY_WITHIN);
                 self.permit.stay(cx);
             }
             Poll::Ready(reason) => return Poll::Ready(Event::Close(reason)),
@@ -369,7 +377,8 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             let now = Instant::now();
             let is_second_look = at <= now && self.overdue == Some(at);
             if is_second_look && !self.client_has_done_its_part(reason) {
-                return Poll::Ready(reason);
+                let is_drain = reason == CloseReason::Age && self.server.draining.get();
+                return Poll::Ready(if is_drain { CloseReason::Drain } else { reason });
             }
             self.overdue = (at <= now).then_some(at);
             self.timer.as_mut().reset(at.max(now + LOOK_AGAIN));

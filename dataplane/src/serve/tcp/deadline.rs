@@ -9,6 +9,9 @@ use super::super::{CloseReason, Deadlines};
 /// How long the end of a session may take.
 pub(super) const CLOSE_WITHIN: Duration = Duration::from_millis(100);
 
+/// How long a connection that asked nothing yet may wait for its first query in a drain (E45): it may have been opened for that.
+pub(super) const FIRST_QUERY_WITHIN: Duration = Duration::from_secs(1);
+
 /// What one connection waits for, and since when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {

@@ -25,10 +25,6 @@ impl<S> InTurns<S> {
     pub(super) fn new(session: S, reads: Reads, permit: Rc<Permit>) -> InTurns<S> {
         InTurns { session, reads, permit }
     }
-
-    pub(super) fn get_ref(&self) -> &S {
-        &self.session
-    }
 }
 
 impl<S: AsyncRead + Unread + Unpin> AsyncRead for InTurns<S> {
@@ -50,6 +46,12 @@ impl<S: AsyncRead + Unread + Unpin> AsyncRead for InTurns<S> {
         let octets = read.is_ready().then(|| to.filled().len() - before);
         self.reads.took(octets, begun.elapsed());
         read
+    }
+}
+
+impl<S: Unread> Unread for InTurns<S> {
+    fn has_unread(&self) -> bool {
+        self.session.has_unread()
     }
 }
 

@@ -16,7 +16,6 @@ use tokio_rustls::server::TlsStream;
 
 use super::TcpServer;
 use super::handshakes::Measured;
-use super::reads::InTurns;
 use super::table::Permit;
 
 /// Sockets that one look of the runtime shows at most.
@@ -47,12 +46,6 @@ impl<S: Unread> Unread for Measured<S> {
 impl<S: Unread> Unread for TlsStream<S> {
     fn has_unread(&self) -> bool {
         self.get_ref().0.has_unread()
-    }
-}
-
-impl<S: Unread> Unread for InTurns<S> {
-    fn has_unread(&self) -> bool {
-        self.get_ref().has_unread()
     }
 }
 

@@ -88,7 +88,11 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     }
     tokio::select! {
         () = elector.acquire() => metrics.leads(true),
-        why = vital.ended() => anyhow::bail!("{DEFECT}: {why}"),
+        why = vital.ended() => {
+            // Nothing was written yet, but the lease may have been taken by an attempt whose answer did not come.
+            elector.release().await;
+            anyhow::bail!("{DEFECT}: {why}");
+        }
         () = stop.clone() => {
             elector.release().await;
             return Ok(());

@@ -38,7 +38,8 @@ pub async fn follow(ctx: &Context, triggers: &Triggers) {
         leave_all(ctx, &mut tries).await;
         let all = ctx.caches.resources.state();
         let now = by_name(&all);
-        for name in known.keys().filter(|name| !now.contains_key(name.as_str())) {
+        let stays_there = |name: &String| now.get(name).is_some_and(|dns| stays(dns));
+        for (name, _) in known.iter().filter(|(name, dns)| stays(dns) && !stays_there(name)) {
             ctx.metrics.gone(name);
             ctx.backoff.forget(name);
             ctx.last_written.forget(name);
@@ -50,11 +51,11 @@ pub async fn follow(ctx: &Context, triggers: &Triggers) {
 }
 
 fn by_name(all: &[Arc<ClusterDNS>]) -> BTreeMap<String, Arc<ClusterDNS>> {
-    let staying = all.iter().filter(|dns| stays(dns));
-    staying.map(|dns| (dns.name_any(), dns.clone())).collect()
+    all.iter().map(|dns| (dns.name_any(), dns.clone())).collect()
 }
 
-/// The ClusterDNS that claim the same Service or address as one that was deleted or changed: another may run now.
+/// The ClusterDNS that claim the same Service or address as one that was changed or deleted: another may run now. One that is
+/// being deleted keeps what it has until it is gone, so both are changes.
 fn disputed(
     before: &BTreeMap<String, Arc<ClusterDNS>>,
     now: &BTreeMap<String, Arc<ClusterDNS>>,
@@ -63,8 +64,8 @@ fn disputed(
     let other_in = |set: &BTreeMap<String, Arc<ClusterDNS>>, dns: &ClusterDNS| {
         let same = set.get(&dns.name_any());
         same.is_none_or(|same| {
-            (&same.metadata.uid, same.metadata.generation)
-                != (&dns.metadata.uid, dns.metadata.generation)
+            (&same.metadata.uid, same.metadata.generation, stays(same))
+                != (&dns.metadata.uid, dns.metadata.generation, stays(dns))
         })
     };
     let gone = before.values().filter(|dns| other_in(now, dns));
@@ -185,6 +186,11 @@ mod tests {
         let all = [changed, young];
         assert_eq!(disputed(&both, &by_name(&all), &all), ["young", "young"]);
         assert_eq!(disputed(&both, &both, &all), [] as [&str; 0]);
+        // Deleted in the foreground: it is gone only when its pods are.
+        let mut leaving = (*old).clone();
+        leaving.metadata.deletion_timestamp = Some(fixtures::from(json!("2026-01-01T00:00:00Z")));
+        let leaving = by_name(&[Arc::new(leaving), all[1].clone()]);
+        assert_eq!(disputed(&leaving, &by_name(&alone), &alone), ["young"]);
     }
 
     fn orphan(name: &str, version: &str) -> Arc<DynamicObject> {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
 pub(super) const QUESTIONS: u32 = 3;
-/// The same for a standby: it acts only where the leader did not, for example because its node died too. The first silent
-/// question of the leader may be a second later than that of the standby, and further ones are 0.7 s apart.
-pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 2;
+/// The same for a standby: it acts where the leader did not, for example because its node died too. Questions to a silent pod
+/// are 0.7 s apart, but the first silent one of the leader may be a second later than that of the standby, so now and then the
+/// standby acts 0.3 s before it. Both choose the same pods in the same order, and both list the pods before they write.
+pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 1;
 /// From this silent question on a second data plane is asked to look, in the same round.
 const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 /// Pods of one ClusterDNS that others look at in one round. If more are silent at once, a dead node is not the reason.

@@ -293,13 +293,13 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
         match self.permit.poll_close(cx) {
             // It was taken for idle. It ends once this is answered, or was no query yet.
-            Poll::Ready(CloseReason::Drain) if self.stream.has_unread() => {
-                self.asked = true;
-                self.permit.stay(cx);
-            }
-            // Its first query may be on its way: it has a short time for that.
+            // Its first query may be on its way, or a part of it: it has a short time for that.
             Poll::Ready(CloseReason::Drain) if self.is_new() => {
                 self.old = self.old.min(self.opened + FIRST_QUERY_WITHIN);
+                self.permit.stay(cx);
+            }
+            Poll::Ready(CloseReason::Drain) if self.stream.has_unread() => {
+                self.asked = true;
                 self.permit.stay(cx);
             }
             Poll::Ready(reason) => return Poll::Ready(Event::Close(reason)),

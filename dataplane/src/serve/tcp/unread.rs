@@ -44,8 +44,10 @@ impl<S: Unread> Unread for Measured<S> {
 }
 
 impl<S: Unread> Unread for TlsStream<S> {
+    /// One read of the socket may bring several records, of which the session keeps all but the first.
     fn has_unread(&self) -> bool {
-        self.get_ref().0.has_unread()
+        let (socket, session) = self.get_ref();
+        socket.has_unread() || !session.wants_read()
     }
 }
 
@@ -90,12 +92,16 @@ mod tests {
     use std::rc::Rc;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use tokio::io::AsyncReadExt;
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::task::spawn_local;
     use tokio::time::timeout;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::super::super::Limits;
+    use super::super::super::certificate::testing::{signed_there, trusting};
     use super::super::accept;
     use super::super::tests::{message, patient, with_handshake_thread};
     use super::*;
@@ -119,6 +125,32 @@ mod tests {
             let read = timeout(PATIENCE, stream.read_exact(&mut reply)).await.expect("an end");
             read.ok().map(|_| u16::from_be_bytes([reply[2], reply[3]]))
         }
+    }
+
+    #[tokio::test]
+    async fn wr44_records_that_a_session_of_tls_has_read_already_are_unread() {
+        let (tls, chain, _) = signed_there(b"dot");
+        let (theirs, ours) = tokio::io::duplex(1 << 16);
+        let connector = TlsConnector::from(Arc::new(trusting(&chain, b"dot")));
+        let (client, session) = futures::join!(
+            connector.connect("dns.example".try_into().unwrap(), theirs),
+            TlsAcceptor::from(Arc::new(tls)).accept(ours),
+        );
+        let ((mut stream, mut client), mut session) =
+            (client.unwrap().into_inner(), session.unwrap());
+        let mut sent = Vec::new();
+        for record in [b"one", b"two"] {
+            client.writer().write_all(record).unwrap();
+            while client.wants_write() {
+                client.write_tls(&mut sent).unwrap();
+            }
+        }
+        stream.write_all(&sent).await.unwrap();
+        let mut record = [0; 3];
+        session.read_exact(&mut record).await.unwrap();
+        assert_eq!((&record, session.has_unread()), (b"one", true));
+        session.read_exact(&mut record).await.unwrap();
+        assert_eq!((&record, session.has_unread()), (b"two", false));
     }
 
     /// A server with connections that were accepted, and one that waits for that; then queries on the first ones.

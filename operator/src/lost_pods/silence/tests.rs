@@ -113,7 +113,7 @@ fn o20_the_pod_of_a_frozen_node_is_taken_out_after_three_silent_questions() {
     assert_eq!(play(&["+++", ".++", ".++", ".++"], QUESTIONS), lost(&[(3, "a")]));
     // The one that waits for the lease leaves it to the one that has it.
     let frozen = ["++", "+.", "+.", "+.", "+.", "+.", "+.", "+."];
-    assert_eq!(play(&frozen, QUESTIONS_OF_STANDBY), lost(&[(5, "b")]));
+    assert_eq!(play(&frozen, QUESTIONS_OF_STANDBY), lost(&[(4, "b")]));
 }
 
 #[test]

@@ -122,6 +122,12 @@ fn o3_a_service_that_was_deleted_stays_with_the_one_that_had_it() {
     assert_eq!(both(Some("Conflict"), None), ["young"]);
     assert_eq!(both(Some("Conflict"), Some("OutOfRange")), ["young"], "its next edit is a mistake");
     assert_eq!(both(None, Some("Conflict")), ["old"]);
+    // Its namespace cannot be read, and it was edited: nothing says whether its spec is accepted.
+    let cluster = Cluster::default().with("old", 1, "{}").reported(Some("Conflict"), &[]);
+    let mut cluster = cluster.with("young", 2, "{}").reported(None, &["10.96.0.10"]);
+    let status = cluster.all.last_mut().and_then(|it| it.status.as_mut()).expect("a status");
+    status.conditions.clear();
+    assert_eq!(cluster.acted_on(), ["young"]);
 }
 
 #[test]

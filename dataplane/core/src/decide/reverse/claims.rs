@@ -70,8 +70,14 @@ impl<'r> Claims<'r> {
             let may_claim = !self.held || is_held_by(records, address, row.namespace, false);
             self.only = visible.filter(|_| may_claim).map(|pointer| pointer.entry);
             (self.any, self.withholds) = (self.only.is_some(), visible.is_some() && !may_claim);
-            return;
+        } else {
+            self.decide_among(records);
         }
+    }
+
+    /// The same of several rows. Not part of the above, which would cost every PTR some instructions.
+    #[inline(never)]
+    fn decide_among(&mut self, records: &'r Records) {
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
         let (mut looks, mut share) = (LOOKS, None);
         for mut rest in (0..).map_while(|part| self.part(records, part)) {

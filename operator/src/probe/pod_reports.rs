@@ -71,7 +71,11 @@ impl PodReports {
         let due: Vec<(String, Option<String>, Whose)> = {
             let due = next(pods, makers, &self.lock(), &state, Instant::now());
             let question = |pod| {
-                (pods::uid(pod).to_owned(), request::address(pod), whose(pod, makers, &state))
+                (
+                    pods::uid(pod).to_owned(),
+                    request::address(pod),
+                    whose(pod, makers, canary(&state)),
+                )
             };
             due.into_iter().map(question).collect()
         };
@@ -109,8 +113,7 @@ impl PodReports {
         reports: &BTreeMap<String, PodReport>,
     ) -> Option<String> {
         let pod = speaker(pods, reports)?;
-        let whose = if pods::is_made_by(pod, makers) { Whose::Ours } else { Whose::Others };
-        self.asker.document(request::address(pod), whose).await
+        self.asker.document(request::address(pod), whose(pod, makers, None)).await
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kept>> {
@@ -118,10 +121,19 @@ impl PodReports {
     }
 }
 
+/// The uid of the canary.
+fn canary(state: &RolloutState) -> Option<&str> {
+    state.canary_pod.as_ref().map(|pod| pod.uid.as_str())
+}
+
 /// Is it ours, or does it only have our labels?
-fn whose(pod: &Pod, makers: &BTreeSet<String>, state: &RolloutState) -> Whose {
-    let is_canary = state.canary_pod.as_ref().is_some_and(|canary| canary.uid == pods::uid(pod));
-    if is_canary || pods::is_made_by(pod, makers) { Whose::Ours } else { Whose::Others }
+/// `canary`: its uid.
+fn whose(pod: &Pod, makers: &BTreeSet<String>, canary: Option<&str>) -> Whose {
+    if Some(pods::uid(pod)) == canary || pods::is_made_by(pod, makers) {
+        Whose::Ours
+    } else {
+        Whose::Others
+    }
 }
 
 /// The ready pods that are asked now: the canary, then those that our workload made before others with our labels; of these
@@ -133,7 +145,7 @@ fn next<'a>(
     state: &RolloutState,
     now: Instant,
 ) -> Vec<&'a Pod> {
-    let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    let canary = canary(state);
     let asked_at = |pod: &Pod| kept.get(pods::uid(pod)).map(|kept| kept.at);
     let ready = || pods.iter().filter(|pod| pods::is_ready(pod));
     let is_recent = |at: Instant| now.saturating_duration_since(at) < SECOND;

@@ -1,6 +1,6 @@
-//! Tasks that must run for as long as the process does, such as watches. One that ends or panics would otherwise be missed by
-//! no one: its cache only stays as it is. So its end is kept here, and the process ends with it: kubelet starts it again,
-//! and the standby leads meanwhile.
+//! Tasks that must run for as long as the process does, such as watches. Where one ends or panics, nothing else shows it: its
+//! cache only stays as it is. So its end is kept here, and the process ends with it: kubelet starts it again, and the standby
+//! leads meanwhile.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;

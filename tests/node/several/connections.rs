@@ -11,8 +11,8 @@ use nix::sched::{CloneFlags, setns};
 use socket2::{Domain, Socket, Type};
 use tests::node::Node;
 
-use super::clients;
 use super::phases::Dead;
+use super::{clients, phases};
 use crate::site::Site;
 
 /// Longer than a connection takes that is answered.
@@ -45,12 +45,10 @@ pub(super) fn say_remembered(site: &Site, living: &[&Node], dead: &Dead) {
 
 /// The ports of the client from which its kernel would lead a new connection to the dead pod.
 fn ports(node: &Node, dead: &Dead) -> Vec<u16> {
-    let list = format!("conntrack --dump --proto tcp --orig-dst {} 2>/dev/null", dead.cluster_ip);
-    let entries = node.run_inside(&["sh", "-c", &list]);
-    let from = format!("src={} ", dead.address);
-    let lost = entries.lines().filter(|line| line.contains("SYN_SENT") && line.contains(&from));
-    let port = |line: &str| line.split("sport=").nth(1)?.split(' ').next()?.parse().ok();
-    lost.filter_map(port).collect()
+    let entries = phases::remembered(node, dead, "tcp");
+    let begun = entries.iter().filter(|entry| entry.contains("SYN_SENT"));
+    let port = |entry: &String| entry.split("sport=").nth(1)?.split(' ').next()?.parse().ok();
+    begun.filter_map(port).collect()
 }
 
 /// Whether the server takes a connection from this port of a network; 0 is a port that the kernel chooses.

@@ -152,10 +152,16 @@ fn leads_to(node: &Node, address: &str) -> bool {
 }
 
 fn remembers(node: &Node, dead: &Dead) -> bool {
-    let list = format!("conntrack --dump --proto udp --orig-dst {} 2>/dev/null", dead.cluster_ip);
+    remembered(node, dead, "udp").iter().any(|entry| entry.contains("UNREPLIED"))
+}
+
+/// What a kernel remembers of this protocol that was sent to the Service and led to the pod.
+pub(super) fn remembered(node: &Node, dead: &Dead, protocol: &str) -> Vec<String> {
+    let service = &dead.cluster_ip;
+    let list = format!("conntrack --dump --proto {protocol} --orig-dst {service} 2>/dev/null");
     let entries = node.run_inside(&["sh", "-c", &list]);
     let from = format!("src={} ", dead.address);
-    entries.lines().any(|line| line.contains("UNREPLIED") && line.contains(&from))
+    entries.lines().filter(|line| line.contains(&from)).map(str::to_owned).collect()
 }
 
 /// Watches until all of it is over, or this much time has passed.

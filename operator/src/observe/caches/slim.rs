@@ -49,7 +49,7 @@ pub(super) fn keep_labels<K: Resource>(object: &mut K) {
 /// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`
 /// wrote into annotations, is not needed.
 pub(super) fn keep_what_is_read(object: &mut DynamicObject) {
-    if triggers::label(object.meta(), names::INSTANCE).is_some() {
+    if has_our_label(object) {
         return;
     }
     if let Some(fields) = object.data.as_object_mut() {

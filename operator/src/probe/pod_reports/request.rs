@@ -142,7 +142,7 @@ pub fn address(pod: &Pod) -> Option<String> {
     Some(std::net::SocketAddr::new(ip, port(pod)).to_string())
 }
 
-/// The container port named `http`; the default where there is none.
+/// The container port named [`PORT_NAME`]; the default where there is none.
 pub fn port(pod: &Pod) -> u16 {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());

@@ -30,7 +30,7 @@ pub fn message(dns: &ClusterDNS, unlisted: &Unlisted) -> String {
         }
     };
     format!(
-        "the operator cannot list {kind}{more} in namespace {namespace}, so it changes nothing there, and pods go on as they \
+        "the operator cannot list {kind}{more} in namespace {namespace}, so it changes nothing there, and pods continue as they \
          are: {why}. {remedy}"
     )
 }
@@ -38,7 +38,7 @@ pub fn message(dns: &ClusterDNS, unlisted: &Unlisted) -> String {
 /// The text of the Event. It does not say which kinds are missing: they come and go one by one, and each text is an Event.
 pub fn event(dns: &ClusterDNS) -> String {
     format!(
-        "the operator cannot read namespace {}, so it changes nothing there, and pods go on as they are: the condition \
+        "the operator cannot read namespace {}, so it changes nothing there, and pods continue as they are: the condition \
          Degraded says why",
         names::service(dns).0
     )

@@ -45,6 +45,7 @@ use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
+use crate::endless::endless;
 use crate::state::{Published, State};
 use answer::End;
 pub(crate) use answer::LateEnd;
@@ -129,13 +130,23 @@ impl Forwarder {
     }
 
     /// Probes the servers of the published configuration (FW27, FW28, FW50), as long as `runtime` runs.
-    pub fn probe(state: Arc<State>, runtime: &Handle) {
-        runtime.spawn(probe::run(state));
+    pub fn probe(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
+        let begin = move || probe::run(Arc::clone(&state));
+        runtime.spawn(endless("probes", self.counts_panics(), begin));
     }
 
     /// Removes entries from the cache that no configuration can use any more, as long as `runtime` runs (CA1, CA5).
     pub fn tidy(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
-        runtime.spawn(tidy::run(state, Arc::clone(self)));
+        let forwarder = Arc::clone(self);
+        let begin = move || tidy::run(Arc::clone(&state), Arc::clone(&forwarder));
+        runtime.spawn(endless("tidy", self.counts_panics(), begin));
+    }
+
+    fn counts_panics(self: &Arc<Self>) -> impl Fn() + Send + 'static {
+        let forwarder = Arc::clone(self);
+        move || {
+            forwarder.counts.panics.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Takes a place for one query of this client to this group, or `None` at a limit (FW52): the

@@ -11,6 +11,7 @@
 
 pub mod args;
 pub mod drain;
+mod endless;
 
 pub mod source;
 pub mod settings;

@@ -21,7 +21,7 @@ use dataplane::source::files::{Files, Watch};
 use dataplane::source::writer::Setup;
 use dataplane::state::State;
 use dataplane::status::Status;
-use dataplane::taps::{Reader, Taps};
+use dataplane::taps::Reader;
 use dataplane::telemetry::{self, Fixed, LogFormat, LogLevel};
 use dataplane::{identity, kube_dns, names, settings};
 use tokio::runtime::Runtime;
@@ -101,7 +101,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let reader = args.dnstap_socket.clone().map(Reader::Unix);
     taps.start(&state.identity, reader).context("cannot start a thread for the query log")?;
     taps.apply(&config.logging);
-    runtime.spawn(follow_taps(configs.clone(), taps.clone()));
+    taps.follow(&configs, runtime.handle());
 
     let forwarder = Forwarder::new();
     let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
@@ -172,14 +172,6 @@ async fn until_asked(
                 listeners.open(serving, &config);
             }
         }
-    }
-}
-
-/// The query log and dnstap follow the configurations that take over.
-async fn follow_taps(mut configs: watch::Receiver<Arc<Config>>, taps: Arc<Taps>) {
-    while configs.changed().await.is_ok() {
-        let logging = configs.borrow_and_update().logging.clone();
-        taps.apply(&logging);
     }
 }
 

@@ -52,6 +52,15 @@ pub struct Sources {
     pub configs: watch::Receiver<Arc<Config>>,
 }
 
+impl Sources {
+    /// Panics of everything that has met one.
+    fn panics(&self) -> u64 {
+        let messages = self.serving.panics.load(Ordering::Relaxed);
+        let tasks = self.status.read().panics + self.state.taps.panics();
+        messages + self.forwarder.panics() + tasks
+    }
+}
+
 impl Metrics {
     pub fn new(sources: Sources) -> Metrics {
         let sources = Arc::new(sources);
@@ -165,8 +174,8 @@ impl Scrape {
         page.counter("udp_send_failed", help, load(&serving.udp_send_failed))?;
         let help = "Failed receives from UDP sockets";
         page.counter("udp_receive_failed", help, load(&serving.udp_receive_failed))?;
-        let help = "Messages whose handling panicked, which is a defect of this program";
-        let panics = load(&serving.panics) + self.sources.forwarder.panics();
+        let help = "Messages, objects and tasks whose handling panicked, a defect of this program";
+        let panics = self.sources.panics();
         page.counter("panics", help, panics)?;
         let help = "TCP connections accepted";
         page.counter("tcp_accepted", help, load(&serving.tcp_accepted))?;
@@ -253,6 +262,10 @@ impl Scrape {
         let objects = Resource::ALL.iter().zip(reported.objects);
         let rows = objects.map(|(kind, count)| ([("resource", kind.plural())], count as f64));
         page.gauges("objects", "Objects in memory", rows)?;
+        let help = "Namespaces called like a top-level domain: their Services answer for names of the internet in Pods \
+            with a search list";
+        let like = reported.namespaces_like_top_level_domains;
+        page.gauge("namespaces_like_top_level_domains", help, like as f64)?;
         let help = "Objects that are not served in full; /config names them";
         page.gauge("skipped_objects", help, reported.skipped.len() as f64)?;
         let help =

@@ -200,7 +200,7 @@ impl Serving {
         forwarder.listening_on(&addresses);
         let sockets: Vec<_> = bound.iter().flat_map(|bound| bound.udp.clone()).collect();
         let counters = Arc::new(ServeCounters::new(sockets.clone()));
-        Forwarder::probe(Arc::clone(&state), &runtime);
+        forwarder.probe(Arc::clone(&state), &runtime);
         forwarder.tidy(Arc::clone(&state), &runtime);
         let responder = Arc::new(Responder::new(state, forwarder, runtime, Arc::clone(&counters)));
         let (limits, limits_seen) = watch::channel(limits);

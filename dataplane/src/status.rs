@@ -99,6 +99,8 @@ pub struct Reported {
     pub other_kinds: Arc<BTreeMap<String, usize>>,
     /// Objects held, by [`Resource`].
     pub objects: [usize; Resource::ALL.len()],
+    /// Namespaces held that are called like a top-level domain (S1).
+    pub namespaces_like_top_level_domains: usize,
     /// The state of each resource's stream, by [`Resource`].
     pub feeds: [Feed; Resource::ALL.len()],
     /// The same of the configuration, where the API server has it.
@@ -117,6 +119,8 @@ pub struct Reported {
     pub publications: u64,
     /// What the process started from, and what it keeps for the next start.
     pub snapshot: SnapshotStatus,
+    /// Objects and tasks of the source whose handling panicked: a defect of this program.
+    pub panics: u64,
     /// Whether the source answers at all, good or bad; `None` until it was tried (E43).
     pub source_answers: Option<bool>,
 }

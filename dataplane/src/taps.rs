@@ -12,17 +12,22 @@ mod top;
 mod dnstap;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crds::Config;
 use crds::config::{Logging, QueryLog as Level};
 use dataplane_core::Identity;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 pub use dnstap::{Dnstap, Reader};
 pub use exchange::{Exchange, Side};
 pub use query_log::QueryLog;
 pub use top::{LONGEST as LONGEST_TOP, Top, TopRow, TopView};
+
+use crate::endless::{endless, endless_on_thread};
 
 /// The taps of the process.
 #[derive(Debug, Default)]
@@ -34,6 +39,7 @@ pub struct Taps {
     top: Top,
     /// The reader of dnstap that a flag names; it overrides the configuration.
     fixed_reader: OnceLock<Reader>,
+    panics: AtomicU64,
 }
 
 /// Which exchanges the query log and dnstap record.
@@ -104,8 +110,37 @@ impl Taps {
         }
         let (log, dnstap) = (Arc::clone(self), Arc::clone(self));
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        thread("query-log").spawn(move || log.query_log.write_to(std::io::stdout()))?;
-        thread("dnstap").spawn(move || dnstap.dnstap.run()).map(drop)
+        thread("query-log").spawn(move || {
+            log.keep("query log", || log.query_log.write_to(std::io::stdout()));
+        })?;
+        thread("dnstap").spawn(move || dnstap.keep("dnstap", || dnstap.dnstap.run())).map(drop)
+    }
+
+    fn keep(&self, name: &'static str, run: impl Fn()) {
+        endless_on_thread(name, || self.count_panic(), run);
+    }
+
+    fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Times that a task of these taps panicked.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Applies the configurations that take over, as long as `runtime` runs.
+    pub fn follow(self: &Arc<Self>, configs: &watch::Receiver<Arc<Config>>, runtime: &Handle) {
+        let (taps, counted, configs) = (Arc::clone(self), Arc::clone(self), configs.clone());
+        let begin = move || Arc::clone(&taps).apply_each(configs.clone());
+        runtime.spawn(endless("taps", move || counted.count_panic(), begin));
+    }
+
+    async fn apply_each(self: Arc<Self>, mut configs: watch::Receiver<Arc<Config>>) {
+        while configs.changed().await.is_ok() {
+            let logging = configs.borrow_and_update().logging.clone();
+            self.apply(&logging);
+        }
     }
 
     /// Applies this configuration from now on.

@@ -1,9 +1,11 @@
 //! Asks servers whether they are up (FW27, FW28) and whether they lead back to us (FW50), away from every lookup.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, TtlCaps};
+use futures::FutureExt;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::attempt::{self, AttemptResult, Question};
@@ -71,7 +73,9 @@ fn probe(group: &Arc<Group>, server: &Arc<Server>, now_at: Instant) {
     let edns = server.probe(now_at);
     let (group, server) = (Arc::clone(group), Arc::clone(server));
     tokio::spawn(async move {
-        match ask(&group.probe, &server, edns).await {
+        // After a panic too the server must be probed again, which waits for what came of this one.
+        let asked = AssertUnwindSafe(ask(&group.probe, &server, edns)).catch_unwind();
+        match asked.await.unwrap_or(Probed::Unsent) {
             Probed::Unsent => server.probe_unsent(now()),
             Probed::Silent => server.probed(edns, Heard::Nothing, now()),
             Probed::Error(..) => server.probed(edns, Heard::Error, now()),
@@ -88,7 +92,8 @@ fn loop_probe(server: &Arc<Server>, replicas: u64) {
         let leads_back = match Name::from_text(&format!("{label}.{replicas:016x}.{LOOP_ZONE}")) {
             Ok(name) => {
                 let key = LookupKey::new(name, TXT, false, true);
-                leads_back(&key, &server, edns).await
+                let asked = AssertUnwindSafe(leads_back(&key, &server, edns)).catch_unwind();
+                asked.await.unwrap_or_default()
             }
             Err(_) => None,
         };

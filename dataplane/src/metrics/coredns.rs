@@ -81,7 +81,7 @@ impl CoreDns {
         // Dashboards show the version alone; this program has no version of Go.
         let labels = [("version", version), ("revision", REVISION), ("goversion", "none")];
         page.gauges("build_info", "Version of the server", [(labels, 1.0)])?;
-        let panics = self.0.serving.panics.load(Ordering::Relaxed) + self.0.forwarder.panics();
+        let panics = self.0.panics();
         page.counter("panics", "Messages whose handling panicked", panics)?;
         let rows = PLUGINS.map(|name| ([("server", SERVER), ZONE, VIEW, ("name", name)], 1.0));
         page.gauges("plugin_enabled", "CoreDNS plugins that have an equivalent here", rows)

@@ -16,6 +16,7 @@ use super::due::Cost;
 use super::format::{END, MAX_FILE};
 use super::shares::LeftOut;
 use super::{FILE, TEMPORARY};
+use crate::endless::endless_on_thread;
 use crate::status::Status;
 use crate::telemetry::printable;
 
@@ -46,7 +47,10 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
     let folder = folder.to_owned();
     std::thread::Builder::new()
         .name("snapshot".into())
-        .spawn(move || run(&folder, &from, &status))
+        .spawn(move || {
+            let count = || status.read().panics += 1;
+            endless_on_thread("snapshot", count, || run(&folder, &from, &status));
+        })
         .context("cannot start the thread that writes snapshots")?;
     Ok(to)
 }

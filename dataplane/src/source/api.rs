@@ -38,8 +38,10 @@ use tokio::task::LocalSet;
 
 use super::configuration::Checked;
 use super::writer::{Setup, Writer};
+use crate::endless::endless;
 use crate::snapshot;
 use crate::state::State;
+use crate::status::Status;
 use client::ApiClient;
 use configuration::Configuration;
 use ingest::Ingest;
@@ -212,9 +214,14 @@ async fn follow(
     opened: mpsc::SyncSender<Opened>,
     ending: channel::Receiver<bool>,
 ) {
-    tokio::task::spawn_local(client::renew(client.clone()));
+    let status = Arc::clone(&sink.borrow().ingest.status.shared);
+    let renewed = client.clone();
+    keep(&status, "credentials", move || client::renew(renewed.clone()));
     let (dead, _) = channel::channel(0);
-    let stream = |watched| Stream::new(watched, client.clone(), sink.clone(), dead.subscribe());
+    let stream = {
+        let (client, sink, dead) = (client.clone(), sink.clone(), dead.clone());
+        move |watched| Stream::new(watched, client.clone(), sink.clone(), dead.subscribe())
+    };
     let is_configured = sink.borrow().configuration.is_configured();
     if is_configured {
         // The snapshot is loaded first: no request and no time-out may delay the first answer.
@@ -222,25 +229,43 @@ async fn follow(
     }
     let config_map = sink.borrow().configuration.config_map.clone();
     if let Some(watched) = config_map {
-        tokio::task::spawn_local(stream(watched).follow());
+        let stream = stream.clone();
+        keep(&status, "watch of the ConfigMap", move || stream(watched.clone()).follow());
     }
     if !is_configured {
         wait_for_configuration(&sink, FIRST_CONFIGURATION).await;
         sink.borrow_mut().warm_start();
         let _ = opened.send(Ok(running));
     }
-    tokio::task::spawn_local(heartbeat::beat(client.clone(), dead.clone()));
-    tokio::task::spawn_local(tick(sink.clone()));
-    tokio::task::spawn_local(apply_in_turns(sink.clone()));
+    keep(&status, "heartbeat", move || heartbeat::beat(client.clone(), dead.clone()));
+    let (ticking, applying, keeping) = (sink.clone(), sink.clone(), sink.clone());
+    keep(&status, "tick", move || tick(ticking.clone()));
+    keep(&status, "events", move || apply_in_turns(applying.clone()));
     // Without a configuration nothing would be answered from them (E44), and which are needed is
     // not known either.
     wait_for_configuration(&sink, Duration::MAX).await;
     sink.borrow_mut().warm_start();
-    tokio::task::spawn_local(keep_snapshots(sink.clone(), ending));
+    keep(&status, "snapshot", move || keep_snapshots(keeping.clone(), ending.clone()));
     for resource in [Resource::Services, Resource::EndpointSlices, Resource::Namespaces] {
-        tokio::task::spawn_local(stream(Watched::Objects(resource)).follow());
+        let stream = stream.clone();
+        keep(&status, resource.plural(), move || stream(Watched::Objects(resource)).follow());
     }
-    follow_pods(&sink, || stream(Watched::Objects(Resource::Pods))).await;
+    let pods = || stream(Watched::Objects(Resource::Pods));
+    endless(Resource::Pods.plural(), count_in(&status), || follow_pods(&sink, pods)).await;
+}
+
+/// Runs a task of this thread as long as the thread runs.
+fn keep<T: Future<Output = ()> + 'static>(
+    status: &Arc<Status>,
+    name: &'static str,
+    begin: impl Fn() -> T + 'static,
+) {
+    tokio::task::spawn_local(endless(name, count_in(status), begin));
+}
+
+fn count_in(status: &Arc<Status>) -> impl Fn() + 'static {
+    let status = Arc::clone(status);
+    move || status.read().panics += 1
 }
 
 async fn wait_for_configuration(sink: &Rc<RefCell<Sink>>, at_most: Duration) {

@@ -165,7 +165,7 @@ impl Stage {
             taps: Arc::default(),
             inspections: Arc::default(),
         };
-        Forwarder::probe(Arc::new(state), &Handle::current());
+        self.forwarder.probe(Arc::new(state), &Handle::current());
     }
 
     /// What `/upstreams` shows.

@@ -1,5 +1,6 @@
 //! Objects from the API server to the writer: decoded, applied, and explained where they are not served.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use dataplane_core::{Change, DataSource, Key, Resource};
@@ -10,6 +11,9 @@ use super::status::StreamStatus;
 use super::watched::{KINDS, Watched};
 use crate::source::objects::convert;
 use crate::source::writer::{Effect, Writer};
+
+/// Why an object is not served that met a panic.
+const DEFECT: &str = "a defect of ClusterDNS: handling this object panicked, so it may not be served as it is; please report it";
 
 /// Feeds the writer; one for all streams of a thread.
 #[derive(Debug)]
@@ -88,6 +92,30 @@ impl Ingest {
 
     /// Applies an object of a list, or of an event, as JSON. Returns whether an answer may differ.
     pub(super) fn apply(&mut self, resource: Resource, text: &[u8]) -> bool {
+        self.guarded(resource, text, |ingest| ingest.apply_now(resource, text))
+    }
+
+    /// A defect must not keep the objects that come next from being served: what met it is named and counted, and what is
+    /// held of it may be wrong until it is applied again.
+    fn guarded(
+        &mut self,
+        resource: Resource,
+        text: &[u8],
+        apply: impl FnOnce(&mut Ingest) -> bool,
+    ) -> bool {
+        if let Ok(is_visible) = catch_unwind(AssertUnwindSafe(|| apply(self))) {
+            return is_visible;
+        }
+        self.status.shared.read().panics += 1;
+        if let Ok(Some(named)) = catch_unwind(|| decode::named(text)) {
+            let key = convert::key(&named.metadata);
+            tracing::error!(resource = resource.plural(), namespace = %key.namespace, name = %key.name, "{DEFECT}");
+            self.status.explain(resource, &key, Some(DEFECT.to_owned()));
+        }
+        true
+    }
+
+    fn apply_now(&mut self, resource: Resource, text: &[u8]) -> bool {
         let Decoded { key, object, reasons, last_change } = match decode::object(resource, text) {
             Ok(decoded) => decoded,
             Err(undecodable) => return self.skip(resource, undecodable),
@@ -123,11 +151,16 @@ impl Ingest {
 
     /// Applies the deletion of an object, as an event shows it.
     pub(super) fn delete(&mut self, resource: Resource, text: &str) {
-        let Some(named) = decode::named(text.as_bytes()) else { return };
+        self.guarded(resource, text.as_bytes(), |ingest| ingest.delete_now(resource, text));
+    }
+
+    fn delete_now(&mut self, resource: Resource, text: &str) -> bool {
+        let Some(named) = decode::named(text.as_bytes()) else { return false };
         let key: Key = convert::key(&named.metadata);
         self.status.explain(resource, &key, None);
         let effect = self.writer.delete(resource, key, convert::version(&named.metadata));
         self.note(effect);
+        effect.is_visible
     }
 
     fn note(&mut self, effect: Effect) {
@@ -159,5 +192,47 @@ impl Ingest {
     pub(super) fn publish_since(&mut self, received: Instant) {
         self.writer.publish();
         self.status.visible_since(received);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::source::writer::Setup;
+    use crate::status::Status;
+
+    fn service(name: &str) -> String {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop"}},"spec":{{"clusterIP":"10.96.0.1"}}}}"#
+        )
+    }
+
+    #[test]
+    fn an_object_that_meets_a_defect_is_named_and_those_after_it_are_applied() {
+        let status = Arc::<Status>::default();
+        let setup = Setup {
+            counters: Vec::new(),
+            identity: crate::identity::of_this_process(None),
+            resolv_conf: PathBuf::from("/nonexistent"),
+            location: Default::default(),
+            status: Arc::clone(&status),
+        };
+        let writer = Writer::unconfigured(setup).unwrap();
+        let mut ingest = Ingest::new(writer, StreamStatus::new(Arc::clone(&status)));
+        let cart = service("cart");
+        let defect = |_: &mut Ingest| panic!("a defect");
+        assert!(ingest.guarded(Resource::Services, cart.as_bytes(), defect));
+        assert!(ingest.guarded(Resource::Services, b"no object", defect));
+        ingest.apply(Resource::Services, service("till").as_bytes());
+        ingest.publish();
+        ingest.status.report(&mut ingest.writer);
+        let reported = status.read();
+        assert_eq!((reported.panics, reported.objects[Resource::Services as usize]), (2, 1));
+        let skipped = reported.skipped.first(10);
+        assert_eq!(skipped.len(), 1);
+        assert!(skipped[0].reason.starts_with("a defect of ClusterDNS"), "{:?}", skipped[0]);
     }
 }

@@ -127,7 +127,8 @@ async fn f11_after_minutes_without_a_server_names_are_answered_within_two_second
     pause();
     let (began, followed) = (Instant::now(), Cell::default());
     let site = Site { upstream, responder, began, followed };
-    Forwarder::probe(Arc::clone(&site.responder.state), &Handle::current());
+    let Responder { forwarder, state, .. } = &site.responder;
+    forwarder.probe(Arc::clone(state), &Handle::current());
     for (number, (outage_ms, longer_ms)) in OUTAGES_MS.into_iter().enumerate() {
         let new = format!("new-{number}.example.org");
         site.responder.later(600_000);
@@ -166,7 +167,7 @@ async fn f11_names_of_the_cluster_wait_for_nothing_while_all_places_are_taken() 
     config.limits.in_flight = PLACES;
     let responder = serving(&config, "/nonexistent");
     pause();
-    Forwarder::probe(Arc::clone(&responder.state), &Handle::current());
+    responder.forwarder.probe(Arc::clone(&responder.state), &Handle::current());
     let (began, mut waiting, mut names) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < OUTAGE {
         // The client takes every place that it can have, and none is given back before time passes.

@@ -1,0 +1,75 @@
+//! Tasks that run for as long as the process does and answer no query: watches, probes, sweeps. One that panics, by a defect,
+//! begins again after a pause. Else what it keeps up to date would stay as it was, and only its age would show that.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use futures::FutureExt;
+
+/// Before a task that panicked begins again: one that always panics then costs little.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns when the task ends by itself. `count` is called for each panic.
+pub(crate) async fn endless<T: Future<Output = ()>>(
+    name: &'static str,
+    count: impl Fn(),
+    begin: impl Fn() -> T,
+) {
+    let task = || AssertUnwindSafe(async { begin().await }).catch_unwind();
+    while task().await.is_err() {
+        report(name, &count);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The same on a thread of its own.
+pub(crate) fn endless_on_thread(name: &'static str, count: impl Fn(), run: impl Fn()) {
+    while catch_unwind(AssertUnwindSafe(&run)).is_err() {
+        report(name, &count);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn report(name: &'static str, count: impl Fn()) {
+    count();
+    tracing::error!(
+        task = name,
+        "a task panicked, which is a defect of this program: it begins again"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_begins_again_after_a_pause() {
+        let (begun, panics) = (Cell::new(0), Cell::new(0));
+        let start = tokio::time::Instant::now();
+        let count = || panics.set(panics.get() + 1);
+        endless("test", count, || {
+            begun.set(begun.get() + 1);
+            let number = begun.get();
+            async move { assert!(number > 2, "a defect") }
+        })
+        .await;
+        assert_eq!((begun.get(), panics.get()), (3, 2));
+        assert_eq!(start.elapsed(), 2 * PAUSE);
+    }
+
+    #[test]
+    fn a_thread_that_panics_begins_again() {
+        let (begun, panics) = (Cell::new(0), Cell::new(0));
+        endless_on_thread(
+            "test",
+            || panics.set(panics.get() + 1),
+            || {
+                begun.set(begun.get() + 1);
+                assert!(begun.get() > 1, "a defect");
+            },
+        );
+        assert_eq!((begun.get(), panics.get()), (2, 1));
+    }
+}

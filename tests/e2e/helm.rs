@@ -1,6 +1,7 @@
 //! The chart in a real cluster by the real helm: it installs, upgrades, and leaves what must stay; and its rights, as
 //! the API server sees them.
 
+mod namespaces;
 mod people;
 mod rights;
 

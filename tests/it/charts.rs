@@ -97,6 +97,12 @@ fn the_chart_installs_the_crd_of_the_types() {
 }
 
 #[test]
+fn s1_the_chart_has_the_top_level_domains_of_the_data_plane() {
+    let list = read("dataplane/core/src/index/top_level_domains.txt");
+    expect("charts/clusterdns/top-level-domains.txt", &list);
+}
+
+#[test]
 fn the_chart_has_the_version_of_the_programs() {
     let chart: Value = serde_saphyr::from_str(&read("charts/clusterdns/Chart.yaml")).unwrap();
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));

@@ -15,6 +15,7 @@ mod publishers;
 pub(crate) mod reads;
 mod services;
 mod slices;
+mod top_level_domains;
 mod versions;
 
 use alloc::boxed::Box;
@@ -309,6 +310,11 @@ impl Index {
     /// Number of objects held, of lists that are not complete too.
     pub fn objects(&self, resource: Resource) -> usize {
         self.held.count(resource)
+    }
+
+    /// Number of Namespaces held that are called like a top-level domain (S1).
+    pub fn namespaces_like_top_level_domains(&self) -> usize {
+        self.held.like_top_level_domains
     }
 
     /// The stamp of an object that is applied now; `None` if a newer one is held (E14).

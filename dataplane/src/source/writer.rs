@@ -322,6 +322,7 @@ impl Writer {
         let published = self.index.publish(unix_s().max(u64::from(last) + 1));
         let mut reported = self.status.read();
         reported.objects = Resource::ALL.map(|resource| self.index.objects(resource));
+        reported.namespaces_like_top_level_domains = self.index.namespaces_like_top_level_domains();
         for (feed, resource) in reported.feeds.iter_mut().zip(Resource::ALL) {
             feed.source = self.index.source(resource);
         }

@@ -58,6 +58,8 @@ pub(super) struct HeldObjects {
     pub(super) services: NumberedTable<HeldService>,
     pub(super) slices: NumberedTable<HeldSlice>,
     pub(super) namespaces: NumberedTable<HeldNamespace>,
+    /// How many of these are called like a top-level domain.
+    pub(super) like_top_level_domains: usize,
     pub(super) pods: NumberedTable<HeldPod>,
 }
 

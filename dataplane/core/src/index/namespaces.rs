@@ -10,6 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::held::{Held, HeldNamespace};
+use super::top_level_domains::is_top_level_domain;
 use super::{Applied, Index, is_label, kept_labels, push_label};
 use crate::object::{Key, Namespace, Problem, Resource};
 use crate::records::{NamespaceEntry, hash};
@@ -34,6 +35,9 @@ impl Index {
         let selector = &self.next.zone.settings.exposure.namespace_selector;
         let is_selected = selector.matches(labels);
         let labels = kept_labels(labels, [selector, &self.also_kept.namespace_selector]);
+        if self.held.namespaces.get(&key).is_none() && is_top_level_domain(&key.name) {
+            self.held.like_top_level_domains += 1;
+        }
         self.held.namespaces.insert(key, HeldNamespace { held, slot, labels });
         self.change_namespace(slot, |entry| {
             entry.has_object = true;
@@ -45,6 +49,9 @@ impl Index {
         let Some(gone) = self.held.namespaces.remove(&Key::new("", name)) else {
             return false;
         };
+        if is_top_level_domain(name) {
+            self.held.like_top_level_domains -= 1;
+        }
         let visible = self.change_namespace(gone.slot, |entry| {
             entry.has_object = false;
             entry.is_selected = false;

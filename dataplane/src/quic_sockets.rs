@@ -10,7 +10,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -21,8 +21,17 @@ use quinn::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime, UdpPoller};
 const AT_ONCE: usize = 8;
 
 /// The runtime of tokio with such sockets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OneByOne;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OneByOne {
+    datagrams: Arc<AtomicU64>,
+}
+
+impl OneByOne {
+    /// Datagrams that its sockets have read.
+    pub(crate) fn datagrams(&self) -> u64 {
+        self.datagrams.load(Ordering::Relaxed)
+    }
+}
 
 impl Runtime for OneByOne {
     fn new_timer(&self, at: Instant) -> Pin<Box<dyn AsyncTimer>> {
@@ -38,7 +47,8 @@ impl Runtime for OneByOne {
         let opened = TokioRuntime.wrap_udp_socket(socket)?;
         // Only now: what was opened has asked the kernel to join them.
         dataplane_udp::read_one_by_one(&same)?;
-        Ok(Arc::new(Socket { socket: opened, read: AtomicUsize::new(0) }))
+        let datagrams = Arc::clone(&self.datagrams);
+        Ok(Arc::new(Socket { socket: opened, read: AtomicUsize::new(0), datagrams }))
     }
 
     fn now(&self) -> Instant {
@@ -51,6 +61,8 @@ struct Socket {
     socket: Arc<dyn AsyncUdpSocket>,
     /// Datagrams that were read in this turn.
     read: AtomicUsize,
+    /// Datagrams that were read in all.
+    datagrams: Arc<AtomicU64>,
 }
 
 impl AsyncUdpSocket for Socket {
@@ -78,7 +90,10 @@ impl AsyncUdpSocket for Socket {
         let most = left.min(buffers.len()).min(metas.len());
         let received = self.socket.poll_recv(cx, &mut buffers[..most], &mut metas[..most]);
         let read = match &received {
-            Poll::Ready(Ok(datagrams)) => AT_ONCE - left + datagrams,
+            Poll::Ready(Ok(datagrams)) => {
+                self.datagrams.fetch_add(*datagrams as u64, Ordering::Relaxed);
+                AT_ONCE - left + datagrams
+            }
             _ => 0,
         };
         self.read.store(read, Ordering::Relaxed);
@@ -138,7 +153,8 @@ mod tests {
 
     #[tokio::test]
     async fn t8_few_datagrams_of_quic_are_read_until_connections_have_a_turn() {
-        let receiver = OneByOne.wrap_udp_socket(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let runtime = OneByOne::default();
+        let receiver = runtime.wrap_udp_socket(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let receiver = receiver.unwrap();
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         for _ in 0..100 {
@@ -146,13 +162,14 @@ mod tests {
         }
         let turns = turns(&*receiver, 100).await;
         assert!(turns.iter().all(|read| *read <= 8), "{turns:?}");
+        assert_eq!(runtime.datagrams(), 100);
     }
 
     #[tokio::test]
     async fn t4_each_datagram_of_quic_is_read_by_itself() {
         let socket = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let sender = TokioRuntime.wrap_udp_socket(socket()).unwrap();
-        let receiver = OneByOne.wrap_udp_socket(socket()).unwrap();
+        let receiver = OneByOne::default().wrap_udp_socket(socket()).unwrap();
         assert_eq!(receiver.max_receive_segments(), 1);
         let sent = Transmit {
             destination: receiver.local_addr().unwrap(),

@@ -70,7 +70,8 @@ pub(super) async fn connect(
     };
     // Its datagrams go to one server only, over IPv4 or over IPv6.
     let socket = UdpSocket::bind(any).map_err(Failure::connect)?;
-    let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(OneByOne));
+    let endpoint =
+        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(OneByOne::default()));
     let endpoint = endpoint.map_err(Failure::connect)?;
     let connecting = endpoint.connect_with(config, address, name);
     let connecting = connecting.map_err(|error| Failure::protocol(&error.to_string()))?;

@@ -7,6 +7,7 @@
 
 mod entrance;
 mod frames;
+mod looks;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -32,8 +33,9 @@ use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
 use crate::quic_sockets::OneByOne;
-use entrance::{COSTLY_FRAMES, Entrance};
+use entrance::Entrance;
 use frames::Frames;
+use looks::COSTLY_FRAMES;
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
@@ -82,10 +84,11 @@ pub(super) async fn serve(
     (limits, phase): (watch::Receiver<Limits>, watch::Receiver<Phase>),
 ) {
     let local = socket.local_addr().unwrap_or(UNKNOWN);
+    let sockets = OneByOne::default();
     let opened = {
         // Its tasks are then those of that thread.
         let _there = server.handshake_thread.enter();
-        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(OneByOne))
+        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(sockets.clone()))
     };
     let endpoint = match opened {
         Ok(endpoint) => endpoint,
@@ -98,6 +101,7 @@ pub(super) async fn serve(
     let (established, mut connections) = mpsc::channel(HANDSHAKES);
     let entrance = Entrance {
         endpoint,
+        sockets,
         local,
         certificate,
         limits,

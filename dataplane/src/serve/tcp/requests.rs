@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::super::counters::{CloseReason, add};
 use super::super::responder::Asker;
-use super::deadline::lifetime;
+use super::deadline::{FIRST_QUERY_WITHIN, lifetime};
 use super::frame::{PREFIX, WAITING_OCTETS};
 use super::table::Permit;
 use super::{TcpAction, TcpServer};
@@ -39,6 +39,7 @@ pub(super) struct Requests {
     /// When it is time to move to another replica (WR45).
     old: Instant,
     asked: Cell<bool>,
+    opened: Instant,
     emptied: Notify,
 }
 
@@ -94,6 +95,7 @@ impl Requests {
             moved: Cell::new(now),
             old,
             asked: Cell::new(false),
+            opened: now,
             emptied: Notify::new(),
         });
         requests.note();
@@ -156,7 +158,8 @@ impl Requests {
             };
             let look = tokio::time::sleep(look);
             tokio::select! {
-                reason = poll_fn(|cx| self.permit.poll_close(cx)) => match reason {
+                // A look ends what is new.
+                reason = poll_fn(|cx| self.permit.poll_close_unless(cx, self.is_new())) => match reason {
                     CloseReason::Drain if !is_ending => return Ending::WhenDone(reason),
                     CloseReason::Drain => look_away().await,
                     reason => return Ending::Now(reason),
@@ -179,9 +182,13 @@ impl Requests {
         }
     }
 
+    fn is_new(&self) -> bool {
+        !self.asked.get() && Instant::now() < self.opened + FIRST_QUERY_WITHIN
+    }
+
     /// Why the connection must end once nothing is in progress.
     fn leaves(&self, now: Instant) -> Option<CloseReason> {
-        if self.server.draining.get() && self.asked.get() {
+        if self.server.draining.get() && !self.is_new() {
             Some(CloseReason::Drain)
         } else if now >= self.old {
             Some(CloseReason::Age)

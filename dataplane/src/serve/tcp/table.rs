@@ -294,6 +294,17 @@ impl Permit {
         Poll::Pending
     }
 
+    /// The same, but a drain leaves what is new, whose first query may be on its way (E45).
+    pub(super) fn poll_close_unless(&self, cx: &Context<'_>, is_new: bool) -> Poll<CloseReason> {
+        match self.poll_close(cx) {
+            Poll::Ready(CloseReason::Drain) if is_new => {
+                self.stay(cx);
+                Poll::Pending
+            }
+            reason => reason,
+        }
+    }
+
     /// It does not close for now, though it was asked to.
     pub(super) fn stay(&self, cx: &Context<'_>) {
         self.entry.close.set(None);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,7 +17,7 @@ use super::super::counters::CloseReason;
 use super::super::responder::Asker;
 use super::TcpServer;
 use super::connection::Connection;
-use super::deadline::CLOSE_WITHIN;
+use super::deadline::{CLOSE_WITHIN, FIRST_QUERY_WITHIN};
 use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
 use super::https::{self, HttpPath};
 use super::reads::InTurns;
@@ -87,7 +88,7 @@ async fn handshake(
     let accepted = server.handshake_thread.spawn(TlsAcceptor::from(config).accept(stream));
     let accepted = tokio::time::timeout(within, AbortOnDropHandle::new(accepted));
     tokio::select! {
-        reason = poll_fn(|cx| permit.poll_close(cx)) => Err(reason),
+        reason = must_close(permit) => Err(reason),
         () = place.gave_way() => Err(CloseReason::Evicted),
         accepted = accepted => match accepted {
             Ok(Ok(Ok(mut session))) => {
@@ -100,15 +101,23 @@ async fn handshake(
     }
 }
 
+/// Returns when a handshake must end for others. In a drain one that has just begun may be followed by a query (E45).
+async fn must_close(permit: &Permit) -> CloseReason {
+    let opened = Instant::now();
+    poll_fn(|cx| permit.poll_close_unless(cx, opened.elapsed() < FIRST_QUERY_WITHIN)).await
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+    use std::pin::pin;
 
+    use futures::FutureExt;
     use tokio::net::TcpListener;
 
     use super::super::super::certificate::testing::{signed_there, trusting};
     use super::super::super::traffic::ServedOver;
-    use super::super::tests::{patient, with_handshake_thread};
+    use super::super::tests::{local, patient, server, with_handshake_thread};
     use super::*;
 
     #[test]
@@ -133,5 +142,22 @@ mod tests {
             let _ = served.await;
         });
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
+    }
+
+    #[test]
+    fn e45_a_drain_waits_for_a_handshake_that_has_just_begun() {
+        local(async {
+            let (server, _) = server(patient());
+            let permit = server.table.admit(IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+            permit.set_quiet_since(Some(Instant::now()));
+            let mut closing = pin!(must_close(&permit));
+            assert!(closing.as_mut().now_or_never().is_none());
+            server.drain();
+            assert!(closing.as_mut().now_or_never().is_none(), "it was just opened");
+            tokio::time::sleep(FIRST_QUERY_WITHIN).await;
+            assert!(closing.as_mut().now_or_never().is_none(), "its time to end is its own");
+            server.drain();
+            assert_eq!(closing.await, CloseReason::Drain);
+        });
     }
 }

@@ -6,12 +6,9 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{
-    Connection, Endpoint, FrameStats, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt,
-};
+use quinn::{Connection, Endpoint, IdleTimeout, Incoming, ServerConfig, TransportConfig, VarInt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -24,7 +21,9 @@ use super::super::MESSAGE_OCTETS;
 use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
+use super::looks::{COSTLY_LOOK_EVERY, Looks, costly};
 use super::{Code, ended_by};
+use crate::quic_sockets::OneByOne;
 
 /// Octets of a connection that a client may send before we read them: as many usual queries as it has streams. quinn keeps
 /// them as they come, and pieces with holes between them, which cannot be read, take some 60 octets each besides.
@@ -38,17 +37,10 @@ const SEND_OCTETS: u64 = 2 * (MESSAGE_OCTETS + PREFIX) as u64;
 const INCOMING_OCTETS: u64 = 32 << 10;
 const ALL_INCOMING_OCTETS: u64 = 4 << 20;
 
-/// Frames that a client may send of those that take more than their octets: of a handshake (CRYPTO, RFC 9000 §19.6), and with
-/// ids of the connection (§19.15, §19.16). A usual client sends some ten. quinn keeps and goes through pieces of a handshake as
-/// through those of streams, as long as a connection is open. And it has its endpoint look at each id, 160 in a turn, while the
-/// eight datagrams of a turn may bring 5,000: those that wait would take memory without a bound.
-pub(super) const COSTLY_FRAMES: u64 = 256;
-/// Between two looks at all connections for that.
-const COSTLY_LOOK_EVERY: Duration = Duration::from_millis(10);
-
 /// One listener, as far as the end of handshakes.
 pub(super) struct Entrance {
     pub(super) endpoint: Endpoint,
+    pub(super) sockets: OneByOne,
     pub(super) local: SocketAddr,
     pub(super) certificate: Arc<Certificate>,
     pub(super) limits: watch::Receiver<Limits>,
@@ -61,11 +53,6 @@ pub(super) struct Entrance {
     pub(super) open: Mutex<Vec<Connection>>,
     /// Connections that wait for room in it keep their place among the handshakes.
     pub(super) established: mpsc::Sender<(Connection, Asker)>,
-}
-
-/// The frames that [`COSTLY_FRAMES`] is about.
-fn costly(came: &FrameStats) -> u64 {
-    came.crypto + came.retire_connection_id + came.new_connection_id
 }
 
 /// How we speak QUIC with the certificate in use; nothing until there was a good one. What was used before stays, but for
@@ -111,6 +98,7 @@ impl Entrance {
         let (mut version, mut in_use) = (None, None);
         let mut look = tokio::time::interval(COSTLY_LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = Looks::new(Instant::now());
         loop {
             // Before the certificate: one that comes in between is then taken the next time.
             let now = Some(entrance.certificate.version());
@@ -123,7 +111,11 @@ impl Entrance {
             }
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY / 4) => {}
-                _ = look.tick(), if entrance.has_connections() => entrance.look(),
+                now = look.tick(), if entrance.has_connections() => {
+                    if looks.is_due(entrance.sockets.datagrams(), now) {
+                        entrance.look();
+                    }
+                }
                 incoming = entrance.endpoint.accept() => {
                     let Some(incoming) = incoming else { return };
                     entrance.welcome(incoming);
@@ -231,9 +223,10 @@ mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
     use std::pin::pin;
     use std::task::Poll;
+    use std::time::Duration;
 
+    use quinn::EndpointConfig;
     use quinn::crypto::rustls::QuicClientConfig;
-    use quinn::{EndpointConfig, TokioRuntime};
     use tokio_rustls::rustls::ServerConfig as Tls;
     use tokio_rustls::rustls::pki_types::CertificateDer;
     use tokio_util::task::AbortOnDropHandle;
@@ -277,12 +270,14 @@ mod tests {
     fn entrance(server: &TcpServer, tls: Tls, costly_frames: u64) -> (Entrance, Established) {
         let _there = server.handshake_thread.enter();
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let runtime = Arc::new(TokioRuntime);
+        let sockets = OneByOne::default();
+        let runtime = Arc::new(sockets.clone());
         let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime).unwrap();
         let (established, connections) = mpsc::channel(1);
         let entrance = Entrance {
             local: endpoint.local_addr().unwrap(),
             endpoint,
+            sockets,
             certificate: Arc::new(Certificate::of(tls)),
             limits: watch::channel(slow()).1,
             phase: watch::channel(Phase::Serving).1,
@@ -301,14 +296,6 @@ mod tests {
         let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
         client
-    }
-
-    #[test]
-    fn t8_frames_of_handshakes_and_of_ids_of_connections_are_costly() {
-        let mut came = FrameStats::default();
-        (came.crypto, came.retire_connection_id, came.new_connection_id) = (1, 2, 4);
-        (came.stream, came.ping) = (8, 16);
-        assert_eq!(costly(&came), 1 + 2 + 4);
     }
 
     #[test]

@@ -107,3 +107,25 @@ fn wr45_age_a_drain_and_a_lower_limit_are_each_counted_as_what_they_are() {
         assert_eq!(requests.leaves(now), Some(CloseReason::Drain));
     });
 }
+
+#[test]
+fn e45_a_drain_lets_a_connection_that_was_just_opened_ask_once() {
+    local(async {
+        let (server, requests) = requests();
+        let begun = Instant::now();
+        server.drain();
+        let ending = requests.closing(false).await;
+        assert!(matches!(ending, Ending::WhenDone(CloseReason::Drain)));
+        let took = begun.elapsed();
+        assert!((FIRST_QUERY_WITHIN..2 * FIRST_QUERY_WITHIN).contains(&took), "{took:?}");
+    });
+    local(async {
+        let (server, requests) = requests();
+        let begun = Instant::now();
+        server.drain();
+        let asks = async { drop(requests.begin()) };
+        let (ending, ()) = futures::join!(requests.closing(false), asks);
+        assert!(matches!(ending, Ending::WhenDone(CloseReason::Drain)));
+        assert!(begun.elapsed() < FIRST_QUERY_WITHIN, "it has asked");
+    });
+}

@@ -5,6 +5,7 @@ mod tcp;
 mod scenarios;
 mod rotation;
 mod rows;
+mod tenants;
 mod snapshot;
 mod edits;
 mod folder_memory;

@@ -3,6 +3,7 @@
 
 mod contents;
 mod layers;
+mod machine;
 mod page;
 mod runbooks;
 mod tools;

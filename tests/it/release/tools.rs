@@ -8,7 +8,7 @@ use super::{Tree, ran};
 use crate::architecture::{read, root};
 
 /// What `.ci/release` names a tool by, in its first lines.
-fn pinned(tool: &str) -> String {
+pub(super) fn pinned(tool: &str) -> String {
     let script = read(".ci/release");
     let mut lines = script.lines();
     let version = lines.find_map(|line| line.strip_prefix(tool)?.strip_prefix('='));
@@ -27,22 +27,25 @@ fn p5_the_image_and_the_release_use_the_same_compiler_and_tools() {
 }
 
 impl Tree {
-    /// A program that a step finds before those of the machine.
-    fn stand_in(&self, name: &str, script: &str) {
-        let file = format!("programs/{name}");
-        self.write(&file, &format!("#!/bin/sh\n{script}\n"));
+    pub(super) fn executable(&self, file: &str, script: &str) {
+        self.write(file, &format!("#!/bin/sh\n{script}\n"));
         let executable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(self.path().join(file), executable).expect("it is ours");
     }
 
-    /// A step that finds the stand-ins.
-    pub(super) fn step_with(&self, stand_ins: &[(&str, &str)], step: &str) -> Command {
+    /// A PATH that has these programs before those of the machine.
+    pub(super) fn path_with(&self, stand_ins: &[(&str, &str)]) -> String {
         for (name, script) in stand_ins {
-            self.stand_in(name, script);
+            self.executable(&format!("programs/{name}"), script);
         }
         let path = std::env::var("PATH").expect("a path");
+        format!("{}:{path}", self.path().join("programs").display())
+    }
+
+    /// A step that finds the stand-ins.
+    pub(super) fn step_with(&self, stand_ins: &[(&str, &str)], step: &str) -> Command {
         let mut command = self.step(step, "1.2.3");
-        command.env("PATH", format!("{}:{path}", self.path().join("programs").display()));
+        command.env("PATH", self.path_with(stand_ins));
         command
     }
 }
@@ -93,12 +96,10 @@ fn real_nodes_say_that_they_need_root_before_anything_is_installed() {
     }
     let tree = Tree::new();
     let installed = tree.path().join("installed");
-    tree.stand_in("id", "echo 1000");
-    tree.stand_in("apt-get", &format!("touch {}", installed.display()));
-    let path = std::env::var("PATH").expect("a path");
+    let apt = format!("touch {}", installed.display());
+    let path = tree.path_with(&[("id", "echo 1000"), ("apt-get", &apt)]);
     let mut command = Command::new(root().join("tests/tools/node-packages"));
-    command.env("PATH", format!("{}:{path}", tree.path().join("programs").display()));
-    let (passed, text) = ran(&mut command);
+    let (passed, text) = ran(command.env("PATH", path));
     assert!(!passed && text.contains("need Linux and root"), "{text}");
     assert!(!installed.exists());
 }

@@ -3,6 +3,7 @@
 
 mod namespaces;
 mod people;
+mod quota;
 mod rights;
 
 use std::collections::BTreeSet;
@@ -25,9 +26,15 @@ struct Site {
 impl Site {
     /// None, after saying so, when a program has not been built.
     async fn start() -> Option<Site> {
+        Site::start_with(&[]).await
+    }
+
+    /// The same with these flags of the API server.
+    async fn start_with(more: &[String]) -> Option<Site> {
         // As some distributions have it: owner references that block deletion need a right of their own.
-        let flag = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
-        let setup = Setup { api_server_flags: vec![flag.into()], ..Setup::default() };
+        let flag = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned();
+        let flags = [&[flag][..], more].concat();
+        let setup = Setup { api_server_flags: flags, ..Setup::default() };
         let plane = ControlPlane::start(setup).await?;
         let tools = Tools::new(plane.kubeconfig())?;
         Some(Site { plane, tools })

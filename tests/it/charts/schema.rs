@@ -1,9 +1,14 @@
 //! The schema of the values: what `clusterDNS.spec` may be is made of the resource's own schema, so that Helm refuses what
 //! the API server would refuse, before anything of a release is written.
 
-use serde_json::{Map, Value, json};
+use std::fs;
+use std::process::Command;
 
-use super::{expect, helm, read, template};
+use serde_json::{Map, Value, json};
+use tests::scratch::Scratch;
+
+use super::{expect, helm, objects, read, run, template};
+use crate::architecture::root;
 
 const PAGE: &str = "charts/clusterdns/values.schema.json";
 /// The line that this test generates.
@@ -79,5 +84,31 @@ fn a_mistake_in_the_spec_is_refused_by_helm_and_names_its_field() {
         let refusal = template(&helm, &["--set", "clusterDNS.create=true", "--set", set]);
         let refusal = refusal.expect_err(set);
         assert!(refusal.contains(says), "{set}: {refusal}");
+    }
+}
+
+/// Helm hands on to a part what its condition names: `clusterdns.enabled` of the whole is `enabled` of the part.
+#[test]
+fn another_chart_can_have_this_one_as_a_part_under_a_condition() {
+    let Some(helm) = helm() else { return };
+    let whole = Scratch::new("chart").expect("a folder");
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!(
+        "apiVersion: v2\nname: platform\nversion: 1.0.0\ndependencies:\n\
+         - {{name: clusterdns, version: {version}, repository: \"\", condition: clusterdns.enabled}}\n"
+    );
+    whole.write("Chart.yaml", text).expect("the folder is ours");
+    let parts = whole.path().join("charts");
+    fs::create_dir(&parts).expect("the folder is ours");
+    let part = root().join("charts/clusterdns");
+    let copied = Command::new("cp").arg("-R").arg(part).arg(parts).status();
+    assert!(copied.expect("coreutils").success());
+    let folder = whole.path().to_str().expect("text");
+    for (is_enabled, count) in [(true, 1), (false, 0)] {
+        let set = format!("clusterdns.enabled={is_enabled},global.region=one");
+        let rendered = run(&helm, &["template", "platform", folder, "--set", &set]);
+        let objects = objects(&rendered.expect("the schema takes both"));
+        let operators = objects.iter().filter(|object| object["kind"] == "Deployment").count();
+        assert_eq!(operators, count, "{set}");
     }
 }

@@ -1,6 +1,6 @@
 //! Values that are rare and right: each has its effect, keeps its type in YAML, or is refused with what to do.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{helm, objects, run, template};
 
@@ -96,6 +96,30 @@ fn the_pod_of_helm_test_runs_where_the_operator_runs() {
         assert!(!pod[field].is_null(), "{field}");
         assert_eq!(pod[field], operator[field], "{field}");
     }
+}
+
+/// GKE refuses such pods in other namespaces than kube-system where no quota names their class.
+#[test]
+fn a_quota_names_the_priority_class_of_the_operator_where_that_is_of_the_system() {
+    if helm().is_none() {
+        return;
+    }
+    let quotas = |namespace: &str, set: &str| -> Vec<Value> {
+        let objects = rendered("release", namespace, &["--set", set]);
+        objects.into_iter().filter(|object| object["kind"] == "ResourceQuota").collect()
+    };
+    for class in ["system-cluster-critical", "system-node-critical"] {
+        let quotas = quotas("ns", &format!("priorityClassName={class}"));
+        let [quota] = &quotas[..] else { panic!("{quotas:?}") };
+        assert_eq!(quota["metadata"]["namespace"], "ns");
+        let scope = json!({"scopeName": "PriorityClass", "operator": "In", "values": [class]});
+        assert_eq!(quota["spec"]["scopeSelector"]["matchExpressions"], json!([scope]));
+    }
+    for set in ["priorityClassQuota=false", "priorityClassName=", "priorityClassName=high"] {
+        assert_eq!(quotas("ns", set), Vec::<Value>::new(), "{set}");
+    }
+    // There it would count the pods of all others too.
+    assert_eq!(quotas("kube-system", "replicas=2"), Vec::<Value>::new());
 }
 
 /// Server-side apply and kustomize refuse a key that is there twice, and the operator a flag.

@@ -92,7 +92,7 @@ fn a_release_page_is_not_made_without_a_part() {
 fn all_files_of_the_page_are_given_to_the_forge() {
     let tree = made();
     assert!(ran(&mut tree.step("checksums", "1.2.3")).0);
-    let gh = [("gh", r#"for word in "$@"; do echo "$word"; done"#)];
+    let gh = [("gh", r#"[ "$2" != view ] || exit 1; for word in "$@"; do echo "$word"; done"#)];
     let (passed, text) = ran(&mut tree.step_with(&gh, "page"));
     assert!(passed, "{text}");
     let given: BTreeSet<&str> = text.lines().collect();
@@ -101,6 +101,38 @@ fn all_files_of_the_page_are_given_to_the_forge() {
         assert!(given.contains(path.to_str().expect("text")), "{name}: {text}");
     }
     assert!(given.contains("v1.2.3") && given.contains("--verify-tag"), "{text}");
+}
+
+/// What `gh` is asked to do with the page of a version, where there is one already or not.
+fn asked(version: &str, is_there: bool) -> Vec<String> {
+    let tree = Tree::new();
+    tree.write(&format!("target/release-{version}/page/SHA256SUMS"), "");
+    let gh = format!("[ \"$2\" != view ] || exit {}\necho \"$@\"", i32::from(!is_there));
+    let path = tree.path_with(&[("gh", &gh)]);
+    let (passed, text) = ran(tree.step("page", version).env("PATH", path));
+    assert!(passed, "{text}");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_version_with_a_hyphen_is_a_pre_release_and_never_the_latest() {
+    let flags = " --prerelease --latest=false ";
+    for is_there in [false, true] {
+        let of = |version: &str| asked(version, is_there).pop().expect("a last call");
+        assert!(of("1.2.3-rc.1").contains(flags), "{}", of("1.2.3-rc.1"));
+        assert!(!of("1.2.3").contains("prerelease") && !of("1.2.3").contains("latest"));
+    }
+}
+
+#[test]
+fn a_release_that_is_made_again_replaces_the_files_of_its_page() {
+    let calls = asked("1.2.3", false);
+    assert!(calls.len() == 1 && calls[0].starts_with("release create v1.2.3 "), "{calls:?}");
+    let calls = asked("1.2.3", true);
+    let [upload, edit] = &calls[..] else { panic!("{calls:?}") };
+    assert!(upload.starts_with("release upload v1.2.3 --clobber "), "{upload}");
+    assert!(upload.ends_with("/page/SHA256SUMS"), "{upload}");
+    assert!(edit.starts_with("release edit v1.2.3 ") && edit.contains("--draft=false"), "{edit}");
 }
 
 /// The action that attests an image reads the user's name and password from the file of Docker, and from no other.

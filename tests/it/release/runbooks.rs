@@ -11,7 +11,7 @@ use crate::architecture::root;
 use crate::charts::helm;
 
 /// A tree with what the step `chart` reads.
-fn tree() -> Tree {
+pub(super) fn tree() -> Tree {
     let tree = Tree::new();
     for folder in ["charts/clusterdns", "charts/manifests", "tests/tools"] {
         let to = tree.path().join(folder);
@@ -24,12 +24,11 @@ fn tree() -> Tree {
 }
 
 /// Makes the chart of version 1.2.3 with these variables of the forge; the folder with it.
-fn chart(tree: &Tree, variables: &[(&str, &str)]) -> PathBuf {
+pub(super) fn chart(tree: &Tree, variables: &[(&str, &str)]) -> PathBuf {
     let out = tree.path().join("target/release-1.2.3");
     let _ = fs::remove_dir_all(&out);
-    let output = Command::new("sh")
-        .current_dir(tree.path())
-        .args([".ci/release", "chart", "1.2.3"])
+    let output = tree
+        .step("chart", "1.2.3")
         .env_remove("RUNBOOKS_URL")
         .env_remove("GITHUB_SERVER_URL")
         .env_remove("GITHUB_REPOSITORY")
@@ -41,7 +40,7 @@ fn chart(tree: &Tree, variables: &[(&str, &str)]) -> PathBuf {
 }
 
 /// The packaged chart in that folder.
-fn package(out: &Path) -> PathBuf {
+pub(super) fn package(out: &Path) -> PathBuf {
     out.join(format!("chart/clusterdns-{}.tgz", env!("CARGO_PKG_VERSION")))
 }
 

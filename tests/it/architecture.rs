@@ -22,7 +22,7 @@ pub(crate) fn read(path: &str) -> String {
 }
 
 /// Every file of the repository, as paths from its root; built files and what is hidden are not part of it.
-fn files() -> Vec<String> {
+pub(crate) fn files() -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root().to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -9,6 +9,7 @@ use futures::stream;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{Node, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -167,9 +168,7 @@ async fn one_pod_per_node(scene: &Scene, nodes: i32) {
         .await;
     let pods = scene.pods(NAME).await;
     let mut on: BTreeMap<String, usize> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| {
-        pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
-    }) {
+    for pod in pods.iter().filter(|pod| is_of_daemon_set(pod)) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         *on.entry(node).or_default() += 1;
     }
@@ -179,6 +178,60 @@ async fn one_pod_per_node(scene: &Scene, nodes: i32) {
     let wanted = if is_before(34) { "PreferClose" } else { "PreferSameNode" };
     assert_eq!(service.traffic_distribution.as_deref(), Some(wanted));
     assert_eq!(service.internal_traffic_policy.as_deref(), Some("Cluster"));
+}
+
+fn is_of_daemon_set(pod: &Pod) -> bool {
+    pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
+}
+
+#[test]
+fn o12_while_a_daemon_set_takes_over_the_pods_of_the_deployment_can_be_evicted() {
+    inside(async || {
+        // Its pods never become ready, so the Deployment stays beside it.
+        let pretend = |pod: &Pod| Play::Pretend {
+            ready_after: (!is_of_daemon_set(pod)).then_some(Duration::ZERO),
+        };
+        let settings = Settings { play: Box::new(pretend), ..Settings::default() };
+        let nodes = FakeNode::several("node", 3);
+        let Some(scene) = Scene::start(&nodes, settings).await else { return };
+        let budgets = Api::<PodDisruptionBudget>::namespaced(scene.client.clone(), NAMESPACE);
+        let has_budget = async || budgets.get_opt(CHILD).await.expect("a reply").is_some();
+        apply(&scene.client, NAME, spec(&fixed(2))).await;
+        scene.until_condition(NAME, "Ready", "True", "Serving").await;
+        scene.until("a budget", async || has_budget().await.then_some(())).await;
+
+        apply(&scene.client, NAME, spec(&json!({"perNode": {}}))).await;
+        let on_nodes = async || scene.pods(NAME).await.iter().filter(|it| is_of_daemon_set(it)).count();
+        scene
+            .until("a pod on every node", async || (on_nodes().await == 3).then_some(()))
+            .await;
+        scene.until("no budget", async || (!has_budget().await).then_some(())).await;
+        let of_deployment = scene.pods(NAME).await.into_iter().find(|pod| !is_of_daemon_set(pod));
+        evict(&scene, of_deployment.expect("a pod of the Deployment")).await;
+
+        apply(&scene.client, NAME, spec(&fixed(2))).await;
+        scene.until("a budget again", async || has_budget().await.then_some(())).await;
+        assert_eq!(on_nodes().await, 0, "with one of its pods the budget would allow no eviction");
+    });
+}
+
+#[test]
+fn o12_a_deployment_that_another_client_scaled_to_zero_gets_its_pods_back() {
+    inside(async || {
+        let Some(scene) = scene(3).await else { return };
+        let load = json!({"load": {"minReplicas": 2, "maxReplicas": 9}});
+        apply(&scene.client, NAME, spec(&load)).await;
+        scene.until_condition(NAME, "Ready", "True", "Serving").await;
+        until_owned(&scene, false).await;
+        let recorder = Recorder::start(&scene.client, NAMESPACE, SERVICE).await;
+        until_ready(&scene, &recorder, 2).await;
+        // The autoscaler leaves a Deployment of 0 alone.
+        autoscale(&scene.client, 0).await;
+        until_replicas(&scene, 2).await;
+        until_owned(&scene, false).await;
+        assert_eq!(replicas(&scene.client).await.0, 2, "handed over without a change");
+        until_ready(&scene, &recorder, 2).await;
+    });
 }
 
 /// Nodes that are objects only, on which nothing will run.
@@ -260,22 +313,24 @@ fn o12_pods_follow_the_nodes_that_count_and_not_those_that_flap() {
     });
 }
 
+/// Refused with 429 for as long as the budget allows none.
+async fn evict(scene: &Scene, pod: Pod) {
+    let pods = Api::<Pod>::namespaced(scene.client.clone(), NAMESPACE);
+    let name = pod.metadata.name.expect("a pod has a name");
+    scene
+        .until("an eviction", async || {
+            pods.evict(&name, &EvictParams::default()).await.is_ok().then_some(())
+        })
+        .await;
+}
+
 /// As `kubectl drain` does it, on all nodes at once.
 async fn every_pod_is_evicted_and_three_of_four_stay_ready(scene: &Scene) {
     let recorder = Recorder::start(&scene.client, NAMESPACE, SERVICE).await;
     until_ready(scene, &recorder, 4).await;
     let recorder = Recorder::start(&scene.client, NAMESPACE, SERVICE).await;
-    let pods = &Api::<Pod>::namespaced(scene.client.clone(), NAMESPACE);
-    let evict = |pod: Pod| async move {
-        let name = pod.metadata.name.expect("a pod has a name");
-        // Refused with 429 for as long as another one is missing.
-        scene
-            .until("an eviction", async || {
-                pods.evict(&name, &EvictParams::default()).await.is_ok().then_some(())
-            })
-            .await;
-    };
-    stream::iter(scene.pods(NAME).await).for_each_concurrent(SIDE_BY_SIDE, evict).await;
+    let evicted = |pod: Pod| evict(scene, pod);
+    stream::iter(scene.pods(NAME).await).for_each_concurrent(SIDE_BY_SIDE, evicted).await;
     until_ready(scene, &recorder, 4).await;
     assert!(recorder.fewest_ready() >= 3, "{:#?}", recorder.moments());
     assert!(recorder.moments().len() > 4, "they were replaced one by one");

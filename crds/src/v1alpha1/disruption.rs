@@ -20,13 +20,15 @@ pub struct PodDisruptionBudget {
     #[serde(default = "flag::<true>")]
     pub enabled: bool,
 
-    /// Pods that may be away at once: a number, 0-1000, or a share such as 25%. Default 1, unless minAvailable is given.
+    /// Pods that may be away at once: a number, 0-1000, or a share such as 25%. It has no effect with scaling.perNode.
+    /// Default 1, unless minAvailable is given.
     // Without the default, `schema_with` makes the field required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "number_or_share")]
     pub max_unavailable: Option<IntOrString>,
 
-    /// Pods that must stay: a number, 0-1000, or a share such as 50%. Default: none is named.
+    /// Pods that must stay: a number, 0-1000, or a share such as 50%. A share has no effect with scaling.perNode. Default:
+    /// none is named.
     // Without the default, `schema_with` makes the field required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "number_or_share")]

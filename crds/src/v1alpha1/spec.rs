@@ -167,7 +167,8 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
 
-    /// How many pods a drain may take at once. Default: one.
+    /// How many pods a drain may take at once. Default: one; with scaling.perNode there is no budget unless minAvailable is a
+    /// number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<PodDisruptionBudget>,
 

@@ -1,20 +1,27 @@
 //! Whether a PodDisruptionBudget of ours is wanted: an eviction of a pod that two of them select is always refused, and a
-//! node could not be drained.
+//! node could not be drained. The same holds for one that Kubernetes cannot compute.
 
 use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
+use crds::v1alpha1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use crate::decide::adoption::is_per_node;
 use crate::decide::plan::ServicePlan;
 use crate::desired::pod_labels;
 use crate::names;
 use crate::observe::observed::Observed;
+use crate::observe::pods;
 
-/// Is one wanted? Not while another selects our pods, or where the spec wants none.
+/// Is one wanted? Not while another selects our pods, where the spec wants none, or where it would refuse each eviction.
 pub fn budget(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> bool {
     let written = dns.spec.pod_disruption_budget.as_ref();
     if written.is_some_and(|budget| !budget.enabled) {
+        return false;
+    }
+    if has_pods_of_a_daemon_set(dns, observed) && !counts_pods(written) {
         return false;
     }
     let instance = dns.metadata.name.as_deref().unwrap_or_default();
@@ -24,6 +31,22 @@ pub fn budget(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> b
         observed.budgets.iter().filter(|budget| budget.metadata.name.as_deref() != Some(&own));
     let mut selectors = others.filter_map(|budget| budget.spec.as_ref()?.selector.as_ref());
     !selectors.any(|selector| selects(selector, &labels))
+}
+
+/// Is there a pod of a DaemonSet among those that it would select, or will there be one? While a Deployment replaces a
+/// DaemonSet, or the other way round, both have pods.
+fn has_pods_of_a_daemon_set(dns: &ClusterDNS, observed: &Observed) -> bool {
+    is_per_node(dns)
+        || observed.daemon_set.is_some()
+        || observed.pods.iter().any(pods::is_of_daemon_set)
+}
+
+/// Does it count the pods that must stay? For `maxUnavailable` and for shares the controller asks who made each pod how many
+/// there should be, and a DaemonSet does not say it: it has no subresource `scale`. Because of one such pod the budget
+/// allows no eviction of any.
+fn counts_pods(written: Option<&PodDisruptionBudget>) -> bool {
+    let least = written.and_then(|budget| budget.min_available.as_ref());
+    matches!(least, Some(IntOrString::Int(_)))
 }
 
 /// As `policy/v1` reads it: an empty selector selects every pod.
@@ -48,14 +71,47 @@ fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::{dns, from, pod};
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
 
     #[test]
     fn o12_no_budget_where_the_spec_wants_none() {
         let wanted = |spec: &str| {
-            budget(&crate::fixtures::dns(spec), &Observed::default(), &ServicePlan::Own)
+            budget(&dns(spec), &Observed::default(), &ServicePlan::Own)
         };
         assert!(wanted("{}"));
         assert!(wanted("{podDisruptionBudget: {minAvailable: 1}}"));
         assert!(!wanted("{podDisruptionBudget: {enabled: false}}"));
+    }
+
+    #[test]
+    fn o12_no_budget_that_refuses_each_eviction_because_of_a_pod_of_a_daemon_set() {
+        let set = || Some(from(json!({"metadata": {"name": "clusterdns-default"}})));
+        let mut left = pod("dns-0", 0, 0);
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "clusterdns-default", "uid": "u",
+            "controller": true}]);
+        left.metadata.owner_references = Some(from(owner));
+        let pods_of = |pods: &[Pod]| Observed { pods: pods.to_vec(), ..Observed::default() };
+        let (fixed, per_node) = ("scaling: {fixed: {replicas: 2}}", "scaling: {perNode: {}}");
+        for (what, scaling, observed, expected) in [
+            ("a Deployment", fixed, pods_of(&[pod("dns-0", 0, 0)]), true),
+            ("it becomes a DaemonSet", per_node, pods_of(&[pod("dns-0", 0, 0)]), false),
+            ("a DaemonSet", per_node, Observed { daemon_set: set(), ..pods_of(&[]) }, false),
+            ("it becomes a Deployment", fixed, Observed { daemon_set: set(), ..pods_of(&[]) }, false),
+            ("its last pod ends", fixed, pods_of(&[left]), false),
+        ] {
+            for (written, is_counted) in [
+                ("{}", false),
+                ("{maxUnavailable: 1}", false),
+                ("{maxUnavailable: 25%}", false),
+                ("{minAvailable: 50%}", false),
+                ("{minAvailable: 1}", true),
+            ] {
+                let dns = dns(&format!("{{podDisruptionBudget: {written}, {scaling}}}"));
+                let wanted = budget(&dns, &observed, &ServicePlan::Own);
+                assert_eq!(wanted, expected || is_counted, "{what}, {written}");
+            }
+        }
     }
 }

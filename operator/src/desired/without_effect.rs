@@ -4,6 +4,7 @@
 use crds::ClusterDNS;
 use crds::config::MetricNames;
 use crds::without_effect::WithoutEffect;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::observe::observed::Offers;
 
@@ -12,6 +13,7 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
     let is_per_node = dns.spec.scaling.as_ref().is_some_and(|scaling| scaling.per_node.is_some());
     let constraints = dns.spec.placement.iter().flat_map(|it| &it.topology_spread_constraints);
+    let budget = dns.spec.pod_disruption_budget.clone().unwrap_or_default();
     let rows = [
         (
             metrics.labels.is_some_and(|labels| !labels.is_empty())
@@ -35,6 +37,17 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
             is_per_node && constraints.flatten().next().is_some(),
             "spec.placement.topologySpreadConstraints",
             "scaling.perNode runs one pod on each node",
+        ),
+        (
+            is_per_node && budget.max_unavailable.is_some(),
+            "spec.podDisruptionBudget.maxUnavailable",
+            "with scaling.perNode only minAvailable as a number has an effect: Kubernetes does not count how many pods a DaemonSet \
+             should have",
+        ),
+        (
+            is_per_node && matches!(budget.min_available, Some(IntOrString::String(_))),
+            "spec.podDisruptionBudget.minAvailable",
+            "with scaling.perNode only a number has an effect: Kubernetes does not count how many pods a DaemonSet should have",
         ),
     ];
     let used = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
@@ -105,6 +118,16 @@ mod tests {
                 "{scaling: {perNode: {}}, placement: {topologySpreadConstraints: [{maxSkew: 1, \
                  topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}",
                 &["placement.topologySpreadConstraints"],
+            ),
+            ("{scaling: {perNode: {}}, podDisruptionBudget: {minAvailable: 1}}", &[]),
+            ("{podDisruptionBudget: {maxUnavailable: 25%}}", &[]),
+            (
+                "{scaling: {perNode: {}}, podDisruptionBudget: {maxUnavailable: 1}}",
+                &["podDisruptionBudget.maxUnavailable"],
+            ),
+            (
+                "{scaling: {perNode: {}}, podDisruptionBudget: {minAvailable: 50%}}",
+                &["podDisruptionBudget.minAvailable"],
             ),
         ] {
             assert_eq!(fields(&beside_others(&dns(spec))), expected, "{spec}");

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::decide::plan::RolloutState;
 use crate::observe::observed::{Observed, Reported};
@@ -74,7 +74,7 @@ pub fn node(pod: &Pod) -> Option<&str> {
 /// can give them our labels.
 pub fn makers(workloads: &[String], replica_sets: &[ReplicaSet]) -> BTreeSet<String> {
     let is_of_ours = |set: &&ReplicaSet| {
-        controller(&set.metadata).is_some_and(|uid| workloads.iter().any(|ours| ours == uid))
+        controller(&set.metadata).is_some_and(|it| workloads.contains(&it.uid))
     };
     let sets = replica_sets.iter().filter(is_of_ours);
     let sets = sets.filter_map(|set| set.metadata.uid.clone());
@@ -83,12 +83,16 @@ pub fn makers(workloads: &[String], replica_sets: &[ReplicaSet]) -> BTreeSet<Str
 
 /// Was it made by one of these?
 pub fn is_made_by(pod: &Pod, makers: &BTreeSet<String>) -> bool {
-    controller(&pod.metadata).is_some_and(|uid| makers.contains(uid))
+    controller(&pod.metadata).is_some_and(|owner| makers.contains(&owner.uid))
 }
 
-fn controller(metadata: &ObjectMeta) -> Option<&str> {
-    let mut owners = metadata.owner_references.iter().flatten();
-    Some(owners.find(|owner| owner.controller == Some(true))?.uid.as_str())
+/// Was it made by a DaemonSet, ours or not?
+pub fn is_of_daemon_set(pod: &Pod) -> bool {
+    controller(&pod.metadata).is_some_and(|owner| owner.kind == "DaemonSet")
+}
+
+fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// `metadata.name`, empty where there is none.

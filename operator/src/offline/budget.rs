@@ -9,12 +9,11 @@ use super::warning::{Warning, warning};
 /// A warning for a budget that blocks drains, always or while there are as few pods as may be.
 pub(super) fn budget(dns: &ClusterDNS) -> Option<Warning> {
     let budget = dns.spec.pod_disruption_budget.as_ref().filter(|budget| budget.enabled)?;
-    let fewest = fewest_pods(&dns.spec.scaling.clone().unwrap_or_default());
-    let may_none_be_away = |most: &IntOrString| pods(most, fewest.unwrap_or(1)) == Some(0);
-    let must_all_be_there = |least: &IntOrString| match fewest {
-        Some(fewest) => pods(least, fewest).is_some_and(|least| least >= fewest),
-        None => matches!(least, IntOrString::String(share) if share == "100%"),
-    };
+    // With a pod on each node shares and maxUnavailable have no effect, and how many nodes there are is not known.
+    let fewest = fewest_pods(&dns.spec.scaling.clone().unwrap_or_default())?;
+    let may_none_be_away = |most: &IntOrString| pods(most, fewest) == Some(0);
+    let must_all_be_there =
+        |least: &IntOrString| pods(least, fewest).is_some_and(|least| least >= fewest);
     let field = if budget.max_unavailable.as_ref().is_some_and(may_none_be_away) {
         "spec.podDisruptionBudget.maxUnavailable"
     } else if budget.min_available.as_ref().is_some_and(must_all_be_there) {
@@ -22,9 +21,8 @@ pub(super) fn budget(dns: &ClusterDNS) -> Option<Warning> {
     } else {
         return None;
     };
-    let of = fewest.map_or(String::new(), |fewest| format!(" while there are {fewest}"));
     let message = format!(
-        "no node with a pod of this ClusterDNS can be drained{of}: allow one pod to be away"
+        "no node with a pod of this ClusterDNS can be drained while there are {fewest}: allow one pod to be away"
     );
     Some(warning(field, "BudgetBlocksDrains", message))
 }
@@ -84,7 +82,8 @@ mod tests {
                 true,
             ),
             ("podDisruptionBudget: {minAvailable: 2}, scaling: {perNode: {}}", false),
-            ("podDisruptionBudget: {minAvailable: 100%}, scaling: {perNode: {}}", true),
+            ("podDisruptionBudget: {minAvailable: 100%}, scaling: {perNode: {}}", false),
+            ("podDisruptionBudget: {maxUnavailable: 0}, scaling: {perNode: {}}", false),
             ("podDisruptionBudget: {maxUnavailable: 0}", true),
             ("podDisruptionBudget: {maxUnavailable: 0%}", true),
             ("podDisruptionBudget: {maxUnavailable: 1%}", false),

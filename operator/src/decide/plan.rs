@@ -77,7 +77,7 @@ pub enum Size {
         /// Average queries per second, where the metrics API offers them.
         queries_per_second: Option<u32>,
         /// What runs now and must be held under a second field manager before ours lets go; for a Deployment that does not
-        /// exist yet: what ours creates it with, to be handed over by the next reconcile.
+        /// exist yet, or that another client scaled to 0: what ours writes, to be handed over by the next reconcile.
         hold: Option<u32>,
     },
     /// A DaemonSet: one pod on each node.

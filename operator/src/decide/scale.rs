@@ -108,17 +108,22 @@ fn step(steps: impl Iterator<Item = (u32, u32)>, reached: u64) -> Option<u32> {
 
 fn by_load(load: &Load, observed: &Observed) -> Size {
     let least = load.min_replicas.max(2);
+    let most = load.max_replicas.max(least);
     let hold = match &observed.deployment {
         // A DaemonSet may still run a pod on each node; those stay until these are ready.
-        None => Some(on_nodes(observed).clamp(least, load.max_replicas.max(least))),
+        None => Some(on_nodes(observed).clamp(least, most)),
         Some(deployment) if is_ours(deployment) => {
             Some(replicas(deployment).unwrap_or(1).max(least))
+        }
+        // Another client did this, and no autoscaler ends it: 0 switches it off.
+        Some(deployment) if replicas(deployment) == Some(0) => {
+            Some(autoscaled(observed).clamp(least, most))
         }
         Some(_) => None,
     };
     Size::Autoscaled {
         min: least,
-        max: load.max_replicas.max(least),
+        max: most,
         cpu_millicores: load.cpu_millicores_per_replica,
         queries_per_second: load
             .queries_per_second_per_replica
@@ -131,6 +136,12 @@ fn by_load(load: &Load, observed: &Observed) -> Size {
 pub(crate) fn on_nodes(observed: &Observed) -> u32 {
     let status = observed.daemon_set.as_ref().and_then(|set| set.status.as_ref());
     status.map_or(0, |status| u32::try_from(status.desired_number_scheduled).unwrap_or(0))
+}
+
+/// Pods that the autoscaler wanted when it looked last; 0 where it has not, or has seen that it is switched off.
+fn autoscaled(observed: &Observed) -> u32 {
+    let status = observed.autoscaler.as_ref().and_then(|autoscaler| autoscaler.status.as_ref());
+    status.map_or(0, |status| u32::try_from(status.desired_replicas).unwrap_or(0))
 }
 
 fn replicas(deployment: &Deployment) -> Option<u32> {

@@ -18,11 +18,13 @@ pub(super) fn deployment(of: &Instance<'_>) -> Option<Deployment> {
     let (replicas, running) = match of.plan.size {
         Size::PerNode => return None,
         Size::Replicas(replicas) => (Some(replicas), replicas),
-        // Once there is a Deployment, the autoscaler owns the number; `apply` makes sure that the number stays when
-        // we give the field up.
+        // Once there is a Deployment with pods, the autoscaler owns the number; `apply` makes sure that the number stays
+        // when we give the field up. One without is scaled as one that is created.
         Size::Autoscaled { min, hold, .. } => {
-            let first = hold.filter(|_| of.observed.deployment.is_none());
-            (first, live(of).or(hold).unwrap_or(min))
+            let live = live(of);
+            let has_none = of.observed.deployment.is_none() || live == Some(0);
+            let first = hold.filter(|_| has_none);
+            (first, live.filter(|replicas| *replicas > 0).or(hold).unwrap_or(min))
         }
     };
     let rolling = RollingUpdateDeployment {

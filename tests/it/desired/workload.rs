@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use dataplane::args::Args;
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, DeploymentSpec};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -287,6 +287,11 @@ fn replicas_are_the_autoscalers_once_there_is_one() {
     running.deployment = Some(Deployment::default());
     assert_eq!(replicas(&running, Some(5)), None, "a second field manager holds them");
     assert_eq!(replicas(&running, None), None);
+    let scaled_to = |count| DeploymentSpec { replicas: Some(count), ..DeploymentSpec::default() };
+    running.deployment = Some(Deployment { spec: Some(scaled_to(5)), ..Deployment::default() });
+    assert_eq!(replicas(&running, Some(5)), None);
+    running.deployment = Some(Deployment { spec: Some(scaled_to(0)), ..Deployment::default() });
+    assert_eq!(replicas(&running, Some(5)), Some(5), "an autoscaler never scales up from 0");
 
     let metrics = |queries| {
         let desired = desired(&dns("{}"), &observed(), |plan| plan.size = size(None, queries));

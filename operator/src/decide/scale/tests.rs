@@ -204,3 +204,34 @@ fn o12_load_holds_what_runs_until_our_manager_has_let_go() {
     owned_by(&mut observed, FIELD_MANAGER);
     assert_eq!(size(&spec, &observed), scaled(Some(2), Some(20_000)), "never below two");
 }
+
+#[test]
+fn o12_load_puts_back_a_number_of_zero_because_an_autoscaler_never_does() {
+    let spec = dns("{scaling: {load: {minReplicas: 3, maxReplicas: 9}}}").spec;
+    let hold = |observed: &Observed| match size(&spec, observed) {
+        Size::Autoscaled { hold, .. } => hold,
+        other => panic!("{other:?}"),
+    };
+    let scaled_to = |count: u32, manager: &str| {
+        let mut observed = cluster(9, 9);
+        deploy(&mut observed, count);
+        observed.deployment.as_mut().unwrap().metadata.managed_fields =
+            Some(vec![from(json!({"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}))]);
+        observed
+    };
+    let wants = |count: i32| from(json!({"spec": {"maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
+        "status": {"desiredReplicas": count, "currentReplicas": count}}));
+    for (what, count, manager, autoscaler, expected) in [
+        ("nothing is wrong", 3, "kubectl", Some(3), None),
+        ("the autoscaler raises it", 1, "kubectl", Some(3), None),
+        ("no autoscaler has looked", 0, "kubectl", None, Some(3)),
+        ("the autoscaler says what it wanted", 0, "kubectl", Some(7), Some(7)),
+        ("it has seen the 0", 0, "kube-downscaler", Some(0), Some(3)),
+        ("more than the spec has by now", 0, "kubectl", Some(20), Some(9)),
+        ("ours", 0, FIELD_MANAGER, Some(7), Some(3)),
+    ] {
+        let mut observed = scaled_to(count, manager);
+        observed.autoscaler = autoscaler.map(wants);
+        assert_eq!(hold(&observed), expected, "{what}");
+    }
+}

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 const UNPRIVILEGED: u16 = 1024;
 
 /// The container port with DNS over UDP; names are those of existing kube-dns Services.
-const DNS: &str = "dns";
+pub const DNS: &str = "dns";
 /// The container port with DNS over TCP.
 const DNS_TCP: &str = "dns-tcp";
 /// The container port with `/livez`, `/readyz`, `/metrics` and `/config`.

@@ -47,13 +47,12 @@ pub(super) struct Target {
 
 /// How a ready pod is asked; `None` if its status has no address.
 pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
-    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
     Some(Target {
         uid: pods::uid(pod).to_owned(),
         name: pods::name(pod).to_owned(),
         namespace: pod.namespace()?,
         node: pod.spec.as_ref()?.node_name.clone()?,
-        dns: SocketAddr::new(pods::address(pod)?, port),
+        dns: SocketAddr::new(pods::address(pod)?, pods::dns_port(pod, dns)),
         http: http_address(pod)?,
         domain: Name::from_ascii(format!("{}.", dns.spec.domain)).ok()?,
     })

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crds::ClusterDNS;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::decide::plan::RolloutState;
+use crate::desired::ports::DNS;
 use crate::observe::observed::{Observed, Reported};
 
 /// The label in which a Deployment writes the template of a pod.
@@ -65,6 +67,21 @@ pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
+/// The port at which it answers DNS. A pod from before an edit of `spec.service.podPort` has another one than the spec, until
+/// it is replaced.
+pub fn dns_port(pod: &Pod, dns: &ClusterDNS) -> u16 {
+    let by_spec = || dns.spec.service.clone().unwrap_or_default().pod_port;
+    port(pod, DNS).unwrap_or_else(by_spec)
+}
+
+/// The number of its container port of this name.
+pub fn port(pod: &Pod, name: &str) -> Option<u16> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let named = ports.find(|port| port.name.as_deref() == Some(name))?;
+    u16::try_from(named.container_port).ok()
+}
+
 /// The node that it runs on, once it has one.
 pub fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
@@ -79,6 +96,14 @@ pub fn makers(workloads: &[String], replica_sets: &[ReplicaSet]) -> BTreeSet<Str
     let sets = replica_sets.iter().filter(is_of_ours);
     let sets = sets.filter_map(|set| set.metadata.uid.clone());
     workloads.iter().cloned().chain(sets).collect()
+}
+
+/// The same of the workloads and ReplicaSets that were observed.
+pub fn our_makers(observed: &Observed) -> BTreeSet<String> {
+    let deployment = observed.deployment.as_ref().and_then(|it| it.metadata.uid.clone());
+    let daemon_set = observed.daemon_set.as_ref().and_then(|it| it.metadata.uid.clone());
+    let workloads: Vec<String> = deployment.into_iter().chain(daemon_set).collect();
+    makers(&workloads, &observed.replica_sets)
 }
 
 /// Was it made by one of these?

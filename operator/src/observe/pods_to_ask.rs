@@ -21,6 +21,8 @@ use tokio::task::JoinSet;
 use super::budget::{Budget, Share};
 use super::list_and_watch::{Followed, Means, follow};
 use super::pages::LONGEST_WAIT;
+use super::pods;
+use crate::desired::ports::DNS;
 use crate::names;
 use crate::probe::pod_reports::{HTTP_PORT_NAME, http_port};
 use crate::runtime::metrics::Metrics;
@@ -101,14 +103,16 @@ fn followed<K>(api: Api<K>, label: Option<&'static str>, slim: fn(&mut K)) -> Fo
     Followed { api, label, slim, stub: None, is_needed: |_, _| false, longest_wait }
 }
 
-/// Its name, its instance, whether it is being deleted or ready, where it runs, and where its HTTP port is.
+/// Its name, its instance, whether it is being deleted or ready, where it runs, and its ports of HTTP and DNS.
 fn slim_pod(pod: &mut Pod) {
-    let port = ContainerPort {
-        name: Some(HTTP_PORT_NAME.to_owned()),
-        container_port: http_port(pod).into(),
+    let port = |name: &str, number: u16| ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number.into(),
         ..ContainerPort::default()
     };
-    let container = Container { ports: Some(vec![port]), ..Container::default() };
+    let mut ports = vec![port(HTTP_PORT_NAME, http_port(pod))];
+    ports.extend(pods::port(pod, DNS).map(|number| port(DNS, number)));
+    let container = Container { ports: Some(ports), ..Container::default() };
     slim_metadata(&mut pod.metadata);
     pod.spec = pod.spec.take().map(|spec| PodSpec {
         node_name: spec.node_name,

@@ -16,7 +16,7 @@ pub mod clients;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crds::{ClusterDNS, Config};
@@ -309,7 +309,6 @@ struct Pair {
 fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     let state = config_map::state(observed);
     let uid = state.canary_pod.as_ref()?.uid.clone();
-    let port = dns.spec.service.clone().unwrap_or_default().pod_port;
     let canary = observed.pods.iter().find(|pod| pods::uid(pod) == uid)?;
     if pods::reported(observed, canary)?.revision != state.canary {
         return None;
@@ -320,12 +319,13 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     };
     let others = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).filter(runs_stable);
     let age = |pod: &Pod| observed.pod_reports.get(pods::uid(pod)).map(|report| report.age);
+    // While a rollout is stuck, pods from before an edit of the port try a configuration.
+    let address = |pod| Some(SocketAddr::new(pods::address(pod)?, pods::dns_port(pod, dns)));
     let stable = others
-        .filter_map(|pod| Some((age(pod)?, pods::address(pod)?)))
+        .filter_map(|pod| Some((age(pod)?, address(pod)?)))
         .min_by_key(|(age, _)| *age)?
         .1;
-    let canary: IpAddr = pods::address(canary)?;
-    Some(Pair { uid, canary: SocketAddr::new(canary, port), stable: SocketAddr::new(stable, port) })
+    Some(Pair { uid, canary: address(canary)?, stable })
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixtures::from;
-use crate::observe::pods;
 use crate::observe::stubs::octets;
 
 /// Much larger than what is kept.
@@ -26,7 +25,7 @@ fn large_pod(number: usize) -> Value {
         "metadata": {"name": name, "namespace": "dns", "uid": name, "resourceVersion": "7", "annotations": {"a": filling},
             "labels": {names::INSTANCE: "default", "more": "m"}, "finalizers": ["f/f"]},
         "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i", "env": [{"name": "E", "value": "v"}],
-            "ports": [{"name": "dns", "containerPort": 53}, {"name": "metrics", "containerPort": 9200}]}]},
+            "ports": [{"name": "dns", "containerPort": 1053}, {"name": "metrics", "containerPort": 9200}]}]},
         "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Initialized", "status": "True"},
             {"type": "Ready", "status": "True", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
     })
@@ -81,6 +80,8 @@ async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
         assert_eq!(kept["metadata"]["labels"], json!({names::INSTANCE: "default"}));
         assert!(pods::is_ready(&pod));
         assert_eq!((pods::node(&pod), http_port(&pod)), (Some("node"), 9200));
+        let dns: ClusterDNS = from(large_resource());
+        assert_eq!(pods::dns_port(&pod, &dns), 1053, "its own, and not that of the spec");
         assert_eq!(pods::address(&pod), Some([10, 0, 0, 1].into()));
     }
     let resources = it.resources.state();

@@ -5,12 +5,13 @@ mod interrupted;
 use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};
-use crate::fixtures::{compared, config, deploy, dns, own_service, says, write};
+use crate::fixtures::{compared, config, deploy, dns, from, own_service, says, write};
 use crate::observe::observed::CheckResult;
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
-use std::net::Ipv4Addr;
+use serde_json::json;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -277,6 +278,12 @@ fn the_canary_is_asked_beside_a_stable_pod_once_it_runs_what_it_tries() {
         (pair.canary, pair.stable),
         ("10.244.0.1:53".parse().unwrap(), "10.244.0.2:53".parse().unwrap())
     );
+    // A rollout to another port is stuck: each pod is asked where it answers.
+    let mut before = observed.clone();
+    before.pods[2].spec = Some(from(json!({"containers": [{"name": "clusterdns",
+        "ports": [{"name": "dns", "containerPort": 1053, "protocol": "UDP"}]}]})));
+    let pair = super::pair(&dns("{}"), &before).unwrap();
+    assert_eq!((pair.canary.port(), pair.stable.port()), (53, 1053));
     let mut late = observed.clone();
     says(&mut late, "dns-1", "s");
     assert_eq!(super::pair(&dns("{}"), &late), None);

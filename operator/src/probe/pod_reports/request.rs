@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::page::{document, read};
 use crate::observe::observed::Reported;
+use crate::observe::pods;
 use crate::shortened::shortened;
 
 /// The container port that is asked.
@@ -144,10 +145,7 @@ pub fn address(pod: &Pod) -> Option<String> {
 
 /// The container port named [`PORT_NAME`]; the default where there is none.
 pub fn port(pod: &Pod) -> u16 {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
-    let named = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
-    named.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(PORT)
+    pods::port(pod, PORT_NAME).unwrap_or(PORT)
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! What pods and workloads say about themselves, as every decision reads it.
 
+mod stuck;
+
+pub use stuck::{CRASHES, NO_CONTAINER, NO_IMAGE, has_stalled, is_paused, is_stuck};
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -287,50 +291,6 @@ pub fn is_of_newest_template(pod: &Pod, observed: &Observed) -> bool {
         }
         None => true,
     }
-}
-
-/// A kubelet's reasons for a container whose image it does not have.
-pub const NO_IMAGE: [&str; 6] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "ImageInspectError",
-    "RegistryUnavailable",
-];
-/// A kubelet's reasons for a container that it could not create.
-pub const NO_CONTAINER: [&str; 4] = [
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-    "PreCreateHookError",
-];
-/// A kubelet's reason for a container that ends again and again.
-pub const CRASHES: &str = "CrashLoopBackOff";
-
-/// Is the workload on its way to a template whose pods do not start? Its old pods stay for as long as that lasts.
-pub fn is_stuck(observed: &Observed) -> bool {
-    let alive = observed.pods.iter().filter(|pod| !is_leaving(pod) && !is_ready(pod));
-    let statuses = alive.filter_map(|pod| pod.status.as_ref());
-    let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
-    let does_not_start = containers.any(|container| {
-        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
-        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
-        reason.is_some_and(|reason| {
-            NO_IMAGE.contains(&reason) || NO_CONTAINER.contains(&reason) || reason == CRASHES
-        })
-    });
-    does_not_start || is_past_deadline(observed)
-}
-
-fn is_past_deadline(observed: &Observed) -> bool {
-    let status = observed.deployment.as_ref().and_then(|deployment| deployment.status.as_ref());
-    let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.any(|condition| {
-        condition.type_ == "Progressing"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
-    })
 }
 
 /// Secrets that the workload mounts into its pods.

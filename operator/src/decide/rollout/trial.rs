@@ -298,8 +298,10 @@ impl<'a> Trial<'a> {
     /// A rollout that is stuck does not count: its old pods stay, and clients wait for the change.
     fn candidate(self, losses: u32) -> Option<&'a Pod> {
         let ready: Vec<&Pod> = pods::ready(self.observed).collect();
-        let progress = pods::progress(self.observed, is_per_node(self.dns));
-        let is_stuck = !progress.has_newest_pods() && pods::is_stuck(self.observed);
+        let per_node = is_per_node(self.dns);
+        let progress = pods::progress(self.observed, per_node);
+        let is_stuck =
+            !progress.has_newest_pods() && pods::is_stuck(self.observed, per_node, self.now);
         if ready.len() < PODS_TO_TRY || !(progress.has_newest_pods() || is_stuck) {
             return None;
         }

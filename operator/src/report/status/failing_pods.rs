@@ -4,12 +4,15 @@
 use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use kube::ResourceExt;
 
 use super::problem::{MAX_NAMED, Problem, named};
 use crate::decide::adoption::is_per_node;
+use crate::desired::Kind;
 use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods::{self, CRASHES, NO_CONTAINER, NO_IMAGE};
+use crate::runtime::resources;
 
 /// Time for the scheduler to find a node, or for an autoscaler to bring one.
 const SCHEDULING_S: i64 = 30;
@@ -51,7 +54,7 @@ pub(super) fn failing_pods(
         of_pods("PodsRefused", "describe pod shows more", &|pod| refused(pod, dns, observed)),
         paused(dns, observed),
         not_created(dns, observed, now),
-        no_progress(dns, observed),
+        no_progress(dns, observed, now),
     ]
     .into_iter()
     .flatten()
@@ -138,8 +141,8 @@ fn refused(pod: &Pod, dns: &ClusterDNS, observed: &Observed) -> Option<String> {
 
 /// `kubectl rollout pause`: no pod gets a new template until it is resumed.
 fn paused(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    let deployment = observed.deployment.as_ref().filter(|_| !is_per_node(dns))?;
-    deployment.spec.as_ref()?.paused.filter(|is_paused| *is_paused)?;
+    let is_paused = !is_per_node(dns) && pods::is_paused(observed);
+    let deployment = observed.deployment.as_ref().filter(|_| is_paused)?;
     let (namespace, name) = (names::service(dns).0, deployment.metadata.name.as_deref()?);
     let message = format!(
         "another client paused the Deployment, so edits that need new pods wait: kubectl -n {namespace} rollout resume \
@@ -181,25 +184,36 @@ fn pods_missing_on_nodes(observed: &Observed, now: Timestamp) -> Option<Problem>
     })
 }
 
-fn no_progress(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    if is_per_node(dns) {
-        return None;
-    }
+fn no_progress(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {
     let reason = "ProgressDeadlineExceeded";
-    deployment_condition(observed, "Progressing", "False", Some(reason))?;
-    let progress = pods::progress(observed, false);
+    let per_node = is_per_node(dns);
+    let progress = pods::progress(observed, per_node);
+    let kind = match per_node {
+        true if progress.has_newest_pods() || !pods::has_stalled(observed, now) => return None,
+        true => Kind::DaemonSet,
+        false => {
+            deployment_condition(observed, "Progressing", "False", Some(reason))?;
+            Kind::Deployment
+        }
+    };
     let waiting = observed.pods.iter().filter(|pod| !pods::is_ready(pod) && !pods::is_leaving(pod));
     let waiting: Vec<String> =
         waiting.map(|pod| pods::name(pod).to_owned()).take(MAX_NAMED).collect();
-    let names = match waiting.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", waiting.join(", ")),
+    let (name, own) = (resources::name(kind), names::child(&dns.name_any()));
+    let (namespace, of_kind) = (names::service(dns).0, name.to_lowercase());
+    let why = match waiting.as_slice() {
+        [] => format!(
+            "and it makes no others. kubectl -n {namespace} describe {of_kind} {own} shows the reason"
+        ),
+        names => format!(
+            "and some do not become ready ({}). kubectl describe pod shows the reason",
+            names.join(", ")
+        ),
     };
     Some(trouble(
         reason,
         format!(
-            "the Deployment made no progress for 10 minutes: {} of {} pods have the newest template, and some do not become \
-             ready{names}. kubectl describe pod shows the reason",
+            "the {name} made no progress for 10 minutes: {} of {} pods have the newest template, {why}",
             progress.updated, progress.desired
         ),
     ))

@@ -132,3 +132,34 @@ fn o19_a_daemon_set_whose_pods_are_not_created_is_said() {
     assert_eq!(reason, "PodsNotAdmitted");
     assert!(message.contains("1 of 3 nodes"), "{message}");
 }
+
+#[test]
+fn o19_a_daemon_set_that_makes_no_step_for_ten_minutes_is_said() {
+    let mut story = Story::settled("{scaling: {perNode: {}}}");
+    story.observed.deployment = None;
+    for pod in &mut story.observed.pods {
+        let labels = pod.metadata.labels.as_mut().unwrap();
+        labels.insert("controller-revision-hash".to_owned(), "old".to_owned());
+        pod.metadata.creation_timestamp = Some(from(json!(at(0).to_string())));
+    }
+    let set = json!({"metadata": {"name": "clusterdns-default", "namespace": "kube-system", "generation": 2,
+        "managedFields": [{"manager": "clusterdns-operator", "operation": "Apply", "time": at(100).to_string()}]},
+        "status": {"observedGeneration": 2, "desiredNumberScheduled": 2, "currentNumberScheduled": 2,
+        "updatedNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 2}});
+    story.observed.daemon_set = Some(from(set));
+    story.reconcile(699);
+    is(&story, "True=Valid True=Serving True=RollingOut False=AsExpected", Kstatus::InProgress);
+    let said = degraded(&mut story, 700);
+    assert_eq!(said.0, "ProgressDeadlineExceeded");
+    let expected = "the DaemonSet made no progress for 10 minutes: 0 of 2 pods have the newest template, and it makes no others. \
+                    kubectl -n kube-system describe daemonset clusterdns-default shows the reason";
+    assert_eq!(said.1, expected);
+    let mut surge = unready(story.observed.pods[0].clone());
+    surge.metadata.name = Some("dns-surge".to_owned());
+    let labels = surge.metadata.labels.as_mut().unwrap();
+    labels.insert("controller-revision-hash".to_owned(), "new".to_owned());
+    surge.metadata.creation_timestamp = Some(from(json!(at(110).to_string())));
+    story.observed.pods.push(surge);
+    let (_, message) = degraded(&mut story, 710);
+    assert!(message.contains("0 of 2") && message.contains("(dns-surge)"), "{message}");
+}

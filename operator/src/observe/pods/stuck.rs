@@ -1,0 +1,114 @@
+//! Whether a rollout of pods stands still: then its old pods stay, and what waits for its end would wait without end. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{
+    DAEMON_TEMPLATE_HASH, is_leaving, is_ready, label, newest_template_of_daemon_set, node,
+};
+use crate::observe::observed::Observed;
+
+/// A kubelet's reasons for a container whose image it does not have.
+pub const NO_IMAGE: [&str; 6] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+];
+/// A kubelet's reasons for a container that it could not create.
+pub const NO_CONTAINER: [&str; 4] = [
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "PreCreateHookError",
+];
+/// A kubelet's reason for a container that ends again and again.
+pub const CRASHES: &str = "CrashLoopBackOff";
+
+/// How long a DaemonSet may make no step. A Deployment has a condition that says so after the same time.
+const DEADLINE: SignedDuration = SignedDuration::from_secs(600);
+
+/// Is the workload on its way to a template and does not get there: its pods do not start, or it makes no step? Its old pods
+/// stay for as long as that lasts.
+pub fn is_stuck(observed: &Observed, per_node: bool, now: Timestamp) -> bool {
+    does_not_start(observed)
+        || match per_node {
+            true => has_stalled(observed, now),
+            false => is_past_deadline(observed) || is_paused(observed),
+        }
+}
+
+fn does_not_start(observed: &Observed) -> bool {
+    let alive = observed.pods.iter().filter(|pod| !is_leaving(pod) && !is_ready(pod));
+    let statuses = alive.filter_map(|pod| pod.status.as_ref());
+    let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+    containers.any(|container| {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+        reason.is_some_and(|reason| {
+            NO_IMAGE.contains(&reason) || NO_CONTAINER.contains(&reason) || reason == CRASHES
+        })
+    })
+}
+
+fn is_past_deadline(observed: &Observed) -> bool {
+    let status = observed.deployment.as_ref().and_then(|deployment| deployment.status.as_ref());
+    let mut conditions = status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| {
+        condition.type_ == "Progressing"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("ProgressDeadlineExceeded")
+    })
+}
+
+/// `kubectl rollout pause`: no pod gets a new template until a person resumes it.
+pub fn is_paused(observed: &Observed) -> bool {
+    let spec = observed.deployment.as_ref().and_then(|deployment| deployment.spec.as_ref());
+    spec.is_some_and(|spec| spec.paused == Some(true))
+}
+
+/// Does a DaemonSet that is not rolled out make no step any more? A pod of the newest template is not ready for that long, and
+/// one such pod ends the rollout of all others; or no pod is made, as where an admission webhook refuses it. Nothing in the
+/// status of a DaemonSet says so.
+pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
+    let Some(set) = &observed.daemon_set else { return false };
+    let is_long = |since: Timestamp| now.duration_since(since) >= DEADLINE;
+    // What was written a moment ago is on its way.
+    if written_at(set).is_some_and(|at| !is_long(at)) {
+        return false;
+    }
+    let made = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod);
+    let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
+    let youngest = pods.iter().filter_map(|pod| created(pod)).max();
+    let newest = newest_template_of_daemon_set(observed);
+    let is_cut_off = |pod: &Pod| node(pod).is_some_and(|node| observed.dead_nodes.contains(node));
+    let waits = |pod: &&Pod| {
+        label(pod, DAEMON_TEMPLATE_HASH) == newest
+            && !is_ready(pod)
+            && !is_cut_off(pod)
+            && unready_since(pod).is_some_and(is_long)
+    };
+    pods.iter().any(|pod| waits(pod)) || youngest.is_some_and(is_long)
+}
+
+/// When someone changed it last, besides the controller that writes its status.
+fn written_at(set: &DaemonSet) -> Option<Timestamp> {
+    let writes = set.metadata.managed_fields.iter().flatten();
+    let writes = writes.filter(|it| it.subresource.as_deref() != Some("status"));
+    writes.filter_map(|it| Some(it.time.as_ref()?.0)).max()
+}
+
+fn created(pod: &Pod) -> Option<Timestamp> {
+    Some(pod.metadata.creation_timestamp.as_ref()?.0)
+}
+
+/// Since when a pod that is not ready has not been: where it never was, since it was made.
+fn unready_since(pod: &Pod) -> Option<Timestamp> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    let since = ready.next().and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
+    since.or_else(|| created(pod))
+}

@@ -7,6 +7,7 @@ pub mod stubs;
 pub mod caches;
 pub mod relist;
 mod cluster_size;
+mod placement;
 pub mod pods;
 pub mod pods_to_ask;
 pub mod foreign_pods;
@@ -118,6 +119,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let certificates = &ctx.certificates;
     let certificates = certificates.read(&ctx.client, &namespace, secrets, named, &mounted).await;
 
+    let wanted_nodes = placement::Wanted::of(dns);
     let others = others::all(&ctx.caches, dns);
     let mut observed = Observed {
         services_of_others: others::services(&ctx.caches, &others),
@@ -134,7 +136,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         unread_certificates: certificates.unread,
         ca_bundles: ca_bundles::read(wanted, bundle),
         size: caches.size(),
-        placeable_nodes: Some(caches.placeable_nodes(&placement(dns))),
+        no_node_fits: caches.no_node_fits(&wanted_nodes),
+        unfit_nodes: caches.unfit_nodes(pods.iter().filter_map(pods::node), &wanted_nodes),
         dead_nodes: caches.dead_nodes(pods.iter().filter_map(pods::node)),
         budgets,
         children: children(ctx, dns),
@@ -219,14 +222,6 @@ async fn is_the_canary_there(
 pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
     let uid = dns.metadata.uid.as_deref().unwrap_or_default();
     object.owner_references().iter().any(|owner| owner.uid == uid)
-}
-
-/// Labels that a node must have to run our pods.
-fn placement(dns: &ClusterDNS) -> BTreeMap<String, String> {
-    let wanted = dns.spec.placement.as_ref().and_then(|placement| placement.node_selector.clone());
-    let mut wanted = wanted.unwrap_or_default();
-    wanted.insert("kubernetes.io/os".to_owned(), "linux".to_owned());
-    wanted
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {

@@ -119,6 +119,8 @@ fn refused_at_write() -> Vec<(Value, &'static str)> {
     ]
 }
 
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
 /// O2: specs that only the operator can refuse, with the reason and the field that the message names.
 fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
     let tls = json!({"serverName": "dns.example", "caBundle": {"name": "no-such-bundle"}});
@@ -144,6 +146,13 @@ fn refused_by_the_operator() -> Vec<(Value, &'static str, &'static str)> {
             json!({"placement": {"nodeSelector": {"pool": "none"}}, "scaling": {"perNode": {}}}),
             "PlacementMatchesNoNode",
             "spec.placement.nodeSelector",
+        ),
+        (
+            json!({"placement": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+                {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["nod-1"]}]}]}}}},
+                "scaling": {"perNode": {}}}),
+            "PlacementMatchesNoNode",
+            "spec.placement.affinity.nodeAffinity",
         ),
     ]
 }

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use crds::check::check_own_addresses;
 use crds::{ClusterDNS, Config};
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::decide::adoption::{cluster_ips, is_per_node};
 use crate::decide::plan::Refusal;
-use crate::observe::observed::Observed;
-use crate::observe::pods::ready;
+use crate::observe::observed::{Misfit, Observed};
+use crate::observe::pods::{is_of_daemon_set, node, ready};
 use crate::settings::Settings;
 
 /// Nodes up to which every one may have a pod: each pod watches the API server.
@@ -104,21 +105,51 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
         ));
     }
     // A Deployment keeps its old pods until new ones are ready. A DaemonSet ends them at once.
-    if fits_no_node(observed) && ready(observed).next().is_some() {
+    if let Some(misfit) = observed.no_node_fits.filter(|_| ready(observed).next().is_some()) {
+        let (why, remedy) = match misfit {
+            Misfit::NodeSelector => ("has these labels", "correct them, or label nodes first"),
+            Misfit::NodeAffinity => ("has what a required term asks for", "correct it, or label nodes first"),
+            Misfit::Tolerations => (
+                "is without a taint with the effect NoExecute that they do not tolerate",
+                "tolerate it, or take it from nodes first",
+            ),
+        };
         return Err(Refusal::new(
             "PlacementMatchesNoNode",
-            "spec.placement.nodeSelector",
+            misfit.field(),
+            format!("none of {nodes} nodes {why}, so with perNode no pod would run: {remedy}"),
+        ));
+    }
+    if let Some(misfit) = ends_every_pod(observed) {
+        let again = match misfit {
+            Misfit::NodeSelector | Misfit::NodeAffinity => {
+                "a required term of nodeAffinity can match the labels of both"
+            }
+            Misfit::Tolerations => "tolerate the taints of both",
+        };
+        return Err(Refusal::new(
+            "PlacementEndsEveryPod",
+            misfit.field(),
             format!(
-                "none of {nodes} nodes has these labels, so with perNode no pod would run: correct them, or label nodes first"
+                "with perNode every pod that is ready now would end at once, before another one runs, because this rules out \
+                 its node. First allow the nodes of now and those that are meant: {again}. Take the former away when pods of \
+                 the latter are ready"
             ),
         ));
     }
     Ok(())
 }
 
-/// Does `placement.nodeSelector` match none of the nodes that there are?
-pub(crate) fn fits_no_node(observed: &Observed) -> bool {
-    observed.placeable_nodes == Some(0) && observed.size.nodes > 0
+/// What rules out the nodes of all pods that are ready, where a DaemonSet would end them. Those of a Deployment stay until
+/// others serve.
+fn ends_every_pod(observed: &Observed) -> Option<Misfit> {
+    observed.daemon_set.as_ref()?;
+    let misfit = |pod: &Pod| {
+        let node = node(pod).filter(|_| is_of_daemon_set(pod))?;
+        observed.unfit_nodes.get(node).copied()
+    };
+    let misfits: Option<Vec<Misfit>> = ready(observed).map(misfit).collect();
+    misfits?.into_iter().max()
 }
 
 /// Was this very spec accepted before?

@@ -208,9 +208,10 @@ fn has_one_pod(dns: &ClusterDNS, observed: &Observed) -> bool {
     match scale::size(&dns.spec, observed) {
         Size::Replicas(count) => count < 2,
         Size::Autoscaled { min, .. } => min < 2,
+        // A DaemonSet that wants no pod is a mistake, and says nothing about the next one.
         Size::PerNode => {
             let progress = pods::progress(observed, true);
-            progress.is_seen && progress.desired < 2
+            progress.is_seen && progress.desired == 1
         }
     }
 }

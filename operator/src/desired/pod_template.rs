@@ -121,7 +121,8 @@ fn tolerations(written: Option<Vec<Toleration>>) -> Vec<Toleration> {
     all
 }
 
-fn default_tolerations() -> Vec<Toleration> {
+/// Where the spec has none.
+pub(crate) fn default_tolerations() -> Vec<Toleration> {
     let taint = |key: &str, effect: Option<&str>| Toleration {
         key: Some(key.to_owned()),
         operator: Some("Exists".to_owned()),

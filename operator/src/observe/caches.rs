@@ -26,7 +26,9 @@ use super::budget::Budget;
 use super::cluster_size::SlimNode;
 use super::list_and_watch::{Followed, Means};
 use super::lists::Lists;
+use super::observed::Misfit;
 use super::pages::LONGEST_WAIT;
+use super::placement::Wanted;
 use super::stubs;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
@@ -299,10 +301,21 @@ impl Caches {
         super::cluster_size::pod_ranges(self.nodes.state().iter().map(AsRef::as_ref))
     }
 
-    /// Nodes with these labels.
-    pub fn placeable_nodes(&self, labels: &BTreeMap<String, String>) -> u32 {
-        let nodes = self.nodes.state_filter(|node: &SlimNode| node.has(labels));
-        u32::try_from(nodes.len()).unwrap_or(u32::MAX)
+    /// What keeps our pods off every node: of the node that fits best. None: one fits, or there is none.
+    pub(super) fn no_node_fits(&self, wanted: &Wanted) -> Option<Misfit> {
+        let nodes = self.nodes.state();
+        let misfits: Option<Vec<Misfit>> = nodes.iter().map(|node| wanted.misfit(node)).collect();
+        misfits?.into_iter().max()
+    }
+
+    /// Those of these nodes on which our pods may not run, and why. A node that is not known may fit.
+    pub(super) fn unfit_nodes<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        wanted: &Wanted,
+    ) -> BTreeMap<String, Misfit> {
+        let misfit = |name: &str| wanted.misfit(self.nodes.get(&ObjectRef::new(name))?.as_ref());
+        names.filter_map(|name| Some((name.to_owned(), misfit(name)?))).collect()
     }
 
     /// Those of these nodes whose kubelet is not ready. A node that is gone is none: its pods go with it.

@@ -1,8 +1,6 @@
 //! Size of the cluster: nodes and cores. Only the needed fields of a Node are decoded, because one Node has 10 KB
 //! and a cluster may have thousands.
 
-use std::collections::BTreeMap;
-
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,6 +8,9 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::observe::observed::ClusterSize;
+
+/// Taints of a node that are kept, of those that end pods. Further ones count as tolerated.
+const MAX_TAINTS: usize = 16;
 
 /// The part of a Node that is kept.
 #[derive(Clone, Debug, Default, Resource, Deserialize, Serialize)]
@@ -28,6 +29,26 @@ struct SlimSpec {
     unschedulable: bool,
     #[serde(default, rename = "podCIDRs")]
     pod_ranges: Vec<String>,
+    #[serde(default, deserialize_with = "ending_taints")]
+    taints: Vec<EndingTaint>,
+}
+
+/// A taint with the effect `NoExecute`: pods that do not tolerate it end.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct EndingTaint {
+    #[serde(default)]
+    pub(super) key: String,
+    #[serde(default)]
+    pub(super) value: String,
+    #[serde(default)]
+    effect: String,
+}
+
+fn ending_taints<'de, D: Deserializer<'de>>(taints: D) -> Result<Vec<EndingTaint>, D::Error> {
+    let mut taints = Option::<Vec<EndingTaint>>::deserialize(taints)?.unwrap_or_default();
+    taints.retain(|taint| taint.effect == "NoExecute");
+    taints.truncate(MAX_TAINTS);
+    Ok(taints)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -65,10 +86,19 @@ impl SlimNode {
         self.status.is_dead
     }
 
-    /// Whether it has these labels.
-    pub(super) fn has(&self, wanted: &BTreeMap<String, String>) -> bool {
-        let labels = self.metadata.labels.as_ref();
-        wanted.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+    /// `metadata.name`.
+    pub(super) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The value of a label.
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Its taints with the effect `NoExecute`.
+    pub(super) fn ending_taints(&self) -> &[EndingTaint] {
+        &self.spec.taints
     }
 }
 
@@ -159,6 +189,16 @@ mod tests {
             json!({"metadata": {}, "status": {"conditions": []}}),
         ];
         assert!(unknown.into_iter().all(|new| !node(new).is_dead()), "it said nothing yet");
+    }
+
+    #[test]
+    fn k23_of_the_taints_of_a_node_few_are_kept_and_only_those_that_end_pods() {
+        let taint = |effect: &str| json!({"key": "k", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
+        let of = |taints: Vec<serde_json::Value>| {
+            node(json!({"metadata": {"name": "a"}, "spec": {"taints": taints}})).ending_taints().len()
+        };
+        assert_eq!(of(vec![taint("NoSchedule"), taint("NoExecute"), taint("PreferNoSchedule")]), 1);
+        assert_eq!(of(vec![taint("NoExecute"); 1_000]), MAX_TAINTS);
     }
 
     #[test]

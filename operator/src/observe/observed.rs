@@ -69,9 +69,10 @@ pub struct Observed {
     pub ca_bundles: BTreeMap<(String, String), Result<String, String>>,
     /// How big the cluster is.
     pub size: ClusterSize,
-    /// Nodes that `placement.nodeSelector` (and `kubernetes.io/os: linux`) matches, with any taints; none: not
-    /// looked at.
-    pub placeable_nodes: Option<u32>,
+    /// What of `spec.placement` keeps our pods off every node; none: they may run on some node, or there is none.
+    pub no_node_fits: Option<Misfit>,
+    /// Nodes with pods of ours on which they may not run by `spec.placement`, and why: a DaemonSet ends those pods at once.
+    pub unfit_nodes: BTreeMap<String, Misfit>,
     /// Nodes with pods of ours whose kubelet is not ready, or not heard of.
     pub dead_nodes: BTreeSet<String>,
     /// PodDisruptionBudgets of the namespace that may select its pods, each selector once; its own is not among them.
@@ -96,6 +97,28 @@ pub enum LostPods {
     NoPolicy,
     /// The operator takes them out of the Service.
     TakenOut,
+}
+
+/// What of `spec.placement` keeps our pods off a node: the first that does, in the order in which nodes are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Misfit {
+    /// It does not have the labels of `nodeSelector`, or `kubernetes.io/os: linux`.
+    NodeSelector,
+    /// No required term of `affinity.nodeAffinity` matches it.
+    NodeAffinity,
+    /// It has a taint with the effect `NoExecute` that `tolerations` do not tolerate. Only where each node has a pod.
+    Tolerations,
+}
+
+impl Misfit {
+    /// The field of the spec.
+    pub fn field(self) -> &'static str {
+        match self {
+            Misfit::NodeSelector => "spec.placement.nodeSelector",
+            Misfit::NodeAffinity => "spec.placement.affinity.nodeAffinity",
+            Misfit::Tolerations => "spec.placement.tolerations",
+        }
+    }
 }
 
 /// Another Service of the namespace that serves DNS: clients can ask port 53 of its clusterIP.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::fixtures::{config, deploy, dns, from, own_service, settings};
+use crate::fixtures::{config, deploy, dns, from, own_service, settings, unready};
 use crate::observe::observed::Certificate;
 use crds::bounds::CONFIG_BYTES;
 use serde_json::json;
@@ -123,8 +123,8 @@ fn one_pod_per_node_is_for_five_hundred_nodes() {
 #[test]
 fn a_placement_that_matches_no_node_is_refused_only_where_it_ends_every_pod() {
     let ours = dns("{placement: {nodeSelector: {pool: infra}}}");
-    let mut observed = Observed { placeable_nodes: Some(0), ..Observed::default() };
-    assert_eq!(refused(&ours, &observed), None, "no node at all is no fault of the placement");
+    let misfit = Some(Misfit::NodeSelector);
+    let mut observed = Observed { no_node_fits: misfit, ..Observed::default() };
     observed.size.nodes = 3;
     deploy(&mut observed, 2);
     assert_eq!(refused(&ours, &observed), None, "a pool that is scaled from zero");
@@ -133,11 +133,52 @@ fn a_placement_that_matches_no_node_is_refused_only_where_it_ends_every_pod() {
         refused(&per_node, &observed),
         is("PlacementMatchesNoNode", "spec.placement.nodeSelector")
     );
-    observed.placeable_nodes = Some(1);
+    for misfit in [Misfit::NodeAffinity, Misfit::Tolerations] {
+        observed.no_node_fits = Some(misfit);
+        assert_eq!(refused(&per_node, &observed), is("PlacementMatchesNoNode", misfit.field()));
+    }
+    observed.no_node_fits = None;
     assert_eq!(refused(&per_node, &observed), None);
-    observed.placeable_nodes = Some(0);
+    observed.no_node_fits = misfit;
     observed.pods.clear();
     assert_eq!(refused(&per_node, &observed), None, "no pod can be lost");
+}
+
+#[test]
+fn a_placement_by_which_a_daemon_set_ends_every_ready_pod_is_refused() {
+    let ours = dns("{scaling: {perNode: {}}, placement: {nodeSelector: {pool: web}}}");
+    let mut observed = Observed::default();
+    deploy(&mut observed, 3);
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "clusterdns-default", "uid": "u",
+        "controller": true}]);
+    for (place, pod) in observed.pods.iter_mut().enumerate() {
+        pod.spec = Some(from(json!({"nodeName": format!("node-{place}"), "containers": []})));
+        pod.metadata.owner_references = Some(from(owner.clone()));
+    }
+    let unfit = |nodes: &[&str]| {
+        let all = nodes.iter().map(|node| ((*node).to_owned(), Misfit::NodeSelector));
+        all.collect::<BTreeMap<_, _>>()
+    };
+    observed.unfit_nodes = unfit(&["node-0", "node-1", "node-2"]);
+    assert_eq!(refused(&ours, &observed), None, "there is no DaemonSet yet");
+    observed.daemon_set = Some(from(json!({"metadata": {"name": "clusterdns-default"}})));
+    assert_eq!(
+        refused(&ours, &observed),
+        is("PlacementEndsEveryPod", "spec.placement.nodeSelector")
+    );
+    let fixed = dns("{scaling: {fixed: {replicas: 3}}, placement: {nodeSelector: {pool: web}}}");
+    assert_eq!(refused(&fixed, &observed), None, "they stay until those of a Deployment serve");
+    let mut with_others = observed.clone();
+    with_others.pods[1].metadata.owner_references = None;
+    assert_eq!(refused(&ours, &with_others), None, "one of the Deployment before stays");
+    observed.unfit_nodes = unfit(&["node-0", "node-2"]);
+    assert_eq!(refused(&ours, &observed), None, "one stays");
+    observed.pods[1] = unready(observed.pods[1].clone());
+    assert_eq!(
+        refused(&ours, &observed),
+        is("PlacementEndsEveryPod", "spec.placement.nodeSelector"),
+        "it answers no one"
+    );
 }
 
 fn encrypted() -> Config {

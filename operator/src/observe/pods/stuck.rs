@@ -91,10 +91,10 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
             && !is_cut_off(pod)
             && unready_since(pod).is_some_and(is_long)
     };
-    pods.iter().any(|pod| waits(pod)) || youngest.is_some_and(is_long)
+    pods.iter().any(waits) || youngest.is_some_and(is_long)
 }
 
-/// When someone changed it last, besides the controller that writes its status.
+/// When a client changed it last, besides the controller that writes its status.
 fn written_at(set: &DaemonSet) -> Option<Timestamp> {
     let writes = set.metadata.managed_fields.iter().flatten();
     let writes = writes.filter(|it| it.subresource.as_deref() != Some("status"));

@@ -1,32 +1,64 @@
 //! Problems between pods and the nodes that they may run on. None of them makes a spec wrong: nodes come and go.
 
 use crds::ClusterDNS;
+use kube::ResourceExt;
 
 use super::problem::{Problem, problem};
-use crate::decide::admit::{MAX_NODES_PER_NODE, fits_no_node};
+use crate::decide::admit::MAX_NODES_PER_NODE;
 use crate::decide::adoption::is_per_node;
-use crate::observe::observed::Observed;
+use crate::names;
+use crate::observe::observed::{Misfit, Observed};
+use crate::observe::pods;
 
 /// With this many nodes a person should know the limit of `perNode`.
 const NEAR_LIMIT: u32 = MAX_NODES_PER_NODE / 10 * 9;
 
 /// Pods wait for a node, which an autoscaler may bring; those that run stay where they are.
 pub(super) fn no_node_fits(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    if !fits_no_node(observed) {
-        return None;
-    }
-    let nodes = observed.size.nodes;
+    let misfit = observed.no_node_fits?;
+    let (field, nodes) = (misfit.field(), observed.size.nodes);
+    let (why, remedy) = match misfit {
+        Misfit::NodeSelector => {
+            ("has these labels and kubernetes.io/os: linux", "Correct the labels, or label nodes")
+        }
+        Misfit::NodeAffinity => ("has what a required term asks for", "Correct it, or label nodes"),
+        Misfit::Tolerations => (
+            "is without a taint with the effect NoExecute that they do not tolerate",
+            "Tolerate it, or take it from nodes",
+        ),
+    };
     let next = match is_per_node(dns) {
-        true => "no pod runs before a node has them",
-        false => "new pods wait for a node that has them, for example from an autoscaler",
+        true => "no pod runs before a node fits",
+        false => "new pods wait for a node that fits, for example from an autoscaler",
     };
     problem(
         "PlacementMatchesNoNode",
-        format!(
-            "spec.placement.nodeSelector: none of {nodes} nodes has these labels and kubernetes.io/os: linux, so {next}. Correct \
-             the labels, or label nodes"
-        ),
+        format!("{field}: none of {nodes} nodes {why}, so {next}. {remedy}"),
     )
+}
+
+/// The workload wants no pod at all, which no field of the spec can ask for: a share of nothing is never too small.
+pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
+    let per_node = is_per_node(dns);
+    let progress = pods::progress(observed, per_node);
+    let nodes = observed.size.nodes;
+    // The placement is named already, or there is no node.
+    let is_expected = per_node && (observed.no_node_fits.is_some() || nodes == 0);
+    if !progress.exists || !progress.is_seen || progress.desired > 0 || is_expected {
+        return None;
+    }
+    let (namespace, own) = (names::service(dns).0, names::child(&dns.name_any()));
+    let message = match per_node {
+        true => format!(
+            "DaemonSet {own} wants a pod on none of {nodes} nodes, so no pod of it runs: spec.placement does not tolerate a taint \
+             of each node, or nodes have other labels. kubectl describe nodes shows both"
+        ),
+        false => format!(
+            "another client scaled the Deployment to 0 pods. The operator scales it back unless managementState is Unmanaged: \
+             kubectl -n {namespace} scale deployment/{own} --replicas=2"
+        ),
+    };
+    problem("NoPodWanted", message)
 }
 
 /// Each pod of `perNode` watches the API server, so that their number has a limit.

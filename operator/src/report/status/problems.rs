@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::certificates::{certificate_expires, certificate_unusable};
 use super::clients_excluded;
 use super::failing_pods::failing_pods;
-use super::nodes::{many_nodes, no_node_fits};
+use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_looping};
@@ -48,6 +48,7 @@ pub(super) fn problems(
         pods_refuse(plan, observed),
         too_few_pods(dns, observed),
         no_node_fits(dns, observed),
+        no_pod_wanted(dns, observed),
         selector_reset(dns, observed, now),
         no_usable_upstream(observed),
         upstream_looping(observed),

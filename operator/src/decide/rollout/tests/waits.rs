@@ -298,3 +298,18 @@ fn o17_a_paused_deployment_does_not_keep_configurations_from_its_pods() {
     deployment.spec.as_mut().unwrap().paused = Some(true);
     assert!(story.reconcile(102).canary.is_some(), "they stay until a person resumes it");
 }
+
+#[test]
+fn o17_a_daemon_set_that_wants_no_pod_is_no_reason_to_skip_the_trial() {
+    let mut story = Story::with_pods(3);
+    per_node(&mut story);
+    story.edit("{scaling: {perNode: {}}, ttlSeconds: 5}");
+    story.reconcile(1);
+    let status = story.observed.daemon_set.as_mut().unwrap().status.as_mut().unwrap();
+    (status.desired_number_scheduled, status.updated_number_scheduled) = (0, Some(0));
+    story.observed.pods.clear();
+    story.edit("{scaling: {perNode: {}}, ttlSeconds: 7}");
+    for second in [100, 159] {
+        assert_eq!(story.reconcile(second).state.stable, revision(OLD), "it waits for a pod");
+    }
+}

@@ -1,5 +1,5 @@
 //! Applies the desired objects: server-side apply in order, prune last, and no request when nothing differs. A failure is
-//! reported and tried again by the next reconcile. No object is deleted to be created again.
+//! reported, and that object is tried again by a later reconcile. No object is deleted to be created again.
 
 mod newest;
 mod order;
@@ -7,6 +7,10 @@ mod ownership;
 pub mod service;
 pub mod outcome;
 pub mod memory;
+mod kept;
+mod owned;
+mod tries;
+mod restore;
 mod fingerprint;
 pub mod contention;
 
@@ -20,8 +24,8 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::context::Context;
+use crate::decide::adoption;
 use crate::decide::plan::{Plan, SelectorPatch, ServicePlan, Size};
-use crate::decide::{adoption, config_map};
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observed::{Child, Observed};
@@ -30,11 +34,13 @@ use crate::runtime::lease::NotLeading;
 use crate::runtime::resources;
 use crate::runtime::time_limit::within;
 use crate::runtime::write::WriteError;
-use contention::Edit;
+use contention::{Edit, Key};
 use memory::Why;
 pub use newest::{Newest, Stopped};
-use outcome::{Outcome, Restored, Written, described};
+use outcome::{Outcome, Written, described};
 use ownership::Ownership;
+pub use restore::restore;
+use tries::Tries;
 
 /// Applies, patches and prunes.
 ///
@@ -47,51 +53,87 @@ pub async fn apply(
     observed: &Observed,
     plan: &Plan,
 ) -> Result<Outcome, Stopped> {
-    let mut outcome = Outcome::default();
     let dns = newest.dns();
+    let trial = plan.rollout.again_in.filter(|_| plan.rollout.canary.is_some());
+    let mut tries = Tries::of(ctx, dns, trial);
+    let hold = match plan.size {
+        Size::Autoscaled { hold, .. } => hold,
+        Size::Replicas(_) | Size::PerNode => None,
+    };
     for (kind, object) in &desired.objects {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
         // First of all, so that no other failed write delays it: clients ask this Service.
         let is_gone = *kind == Kind::Service && observed.service.is_none();
         let needs = if is_gone { &[] } else { order::needs(*kind) };
-        if let Some(missing) = needs.iter().find(|kind| outcome.failed.contains(kind)) {
+        if let Some(missing) = needs.iter().find(|kind| tries.outcome.failed.contains(kind)) {
             let why = format!("waits for the {} before it", resources::name(*missing));
-            outcome.failed(*kind, &namespace, &name, why);
+            tries.depends(&memory::key(*kind, object), why);
             continue;
         }
-        match apply_one(ctx, newest, (*kind, object), observed, plan).await {
-            Ok(Made::Nothing) => {}
-            Ok(Made::Waits(pause)) => {
-                outcome.again_in = Some(outcome.again_in.map_or(pause, |again| again.min(pause)));
-            }
-            Ok(Made::Written(why, editor)) => {
-                let what = described(*kind, &namespace, &name);
-                outcome.written.push(Written { kind: *kind, what, why, editor });
-            }
-            Err(Failure::Stopped(stopped)) => return Err(stopped),
-            Err(Failure::Refused(error)) => outcome.refused(*kind, &namespace, &name, &error),
-            Err(Failure::Other(why)) => outcome.failed(*kind, &namespace, &name, why),
-        }
-        let what = described(*kind, &namespace, &name);
-        let contested = ctx.memory.contention.of(&memory::key(*kind, object), &what);
-        outcome.applied.contested.extend(contested);
+        let is_awaited = is_gone && had_addresses(dns);
+        let means = Means { hold, is_awaited };
+        write(ctx, newest, (*kind, object), (observed, means), &mut tries).await?;
     }
     match &plan.service {
         ServicePlan::Adopted { patch: Some(patch), .. }
         | ServicePlan::Released { patch: Some(patch), .. } => {
             newest.ensure().await?;
-            switch(ctx, dns, patch, &mut outcome).await?;
+            switch(ctx, dns, patch, &mut tries).await?;
         }
         ServicePlan::Recreated { manifest, labels: _ } => {
             newest.ensure().await?;
-            create_again(ctx, dns, manifest, &mut outcome).await?;
+            create_again(ctx, dns, manifest, &mut tries).await?;
         }
         ServicePlan::Own
         | ServicePlan::Adopted { patch: None, .. }
         | ServicePlan::Released { patch: None, .. } => {}
     }
-    prune(ctx, newest, (desired, observed), &mut outcome).await?;
-    Ok(outcome)
+    prune(ctx, newest, (desired, observed), &mut tries).await?;
+    ctx.memory.kept.retain(&dns.name_any(), |kind| desired.get(kind).is_some());
+    Ok(tries.outcome)
+}
+
+/// Whether clients have asked its Service.
+fn had_addresses(dns: &ClusterDNS) -> bool {
+    dns.status.as_ref().is_some_and(|status| !status.cluster_ips.is_empty())
+}
+
+/// What else the write of an object needs to know.
+#[derive(Clone, Copy, Default)]
+struct Means {
+    /// What runs, where the number of pods is handed over to an autoscaler.
+    hold: Option<u32>,
+    /// Clients are without DNS until it is written, so it is tried each time.
+    is_awaited: bool,
+}
+
+/// Writes an object if it must be written now, and remembers what came of it.
+async fn write(
+    ctx: &Context,
+    newest: &mut Newest<'_>,
+    (kind, object): (Kind, &DynamicObject),
+    (observed, means): (&Observed, Means),
+    tries: &mut Tries<'_>,
+) -> Result<(), Stopped> {
+    let key = memory::key(kind, object);
+    if means.is_awaited || !tries.waits(&key) {
+        match apply_one(ctx, newest, (kind, object), observed, means.hold).await {
+            Ok(Made::Nothing) => {
+                tries.succeeded(&key);
+                ctx.memory.kept.is_as_applied(kind, object);
+            }
+            Ok(Made::Waits(pause)) => tries.outcome.again_within(pause),
+            Ok(Made::Written(why, editor)) => {
+                tries.succeeded(&key);
+                let what = described(&key);
+                tries.outcome.written.push(Written { kind, what, why, editor });
+            }
+            Err(Failure::Stopped(stopped)) => return Err(stopped),
+            Err(Failure::Refused(error)) => tries.refused(&key, &error),
+            Err(Failure::Other(why)) => tries.failed(&key, &why),
+        }
+    }
+    tries.outcome.applied.contested.extend(ctx.memory.contention.of(&key, &described(&key)));
+    Ok(())
 }
 
 /// What became of one object.
@@ -124,7 +166,7 @@ async fn apply_one(
     newest: &mut Newest<'_>,
     (kind, wanted): (Kind, &DynamicObject),
     observed: &Observed,
-    plan: &Plan,
+    hold: Option<u32>,
 ) -> Result<Made, Failure> {
     let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name_any());
     let live = live(ctx, kind, &namespace, &name)
@@ -132,6 +174,10 @@ async fn apply_one(
         .map_err(|why| Failure::Other(format!("{why:#}")))?;
     match live.as_ref().map(|live| ownership::ownership(live, newest.dns())) {
         None | Some(Ownership::Ours) => {}
+        // Another client took away from our Service what shows whose it is.
+        Some(Ownership::Theirs)
+            if kind == Kind::Service
+                && observed.service.as_ref().is_some_and(|it| adoption::is_same(observed, it)) => {}
         Some(Ownership::Previous) => {
             let why = "it belongs to a deleted ClusterDNS of the same name and will be deleted soon; this is tried again";
             return Err(Failure::Other(why.to_owned()));
@@ -158,13 +204,11 @@ async fn apply_one(
         return Ok(Made::Waits(pause));
     }
     newest.ensure().await.map_err(Failure::Stopped)?;
-    tracing::debug!(?why, "applying {}", described(kind, &namespace, &name));
-    if kind == Kind::Deployment && live.is_some() {
-        let held = hold_replicas(ctx, (&namespace, &name), plan).await;
+    tracing::debug!(?why, "applying {}", described(&memory::key(kind, wanted)));
+    if let Some(replicas) = hold.filter(|_| kind == Kind::Deployment && live.is_some()) {
+        let held = hold_replicas(ctx, (&namespace, &name), replicas).await;
         // The Deployment has another version by now, even if what follows fails.
-        if !matches!(held, Ok(false)) {
-            ctx.memory.unanswered(kind, wanted, live.as_deref());
-        }
+        ctx.memory.unanswered(kind, wanted, live.as_deref());
         held?;
     }
     let mut sent = wanted.clone();
@@ -220,19 +264,18 @@ async fn live(
 }
 
 /// A field whose only owner lets go falls back to its default, which is 1 pod: a second manager holds what runs until
-/// the autoscaler has written its own number. Returns whether it was written.
+/// the autoscaler has written its own number.
 async fn hold_replicas(
     ctx: &Context,
     (namespace, name): (&str, &str),
-    plan: &Plan,
-) -> Result<bool, Failure> {
-    let Size::Autoscaled { hold: Some(replicas), .. } = plan.size else { return Ok(false) };
+    replicas: u32,
+) -> Result<(), WriteError> {
     let body = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "namespace": namespace}, "spec": {"replicas": replicas}});
     let params = PatchParams::apply(names::HANDOVER_MANAGER).force();
     let deployments = resources::api(&ctx.client, Kind::Deployment, namespace);
-    ctx.writes.send("Deployment", deployments.patch(name, &params, &Patch::Apply(&body))).await?;
-    Ok(true)
+    let patch = Patch::Apply(&body);
+    ctx.writes.send("Deployment", deployments.patch(name, &params, &patch)).await.map(drop)
 }
 
 /// Moves an adopted Service. The rollout's state has remembered it by now.
@@ -240,26 +283,28 @@ async fn switch(
     ctx: &Context,
     dns: &ClusterDNS,
     patch: &SelectorPatch,
-    outcome: &mut Outcome,
+    tries: &mut Tries<'_>,
 ) -> Result<(), NotLeading> {
-    if outcome.failed.contains(&Kind::ConfigMap) {
+    let key = key_of_service(dns);
+    if tries.outcome.failed.contains(&Kind::ConfigMap) || tries.waits(&key) {
         return Ok(());
     }
-    let (namespace, name) = names::service(dns);
-    let patched = service::patch_selector(
-        &ctx.client,
-        &ctx.writes,
-        (&namespace, &name),
-        &dns.name_any(),
-        patch,
-    )
-    .await;
-    match patched {
-        Ok(_) => outcome.switched = Some(patch.add),
+    let which = (key.1.as_str(), key.2.as_str());
+    let instance = dns.name_any();
+    match service::patch_selector(&ctx.client, &ctx.writes, which, &instance, patch).await {
+        Ok(_) => {
+            tries.succeeded(&key);
+            tries.outcome.switched = Some(patch.add);
+        }
         Err(WriteError::NotLeading(lost)) => return Err(lost),
-        Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
+        Err(error) => tries.refused(&key, &error),
     }
     Ok(())
+}
+
+fn key_of_service(dns: &ClusterDNS) -> Key {
+    let (namespace, name) = names::service(dns);
+    (Kind::Service, namespace, name)
 }
 
 /// Creates an adopted Service again, even if other writes failed: without it clients have no DNS.
@@ -267,67 +312,26 @@ async fn create_again(
     ctx: &Context,
     dns: &ClusterDNS,
     manifest: &Value,
-    outcome: &mut Outcome,
+    tries: &mut Tries<'_>,
 ) -> Result<(), NotLeading> {
-    let (namespace, name) = names::service(dns);
-    match service::create_again(&ctx.client, &ctx.writes, (&namespace, &name), manifest).await {
-        Ok(_) => outcome.written.push(Written {
-            kind: Kind::Service,
-            what: described(Kind::Service, &namespace, &name),
-            why: Why::Missing,
-            editor: None,
-        }),
+    let key = key_of_service(dns);
+    let which = (key.1.as_str(), key.2.as_str());
+    match service::create_again(&ctx.client, &ctx.writes, which, manifest).await {
+        Ok(_) => {
+            tries.succeeded(&key);
+            tries.outcome.written.push(Written {
+                kind: Kind::Service,
+                what: described(&key),
+                why: Why::Missing,
+                editor: None,
+            });
+        }
         Err(WriteError::NotLeading(lost)) => return Err(lost),
         // Another client was faster, which the watch will show.
         Err(error) if error.code() == Some(409) => {}
-        Err(error) => outcome.refused(Kind::Service, &namespace, &name, &error),
+        Err(error) => tries.refused(&key, &error),
     }
     Ok(())
-}
-
-/// Creates a deleted Service again while the spec is refused: clients must not lose DNS because of a mistake in the
-/// spec.
-///
-/// # Errors
-/// As of [`apply`].
-pub async fn restore(
-    ctx: &Context,
-    newest: &mut Newest<'_>,
-    observed: &Observed,
-) -> Result<Restored, Stopped> {
-    let dns = newest.dns();
-    let Some(manifest) = adoption::restorable(observed) else { return Ok(Restored::Unneeded) };
-    let (namespace, name) = names::service(dns);
-    let services = resources::api(&ctx.client, Kind::Service, &namespace);
-    let exists = live(ctx, Kind::Service, &namespace, &name).await.is_ok_and(|live| live.is_some());
-    if exists {
-        return Ok(Restored::Unneeded);
-    }
-    newest.ensure().await?;
-    let created = if config_map::state(observed).service.is_ours {
-        // Applied as usual, so that the fields stay ours for the next reconcile that applies the spec.
-        let params = PatchParams::apply(names::FIELD_MANAGER).force();
-        let which = (namespace.as_str(), name.as_str());
-        let service = service::of_ours(which, dns.metadata.uid.as_deref(), &manifest);
-        let apply = Patch::Apply(&service);
-        ctx.writes.send("Service", services.patch(&name, &params, &apply)).await.map(drop)
-    } else {
-        let which = (namespace.as_str(), name.as_str());
-        service::create_again(&ctx.client, &ctx.writes, which, &manifest).await.map(drop)
-    };
-    match created {
-        Ok(()) => {
-            tracing::info!("the operator created the deleted Service {namespace}/{name} again");
-            Ok(Restored::Created)
-        }
-        Err(WriteError::NotLeading(lost)) => Err(lost.into()),
-        Err(error) => {
-            tracing::warn!(
-                "the operator cannot create the Service {namespace}/{name} again: {error}"
-            );
-            Ok(Restored::Failed(error.to_string()))
-        }
-    }
 }
 
 /// Only after everything that it depends on is as it should be.
@@ -335,13 +339,14 @@ async fn prune(
     ctx: &Context,
     newest: &mut Newest<'_>,
     (desired, observed): (&Desired, &Observed),
-    outcome: &mut Outcome,
+    tries: &mut Tries<'_>,
 ) -> Result<(), Stopped> {
     for child in order::superfluous(desired, observed) {
-        if order::keeps(&outcome.failed, child.kind) {
+        let Child { kind, namespace, name, uid } = &child;
+        let key = (*kind, namespace.clone(), name.clone());
+        if order::keeps(&tries.outcome.failed, *kind) || tries.waits(&key) {
             continue;
         }
-        let Child { kind, namespace, name, uid } = &child;
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
             propagation_policy: Some(PropagationPolicy::Background),
@@ -353,10 +358,11 @@ async fn prune(
             Err(WriteError::NotLeading(lost)) => return Err(lost.into()),
             // Gone already, or another of the same name by now.
             Err(error) if matches!(error.code(), Some(404 | 409)) => {}
-            Err(error) => outcome.refused(*kind, namespace, name, &error),
+            Err(error) => tries.refused(&key, &error),
             Ok(_) => {
                 ctx.memory.forget(*kind, namespace, name);
-                outcome.pruned.push(child);
+                tries.succeeded(&key);
+                tries.outcome.pruned.push(child);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use kube::Client;
 
 use crate::apply::memory::Memory;
+use crate::controller::attempts::Attempts;
 use crate::controller::backoff::Backoff;
 use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::Caches;
@@ -47,6 +48,8 @@ pub struct Context {
     pub last_written: LastWritten,
     /// How long to wait after failures.
     pub backoff: Backoff,
+    /// What could not be written, and how long each of them waits.
+    pub attempts: Attempts,
     pub events: Events,
     pub metrics: Arc<Metrics>,
     /// What happens to pods that no longer answer.
@@ -64,6 +67,14 @@ impl Context {
     /// What the API server offers.
     pub fn offers(&self) -> Offers {
         *self.offers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This ClusterDNS is gone: nothing is remembered of it.
+    pub fn forget(&self, name: &str) {
+        self.metrics.gone(name);
+        self.backoff.forget(name);
+        self.last_written.forget(name);
+        self.memory.let_go(name);
     }
 
     /// It offers this now; whether that is news.

@@ -3,8 +3,10 @@
 
 pub mod triggers;
 pub mod backoff;
+pub mod attempts;
 pub mod crd;
 pub mod orphaned_services;
+pub mod unreadable;
 
 use std::convert::Infallible;
 use std::sync::{Arc, RwLock};
@@ -40,9 +42,10 @@ use crate::report::last_written::LastWritten;
 use crate::report::{report, status};
 use crate::runtime::metrics::Metrics;
 use crate::runtime::restored::Resets;
-use crate::runtime::write::{WriteError, Writes};
+use crate::runtime::write::Writes;
 use crate::settings::Settings;
 use crate::{names, reconcile};
+use attempts::Attempts;
 use backoff::{Backoff, Failure};
 use crd::Definition;
 use triggers::Triggers;
@@ -96,6 +99,7 @@ pub async fn run(
         memory: Memory::default(),
         last_written: LastWritten::default(),
         backoff: Backoff::default(),
+        attempts: Attempts::default(),
         events,
         metrics,
         lost_pods,
@@ -126,6 +130,7 @@ pub async fn run(
     tokio::select! {
         () = reconciling => {}
         () = orphaned_services::follow(&ctx, &triggers) => {}
+        () = unreadable::follow(&ctx) => {}
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
         () = forget_versions(&ctx, resets.subscribe()) => {}
@@ -261,20 +266,22 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
         reconciled = reconcile::reconcile(&newest, &ctx, true).await;
     }
     let (outcome, again) = match reconciled {
-        Ok(reconcile::Reconciled { again, is_complete: true, .. }) => {
-            ctx.backoff.succeeded(&name);
-            ("done", again.unwrap_or(AGAIN).min(AGAIN))
-        }
-        Ok(reconcile::Reconciled { again, is_complete: false, is_on_trial, retry_after }) => {
-            let failure = Failure { asked: retry_after, at_most: again.filter(|_| is_on_trial) };
+        // The API server asks for patience: all that is written waits, not only what it refused.
+        Ok(reconcile::Reconciled { again, retry_after: asked @ Some(_), is_on_trial, .. }) => {
+            let failure = Failure { asked, at_most: again.filter(|_| is_on_trial) };
             ("incomplete", ctx.backoff.failed(&name, generation, Instant::now(), failure))
+        }
+        // What failed waits by itself, and is among the reasons to look again.
+        Ok(reconcile::Reconciled { again, is_complete, .. }) => {
+            ctx.backoff.succeeded(&name);
+            let outcome = if is_complete { "done" } else { "incomplete" };
+            (outcome, again.unwrap_or(AGAIN).min(AGAIN))
         }
         Err(error) => {
             tracing::warn!(
                 "the operator cannot reconcile the ClusterDNS {name} and tries again: {error:#}"
             );
-            let asked = error.downcast_ref().and_then(WriteError::retry_after);
-            let failure = Failure { asked, at_most: None };
+            let failure = Failure::default();
             ("failed", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
     };

@@ -40,7 +40,7 @@ use kube::core::{DynamicObject, TypeMeta};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::decide::plan::Plan;
+use crate::decide::plan::{Plan, RolloutPlan, ServicePlan, Size};
 use crate::names;
 use crate::observe::observed::Observed;
 use crate::settings::Settings;
@@ -85,6 +85,23 @@ impl Desired {
         Desired { objects: objects.into_iter().flatten().collect() }
     }
 
+    /// The configuration ConfigMap alone. It needs nothing of the spec but where it is.
+    pub fn configuration(
+        dns: &ClusterDNS,
+        observed: &Observed,
+        rollout: RolloutPlan,
+        settings: &Settings,
+    ) -> DynamicObject {
+        let (service, size) = (ServicePlan::Own, Size::Replicas(0));
+        let plan = &Plan { service, size, rollout, budget: false };
+        let config = &Config::default();
+        let name = dns.name_any();
+        let child = names::child(&name);
+        let service = dns.spec.service.clone().unwrap_or_default();
+        let of = &Instance { dns, config, observed, plan, settings, service, name, child };
+        object(config_map::config_map(of))
+    }
+
     /// The object of this kind, if there should be one.
     pub fn get(&self, kind: Kind) -> Option<&DynamicObject> {
         self.objects.iter().find(|(other, _)| *other == kind).map(|(_, object)| object)
@@ -92,10 +109,13 @@ impl Desired {
 }
 
 /// One form for all, so that one loop can apply them.
-fn typed(kind: Kind, object: Option<impl Serialize>) -> Option<(Kind, DynamicObject)> {
-    let object = serde_json::to_value(object?).expect("a Kubernetes object is JSON");
-    let object = serde_json::from_value(object).expect("a Kubernetes object has kind and metadata");
-    Some((kind, object))
+fn typed(kind: Kind, wanted: Option<impl Serialize>) -> Option<(Kind, DynamicObject)> {
+    Some((kind, object(wanted?)))
+}
+
+fn object(typed: impl Serialize) -> DynamicObject {
+    let value = serde_json::to_value(typed).expect("a Kubernetes object is JSON");
+    serde_json::from_value(value).expect("a Kubernetes object has kind and metadata")
 }
 
 /// An object whose type is not one of Kubernetes itself.

@@ -79,6 +79,7 @@ pub(crate) fn context(client: Client, settings: Settings) -> Context {
         memory: Default::default(),
         last_written: Default::default(),
         backoff: Default::default(),
+        attempts: Default::default(),
         metrics,
         lost_pods: Default::default(),
         offers: RwLock::default(),

@@ -22,6 +22,7 @@ mod slices;
 pub mod lists;
 mod events;
 mod list_and_watch;
+pub mod unreadable;
 mod pages;
 pub mod sample;
 pub mod last_documents;

@@ -8,14 +8,14 @@ use crds::{ClusterDNS, check_resource};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::apply::outcome::{Outcome, Restored};
+use crate::apply::outcome::{Outcome, PutBack};
 use crate::apply::{Newest, apply, restore};
 use crate::context::Context;
-use crate::decide::decide;
+use crate::decide::{admit, decide};
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observe;
-use crate::report::{changes, report, status};
+use crate::report::{Unreported, changes, report, status};
 
 /// What one reconcile found and wrote.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,7 @@ pub struct Reconciled {
 /// One reconcile of one ClusterDNS, from observation to report. `is_newest`: it was read from the API server just now.
 ///
 /// # Errors
-/// When a read that decisions need fails, or the status cannot be written. With [`Stopped::Outdated`](crate::apply::Stopped)
-/// when the API server has another spec.
+/// When a read that decisions need fails. With [`Stopped::Outdated`](crate::apply::Stopped) when the API server has another spec.
 pub async fn reconcile(
     dns: &ClusterDNS,
     ctx: &Context,
@@ -48,33 +47,36 @@ pub async fn reconcile(
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
-            let is_managed = dns.spec.management_state == ManagementState::Managed;
-            let restored = match is_managed {
-                true => restore(ctx, &mut newest, &observed).await?,
-                false => Restored::Unneeded,
+            let is_managed = dns.spec.management_state == ManagementState::Managed
+                && admit::is_managed(dns, &ctx.settings).is_ok();
+            let put_back = match is_managed {
+                true => restore(ctx, &mut newest, &observed, now).await?,
+                false => PutBack::default(),
             };
-            let status = status::rejected(dns, &violations, &observed, &restored, now);
+            let status = status::rejected(dns, &violations, &observed, &put_back, now);
             let reported = report(ctx, dns, status).await;
-            ctx.events.publish_changes(dns, &changes::of_restored(dns, &restored)).await;
-            return reported.map(|()| settled);
+            ctx.events.publish_changes(dns, &changes::of_put_back(dns, &put_back)).await;
+            let again = put_back.outcome.again_in;
+            return with_status(reported, Reconciled { again, ..settled });
         }
     };
     let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
         Ok(decided) => decided,
         Err(refusal) => {
             let is_managed = dns.spec.management_state == ManagementState::Managed;
-            let restored = match is_managed && !refusal.is_of_others() {
-                true => restore(ctx, &mut newest, &observed).await?,
-                false => Restored::Unneeded,
+            let put_back = match is_managed && !refusal.is_of_others() {
+                true => restore(ctx, &mut newest, &observed, now).await?,
+                false => PutBack::default(),
             };
-            let status = status::refused(dns, &refusal, &observed, &restored, now);
+            let status = status::refused(dns, &refusal, &observed, &put_back, now);
             // Where the status cannot be written, an Event is all that says why nothing happens.
             let reported = report(ctx, dns, status).await;
-            ctx.events.publish_changes(dns, &changes::of_restored(dns, &restored)).await;
+            ctx.events.publish_changes(dns, &changes::of_put_back(dns, &put_back)).await;
             if is_managed {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
-            return reported.map(|()| Reconciled { again: refusal.again_in, ..settled });
+            let again = refusal.again_in.into_iter().chain(put_back.outcome.again_in).min();
+            return with_status(reported, Reconciled { again, ..settled });
         }
     };
     let outcome = match dns.spec.management_state {
@@ -82,7 +84,10 @@ pub async fn reconcile(
             let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
             apply(ctx, &mut newest, &desired, &observed, &plan).await?
         }
-        ManagementState::Unmanaged => Outcome::default(),
+        ManagementState::Unmanaged => {
+            ctx.memory.let_go(&dns.name_any());
+            Outcome::default()
+        }
     };
     if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
         let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
@@ -98,12 +103,27 @@ pub async fn reconcile(
     if !outcome.has_failed(Kind::ConfigMap) {
         ctx.events.publish(dns, &plan.rollout.notices).await;
     }
-    reported?;
-    Ok(Reconciled {
+    let reconciled = Reconciled {
         again: plan.rollout.again_in.into_iter().chain(outcome.again_in).min(),
         is_complete: outcome.is_complete(),
         is_on_trial: plan.rollout.canary.is_some(),
         retry_after: outcome.retry_after,
+    };
+    with_status(reported, reconciled)
+}
+
+/// A status that cannot be written now is one more reason to look again.
+fn with_status(
+    reported: anyhow::Result<()>,
+    reconciled: Reconciled,
+) -> anyhow::Result<Reconciled> {
+    let Err(error) = reported else { return Ok(reconciled) };
+    let Unreported { again_in, retry_after, .. } = error.downcast()?;
+    Ok(Reconciled {
+        again: reconciled.again.into_iter().chain([again_in]).min(),
+        is_complete: false,
+        retry_after: reconciled.retry_after.max(retry_after),
+        ..reconciled
     })
 }
 
@@ -159,8 +179,8 @@ mod tests {
         let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
         let ctx = fixtures::context(Client::new(server, "default"), settings);
         ctx.caches.wait_until_read("kube-system").await;
-        let failed = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap_err();
-        assert!(format!("{failed:#}").contains("cannot write its status"), "{failed:#}");
+        let reconciled = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap();
+        assert!(!reconciled.is_complete && reconciled.again.is_some(), "{reconciled:?}");
         let events = events.lock().unwrap();
         assert!(events.iter().any(|it| it.contains("NameNotManaged")), "{events:?}");
     }

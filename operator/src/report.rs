@@ -5,21 +5,43 @@ pub mod last_written;
 pub mod changes;
 pub mod events;
 
+use std::fmt;
+use std::time::Duration;
+
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::names;
 use crate::report::status::CONDITIONS;
 use crate::runtime::write::WriteError;
 
+/// The status is not written now. It waits by itself: what clients depend on must not wait for it.
+#[derive(Debug)]
+pub struct Unreported {
+    why: String,
+    /// When it is tried again.
+    pub again_in: Duration,
+    /// The wait that the API server asked for (`Retry-After`).
+    pub retry_after: Option<Duration>,
+}
+
+impl fmt::Display for Unreported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot write its status: {}", self.why)
+    }
+}
+
+impl std::error::Error for Unreported {}
+
 /// Writes it unless it says what is there already.
 ///
 /// # Errors
-/// When it cannot be written; a ClusterDNS that is gone needs no status.
+/// [`Unreported`] when it cannot be written; a ClusterDNS that is gone needs no status.
 pub async fn report(
     ctx: &Context,
     dns: &ClusterDNS,
@@ -29,6 +51,10 @@ pub async fn report(
     ctx.metrics.reported(dns, &status);
     if dns.status.as_ref().map(ours).as_ref() == Some(&status) {
         return Ok(());
+    }
+    let what = format!("the status of ClusterDNS {}", dns.name_any());
+    if let Some((why, again_in)) = ctx.attempts.waits(&what, dns.metadata.generation) {
+        return Err(Unreported { why, again_in, retry_after: None }.into());
     }
     let body = json!({
         "apiVersion": format!("{}/{}", crds::GROUP, crds::v1alpha1::VERSION),
@@ -40,7 +66,7 @@ pub async fn report(
             "resourceVersion": dns.metadata.resource_version},
         "status": status,
     });
-    let resources = Api::<ClusterDNS>::all(ctx.client.clone());
+    let resources = resources(ctx);
     let (name, params) = (dns.name_any(), PatchParams::apply(names::FIELD_MANAGER).force());
     let patch = Patch::Apply(&body);
     match ctx
@@ -48,14 +74,45 @@ pub async fn report(
         .send_versioned("ClusterDNS", resources.patch_status(&name, &params, &patch))
         .await
     {
-        Ok(written) => ctx.last_written.remember(written),
+        Ok(written) => {
+            ctx.attempts.succeeded(&what);
+            // One that cannot be read has a status too.
+            if let Ok(written) = written.try_parse::<ClusterDNS>() {
+                ctx.last_written.remember(written);
+            }
+        }
         Err(error) if matches!(error.code(), Some(404 | 409)) => {
             tracing::debug!("no status: {error}");
         }
         Err(WriteError::NotLeading(lost)) => return Err(lost.into()),
-        Err(error) => return Err(anyhow::Error::new(error).context("cannot write its status")),
+        Err(error) => {
+            tracing::warn!("the operator cannot write {what} and tries again: {error}");
+            let (why, retry_after) = (error.to_string(), error.retry_after());
+            let again_in = ctx.attempts.failed(&what, dns.metadata.generation, (&why, None));
+            return Err(Unreported { why, again_in, retry_after }.into());
+        }
     }
     Ok(())
+}
+
+/// Takes out of a status what no type holds, so that the ClusterDNS can be read again.
+///
+/// # Errors
+/// When it cannot be written.
+pub async fn mend(ctx: &Context, name: &str, patch: &Value) -> anyhow::Result<()> {
+    let params = PatchParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let (resources, patch) = (resources(ctx), Patch::Merge(patch));
+    let mended = resources.patch_status(name, &params, &patch);
+    ctx.writes.send_versioned("ClusterDNS", mended).await?;
+    Ok(())
+}
+
+/// Untyped: the answer to a write of the status may be one that cannot be read.
+fn resources(ctx: &Context) -> Api<DynamicObject> {
+    Api::all_with(ctx.client.clone(), &ApiResource::erase::<ClusterDNS>(&()))
 }
 
 /// Without the conditions of others: our writes do not remove them.

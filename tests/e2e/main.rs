@@ -21,6 +21,7 @@ mod api_scale;
 mod api_load;
 mod operator_life;
 mod operator_reconcile;
+mod operator_refused;
 mod operator_words;
 mod operator_examples;
 mod operator_service;

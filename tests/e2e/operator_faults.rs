@@ -161,6 +161,42 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
     wait_until_stable_has(&client, "192.0.2.9").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn o4_an_object_that_cannot_be_written_delays_no_urgent_repair() {
+    let Some((plane, client)) = started().await else { return };
+    let proxy = FaultProxy::start(&plane).await;
+    let budgets = to("/apis/policy/v1");
+    proxy.fault(budgets.clone(), Fault::status(403));
+    let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
+    apply(&client, "a", spec("192.0.2.1")).await;
+    wait_until_stable_has(&client, "192.0.2.1").await;
+    // It waits 8 s after the fourth.
+    let attempts = async |count| {
+        wait_for("an attempt", async || (proxy.count(&budgets) >= count).then_some(())).await;
+    };
+    attempts(4).await;
+
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE);
+    let theirs = json!({"data": {"stable.json": "{\"format\":1,\"ttlSeconds\":99}"}});
+    let params = PatchParams::default();
+    maps.patch("clusterdns-a", &params, &Patch::Merge(&theirs)).await.expect("they may");
+    wait_until_stable_has(&client, "192.0.2.1").await;
+    let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
+    let none = json!({"spec": {"replicas": 0}});
+    deployments.patch("clusterdns-a", &params, &Patch::Merge(&none)).await.expect("they may");
+    wait_for("two pods", async || {
+        let size = deployments.get("clusterdns-a").await.ok()?.spec?.replicas;
+        (size == Some(2)).then_some(())
+    })
+    .await;
+    assert_eq!(proxy.count(&budgets), 4, "before it is tried again\n{}", operator.log());
+    proxy.heal();
+    wait_for("the last child", async || {
+        (children(&client, NAMESPACE, "a").await.len() == 9).then_some(())
+    })
+    .await;
+}
+
 /// A webhook for these requests that takes every connection and never answers.
 fn silent_webhook(listener: &TcpListener, group: &str, resource: &str) -> Value {
     let address = listener.local_addr().expect("an address");

@@ -180,12 +180,81 @@ async fn k23_a_writer_of_one_clusterdns_keeps_the_operator_from_no_other() {
     let counted = "clusterdns_operator_objects_not_kept_total{resource=\"clusterdnses\"}";
     let listed = operator.metric(counted);
     assert!(listed > 0.0, "it is counted: {}", operator.log());
+    // The operator takes that condition out.
+    wait_until_accepted(&client, "unreadable").await;
 
     // The same while it watches.
     spoil(&tenant, &format!("{RESOURCES}/good")).await;
     make_unreadable(&client, "spoiled").await;
     wait_for("it is counted", async || (operator.metric(counted) > listed).then_some(())).await;
+    wait_for("it can be read again", async || {
+        let shown = read(&client, &format!("{RESOURCES}/spoiled")).await?;
+        let conditions = shown["status"]["conditions"].to_string();
+        (conditions.contains("\"Accepted\"") && !conditions.contains(WRITTEN)).then_some(())
+    })
+    .await;
     apply(&client, "later", spec("later")).await;
     wait_until_accepted(&client, "later").await;
     drop(operator);
+}
+
+/// Makes the API server take a value of a field that this version does not know, as the definition of a newer one does.
+async fn make_newer(client: &Client) {
+    const DEFINITION: &str =
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterdnses.clusterdns.dev";
+    let mut definition = read(client, DEFINITION).await.expect("it exists");
+    let values = definition
+        .pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/podRecords/enum");
+    values.and_then(Value::as_array_mut).expect("a list of values").push(json!("Future"));
+    send(client, Method::PUT, DEFINITION, &definition).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn k23_a_clusterdns_of_a_newer_version_is_named_and_not_taken_for_well() {
+    let Some(plane) = ControlPlane::start(Setup { controllers: false, ..Setup::default() }).await
+    else {
+        return;
+    };
+    let client = plane.client().await;
+    prepare(&client, NAMESPACE).await;
+    apply(&client, "a", json!({"service": {"name": "own", "namespace": NAMESPACE}})).await;
+    let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+    wait_until_accepted(&client, "a").await;
+    let path = format!("{RESOURCES}/a");
+    let before = read(&client, &path).await.expect("it exists");
+
+    make_newer(&client).await;
+    let pod_records = |value: &str| json!({"spec": {"podRecords": value}});
+    wait_for("the API server takes the new value", async || {
+        try_to_send(&client, Method::PATCH, &path, &pod_records("Future")).await.ok()
+    })
+    .await;
+    let shown = wait_for("its status says so", async || {
+        let shown = read(&client, &path).await?;
+        let conditions = shown["status"]["conditions"].as_array()?;
+        let is = |kind: &str, value: &str| {
+            conditions.iter().any(|it| {
+                it["type"] == kind && it["status"] == value && it["reason"] == "Unreadable"
+            })
+        };
+        (is("Accepted", "False") && is("Ready", "Unknown") && is("Degraded", "True")).then_some(shown)
+    })
+    .await;
+    assert!(shown["status"].to_string().contains("unknown variant `Future`"), "{shown}");
+    assert_eq!(shown["status"]["clusterIPs"], before["status"]["clusterIPs"]);
+    // No alert may lose what it looks at.
+    for (kind, expected) in [("Accepted", 0.0), ("Ready", 0.5), ("Degraded", 1.0)] {
+        let series =
+            format!("clusterdns_operator_condition{{name=\"a\",condition=\"{kind}\"}}");
+        let page = operator.page("/metrics");
+        assert!(page.contains(&series), "{kind} is shown: {page}");
+        assert_eq!(operator.metric(&series), expected, "{kind}");
+    }
+    // Once for each version of it.
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert_eq!(version(&read(&client, &path).await.expect("it exists")), version(&shown));
+
+    send(&client, Method::PATCH, &path, &pod_records("Insecure")).await;
+    wait_until_accepted(&client, "a").await;
 }

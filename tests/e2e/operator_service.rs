@@ -2,7 +2,7 @@
 //! it cannot; it never comes back with others.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tests::control_plane::{ControlPlane, Setup};
@@ -10,7 +10,7 @@ use tests::fault_proxy::{Fault, FaultProxy, Requests};
 use tests::kubelet::{FakeNode, Settings};
 use tests::netns::inside;
 use tests::objects::{create_any, wait_for};
-use tests::operator::{NAMESPACE, Operator, Scene, apply, prepare, quiet};
+use tests::operator::{NAMESPACE, Operator, Scene, apply, condition, prepare, quiet};
 
 const NAME: &str = "default";
 const SERVICE: &str = "kube-dns";
@@ -176,6 +176,57 @@ async fn o16_a_service_deleted_between_read_and_write_gets_no_other_address() {
     .await;
     let back = wait_for("the Service again", async || {
         get().await.filter(|service| service.uid() != before.uid())
+    })
+    .await;
+    assert_eq!(addresses(&back), addresses(&before), "{}", operator.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o16_a_service_of_ours_that_is_replaced_is_put_back_and_another_object_is_refused() {
+    let Some(plane) = ControlPlane::start(Setup::default()).await else { return };
+    let client = plane.client().await;
+    prepare(&client, "pods").await;
+    let mut operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+    apply(&client, NAME, json!({"service": {"name": SERVICE, "namespace": NAMESPACE}})).await;
+    let all = Api::<Service>::namespaced(client.clone(), NAMESPACE);
+    let get = async || all.get_opt(SERVICE).await.expect("the API server answers");
+    let before = wait_for("the Service", get).await;
+    is_remembered(&client, &before).await;
+
+    // As `kubectl replace` does, and Argo CD with Replace=true.
+    let theirs = json!({"kind": "Service", "apiVersion": "v1", "metadata": {"name": SERVICE, "namespace": NAMESPACE},
+        "spec": {"selector": {"app": "x"}, "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}]}});
+    let parsed: Service = serde_json::from_value(theirs.clone()).expect("a Service");
+    let replaced = all.replace(SERVICE, &PostParams::default(), &parsed).await.expect("it may");
+    assert_eq!((replaced.uid(), replaced.owner_references().len()), (before.uid(), 0));
+    let selector = |service: &Service| service.spec.clone().and_then(|spec| spec.selector);
+    let back = wait_for("our Service", async || {
+        get().await.filter(|service| selector(service) == selector(&before))
+    })
+    .await;
+    assert_eq!((back.uid(), addresses(&back)), (before.uid(), addresses(&before)));
+    assert_eq!(
+        (back.owner_references(), back.labels()),
+        (before.owner_references(), before.labels())
+    );
+
+    // Another object of its name is not ours, and was never adopted.
+    operator.process().signal("TERM");
+    assert_eq!(operator.ended().await, Some(0), "{}", operator.log());
+    all.delete(SERVICE, &DeleteParams::default()).await.expect("it can be deleted");
+    create_any(&client, &theirs).await.expect("a Service");
+    let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
+    wait_for("a refusal", async || {
+        let (status, reason) = condition(&client, NAME, "Accepted").await?;
+        (status == "False" && reason == "ServiceReplaced").then_some(())
+    })
+    .await;
+    let other = get().await.expect("the Service of others");
+    assert_eq!(selector(&other), Some([("app".to_owned(), "x".to_owned())].into()));
+    is_remembered(&client, &before).await;
+    all.delete(SERVICE, &DeleteParams::default()).await.expect("it can be deleted");
+    let back = wait_for("our Service again", async || {
+        get().await.filter(|service| service.uid() != other.uid())
     })
     .await;
     assert_eq!(addresses(&back), addresses(&before), "{}", operator.log());

@@ -10,11 +10,16 @@ use crate::names::{FIELD_MANAGER, HANDOVER_MANAGER};
 
 /// A fingerprint of our fields and their values; none where we own nothing.
 pub(super) fn fingerprint(object: &Value) -> Option<u64> {
-    let entries = object["metadata"]["managedFields"].as_array()?;
-    let fields = &entries.iter().find(|entry| is_ours(entry))?["fieldsV1"];
+    let fields = fields(object)?;
     let mut hasher = DefaultHasher::new();
     walk(fields, Some(object), &mut hasher);
     Some(hasher.finish())
+}
+
+/// The fields that we own, as `managedFields` have them.
+pub(super) fn fields(object: &Value) -> Option<&Value> {
+    let entries = object["metadata"]["managedFields"].as_array()?;
+    Some(&entries.iter().find(|entry| is_ours(entry))?["fieldsV1"])
 }
 
 fn is_ours(entry: &Value) -> bool {
@@ -172,7 +177,7 @@ fn walk(fields: &Value, value: Option<&Value>, hasher: &mut DefaultHasher) {
 }
 
 /// One step of a path: `f:` a field, `k:` the element of a list with these keys, `v:` a member of a set, `i:` an index.
-fn step<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+pub(super) fn step<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     let (form, name) = key.split_once(':')?;
     match form {
         "f" => value.get(name),

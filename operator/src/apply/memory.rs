@@ -10,6 +10,7 @@ use kube::core::DynamicObject;
 
 use super::contention::{Contention, Key};
 use super::fingerprint;
+use super::kept::Kept;
 use crate::desired::Kind;
 
 /// Objects that are remembered; a ClusterDNS has about a dozen.
@@ -35,6 +36,8 @@ pub struct Memory {
     objects: Mutex<HashMap<Key, Remembered>>,
     /// What other clients edit again and again.
     pub(super) contention: Contention,
+    /// The objects themselves, for as long as a spec is refused.
+    pub(super) kept: Kept,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,11 @@ impl Memory {
         objects.get(&key(kind, wanted)).is_some_and(|remembered| remembered.sent == hash(wanted))
     }
 
+    /// Whether this process has applied it.
+    pub(super) fn knows(&self, kind: Kind, wanted: &DynamicObject) -> bool {
+        self.lock().contains_key(&key(kind, wanted))
+    }
+
     /// The object as the API server returned it.
     pub fn applied(&self, kind: Kind, sent: &DynamicObject, made: &DynamicObject) {
         let remembered = Remembered {
@@ -103,6 +111,7 @@ impl Memory {
             owned: fingerprint(made),
             unanswered_at: None,
         };
+        self.kept.applied(kind, sent);
         let mut objects = self.lock();
         if objects.len() >= MAX_REMEMBERED {
             objects.clear();
@@ -142,9 +151,15 @@ impl Memory {
         self.lock().remove(&(kind, namespace.to_owned(), name.to_owned()));
     }
 
+    /// Nothing of this ClusterDNS is put back from here on: it is gone, or people write its objects themselves.
+    pub fn let_go(&self, instance: &str) {
+        self.kept.forget(instance);
+    }
+
     /// Versions mean nothing any more: the API server shows an older state.
     pub fn forget_all(&self) {
         self.lock().clear();
+        self.kept.forget_all();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Remembered>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::apply::contention::Contested;
+use crate::apply::contention::{Contested, Key};
 use crate::apply::memory::Why;
 use crate::desired::Kind;
 use crate::observe::observed::Child;
@@ -22,6 +22,14 @@ pub enum Restored {
     Failed(String),
 }
 
+/// What was done while the spec is refused, so that what runs stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutBack {
+    pub service: Restored,
+    /// What was written of the other objects.
+    pub outcome: Outcome,
+}
+
 /// What one apply wrote, deleted and could not write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -33,7 +41,7 @@ pub struct Outcome {
     pub switched: Option<bool>,
     /// Kind and name of each deleted object, for Events.
     pub pruned: Vec<Child>,
-    /// An edit of another client is put back after this time.
+    /// After this time an edit of another client is put back, or what failed is tried again.
     pub again_in: Option<Duration>,
     /// The wait that the API server asked for (`Retry-After`).
     pub retry_after: Option<Duration>,
@@ -62,16 +70,14 @@ impl Outcome {
         self.failed.contains(&kind)
     }
 
-    pub(super) fn failed(&mut self, kind: Kind, namespace: &str, name: &str, why: String) {
-        let what = described(kind, namespace, name);
-        tracing::warn!("the operator cannot write {what}: {why}");
+    pub(super) fn failed(&mut self, kind: Kind, what: String, why: String) {
         self.failed.insert(kind);
         self.applied.failures.push((what, why));
     }
 
-    pub(super) fn refused(&mut self, kind: Kind, namespace: &str, name: &str, error: &WriteError) {
-        self.retry_after = self.retry_after.max(error.retry_after());
-        self.failed(kind, namespace, name, explained(error));
+    /// Something must be looked at again after this time.
+    pub(super) fn again_within(&mut self, time: Duration) {
+        self.again_in = Some(self.again_in.map_or(time, |again| again.min(time)));
     }
 }
 
@@ -85,15 +91,15 @@ pub struct Applied {
 }
 
 /// Kind, namespace and name, for people.
-pub(super) fn described(kind: Kind, namespace: &str, name: &str) -> String {
-    match namespace {
-        "" => format!("{} {name}", resources::name(kind)),
-        namespace => format!("{} {namespace}/{name}", resources::name(kind)),
+pub(super) fn described((kind, namespace, name): &Key) -> String {
+    match namespace.as_str() {
+        "" => format!("{} {name}", resources::name(*kind)),
+        namespace => format!("{} {namespace}/{name}", resources::name(*kind)),
     }
 }
 
 /// What the API server said, and what to do where that is not plain.
-fn explained(error: &WriteError) -> String {
+pub(super) fn explained(error: &WriteError) -> String {
     match error.code() {
         Some(422) if error.to_string().contains("immutable") => format!(
             "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \

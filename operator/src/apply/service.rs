@@ -51,6 +51,24 @@ pub async fn create_again(
     writes.send("Service", services.create(&params, &service)).await
 }
 
+/// Applies a Service that is ours again, so that its fields stay ours for the next reconcile that applies the spec.
+///
+/// # Errors
+/// The API server refuses it: another has one of its addresses.
+pub(super) async fn apply_again(
+    client: &Client,
+    writes: &Writes,
+    which: (&str, &str),
+    uid: Option<&str>,
+    manifest: &Value,
+) -> Result<Service, WriteError> {
+    let (namespace, name) = which;
+    let patch = Patch::Apply(of_ours(which, uid, manifest));
+    let services = Api::<Service>::namespaced(client.clone(), namespace);
+    let params = PatchParams::apply(names::FIELD_MANAGER).force();
+    writes.send("Service", services.patch(name, &params, &patch)).await
+}
+
 /// The Service that is created again. The remembered Service is in a ConfigMap that others may edit. So its name is
 /// fixed here, it takes no external addresses, and it is no ExternalName.
 fn as_it_may_be((namespace, name): (&str, &str), manifest: &Value) -> Service {
@@ -68,7 +86,7 @@ fn as_it_may_be((namespace, name): (&str, &str), manifest: &Value) -> Service {
 }
 
 /// The Service that is ours and is applied again: as [`as_it_may_be`], and it belongs to this ClusterDNS as before.
-pub(super) fn of_ours(which: (&str, &str), uid: Option<&str>, manifest: &Value) -> Service {
+fn of_ours(which: (&str, &str), uid: Option<&str>, manifest: &Value) -> Service {
     let mut service = as_it_may_be(which, manifest);
     let owners = manifest.pointer("/metadata/ownerReferences").cloned().unwrap_or_default();
     let mut owners: Vec<OwnerReference> = serde_json::from_value(owners).unwrap_or_default();

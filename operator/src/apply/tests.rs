@@ -1,5 +1,6 @@
 //! What is sent to an API server where another client writes, too.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::{LazyLock, Mutex};
@@ -10,8 +11,9 @@ use kube::Client;
 use kube::client::Body;
 
 use super::*;
+use crate::controller::attempts::Attempts;
 use crate::decide::plan::RolloutPlan;
-use crate::fixtures::{context, dns, from, settings};
+use crate::fixtures::{at, context, dns, from, settings};
 use contention::Contention;
 
 static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -94,4 +96,145 @@ async fn o4_a_field_that_another_client_always_sets_back_is_not_written_each_tim
     edited.data["spec"]["replicas"] = json!(3);
     apply(&edited).await;
     assert_eq!(written(), 5, "another spec is written at once");
+}
+
+/// An API server that has what is applied, and takes nothing of one kind.
+#[derive(Default)]
+struct Store {
+    version: u64,
+    objects: BTreeMap<String, Value>,
+    /// Paths of all writes.
+    written: Vec<String>,
+    denied: &'static str,
+}
+
+impl Store {
+    fn reply(&mut self, path: &str, applied: Option<Value>) -> (u16, Value) {
+        let failed = |code: u16| {
+            let reason = if code == 404 { "NotFound" } else { "Forbidden" };
+            let status = json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "denied"});
+            (code, status)
+        };
+        let Some(mut object) = applied else {
+            return self.objects.get(path).map_or_else(|| failed(404), |it| (200, it.clone()));
+        };
+        self.written.push(path.to_owned());
+        if !self.denied.is_empty() && path.contains(self.denied) {
+            return failed(403);
+        }
+        self.version += 1;
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = json!(self.version.to_string());
+        metadata["uid"] = json!("u");
+        metadata["managedFields"] = json!([{"manager": names::FIELD_MANAGER, "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+        self.objects.insert(path.to_owned(), object.clone());
+        (200, object)
+    }
+
+    /// As `kubectl scale` does.
+    fn scale(&mut self, path: &str, replicas: u32) {
+        self.version += 1;
+        let object = self.objects.get_mut(path).unwrap();
+        object["spec"]["replicas"] = json!(replicas);
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {}});
+    }
+
+    fn count(&self, part: &str) -> usize {
+        self.written.iter().filter(|path| path.contains(part)).count()
+    }
+}
+
+/// A client of it; watches of other objects show nothing.
+fn client(store: &Arc<Mutex<Store>>) -> Client {
+    let store = store.clone();
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let store = store.clone();
+        async move {
+            let path = request.uri().path().to_owned();
+            if !path.ends_with("/clusterdns-default") {
+                pending::<()>().await;
+            }
+            let is_write = request.method() != Method::GET;
+            let body = request.into_body().collect_bytes().await.unwrap();
+            let applied = is_write.then(|| serde_json::from_slice(&body).unwrap());
+            let (code, reply) = store.lock().unwrap().reply(&path, applied);
+            let reply = Body::from(reply.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
+        }
+    });
+    Client::new(server, "default")
+}
+
+fn ours(api_version: &str, kind: &str, spec: Value) -> DynamicObject {
+    let owner = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default", "uid": "dns-uid"});
+    from(json!({"apiVersion": api_version, "kind": kind, "spec": spec,
+        "metadata": {"name": "clusterdns-default", "namespace": "kube-system", "labels": names::labels("default"),
+            "ownerReferences": [owner]}}))
+}
+
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/kube-system/deployments/clusterdns-default";
+
+fn two_objects() -> Desired {
+    let budget = ours("policy/v1", "PodDisruptionBudget", json!({"maxUnavailable": 1}));
+    let deployment = ours("apps/v1", "Deployment", json!({"replicas": 2}));
+    let objects = vec![(Kind::PodDisruptionBudget, budget), (Kind::Deployment, deployment)];
+    Desired { objects }
+}
+
+fn plan() -> Plan {
+    let rollout = RolloutPlan::default();
+    Plan { service: ServicePlan::Own, size: Size::Replicas(2), rollout, budget: true }
+}
+
+#[tokio::test]
+async fn o13_what_is_denied_for_good_is_tried_with_patience_and_delays_no_other_object() {
+    let denied = Store { denied: "poddisruptionbudgets", ..Store::default() };
+    let store = Arc::new(Mutex::new(denied));
+    let (mut dns, mut ctx) = (dns("{}"), context(client(&store), settings()));
+    ctx.attempts = Attempts::by(|| *NOW);
+    let count = |part: &str| store.lock().unwrap().count(part);
+    let apply = async |dns: &ClusterDNS| {
+        let mut newest = Newest::new(&ctx, dns, true);
+        apply(&ctx, &mut newest, &two_objects(), &Observed::default(), &plan()).await.unwrap()
+    };
+    let first = apply(&dns).await;
+    for edits in 1..5 {
+        store.lock().unwrap().scale(DEPLOYMENT, 0);
+        let outcome = apply(&dns).await;
+        assert_eq!((count("budgets"), count("deployments")), (1, edits + 1));
+        assert_eq!(outcome.applied.failures, first.applied.failures, "it is still reported");
+        let is_soon = outcome.again_in.is_some_and(|again| again <= Duration::from_millis(1_250));
+        assert!(!outcome.is_complete() && is_soon, "{outcome:?}");
+    }
+    dns.metadata.generation = Some(2);
+    apply(&dns).await;
+    assert_eq!(count("budgets"), 2, "another spec is tried at once");
+}
+
+#[tokio::test]
+async fn o4_while_a_spec_is_refused_what_was_applied_last_is_put_back() {
+    let store = Arc::<Mutex<Store>>::default();
+    let (dns, ctx) = (dns("{}"), context(client(&store), settings()));
+    let mut newest = Newest::new(&ctx, &dns, true);
+    let nothing = Observed::default();
+    let restore = async |newest: &mut Newest<'_>| {
+        let put_back = restore(&ctx, newest, &nothing, at(0)).await.unwrap();
+        let written = put_back.outcome.written.into_iter();
+        written.map(|it| (it.kind, it.why)).collect::<Vec<_>>()
+    };
+    assert_eq!(restore(&mut newest).await, [], "nothing was applied");
+    apply(&ctx, &mut newest, &two_objects(), &nothing, &plan()).await.unwrap();
+    assert_eq!(restore(&mut newest).await, [], "all is as it was");
+    store.lock().unwrap().scale(DEPLOYMENT, 0);
+    assert_eq!(restore(&mut newest).await, [(Kind::Deployment, Why::Edited)]);
+    store.lock().unwrap().objects.clear();
+    assert_eq!(restore(&mut newest).await, [(Kind::Deployment, Why::Missing)]);
+    let back = store.lock().unwrap().objects[DEPLOYMENT]["spec"]["replicas"].clone();
+    assert_eq!(back, 2);
+    // People write the objects themselves.
+    ctx.memory.let_go("default");
+    store.lock().unwrap().objects.clear();
+    assert_eq!(restore(&mut newest).await, []);
 }

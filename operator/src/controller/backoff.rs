@@ -126,6 +126,11 @@ impl Backoff {
     }
 }
 
+/// The wait of one object after this many failures, or of its status; never longer than `at_most`, but for the jitter.
+pub(super) fn pause(failures: u32, at_most: Option<Duration>) -> Duration {
+    with_jitter(after(failures).min(at_most.unwrap_or(LONGEST)))
+}
+
 /// The wait after this many failures; each doubles it, up to [`LONGEST`].
 fn after(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);

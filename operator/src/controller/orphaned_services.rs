@@ -38,11 +38,12 @@ pub async fn follow(ctx: &Context, triggers: &Triggers) {
         leave_all(ctx, &mut tries).await;
         let all = ctx.caches.resources.state();
         let now = by_name(&all);
-        let stays_there = |name: &String| now.get(name).is_some_and(|dns| stays(dns));
+        // One that cannot be read is still there: `unreadable` says when it is gone.
+        let stays_there = |name: &String| {
+            now.get(name).is_some_and(|dns| stays(dns)) || ctx.caches.unreadable.has(name)
+        };
         for (name, _) in known.iter().filter(|(name, dns)| stays(dns) && !stays_there(name)) {
-            ctx.metrics.gone(name);
-            ctx.backoff.forget(name);
-            ctx.last_written.forget(name);
+            ctx.forget(name);
         }
         triggers.enqueue(&all, disputed(&known, &now, &all));
         known = now;
@@ -73,11 +74,12 @@ fn disputed(
     gone.chain(come).flat_map(|dns| triggers::rivals(all, dns)).collect()
 }
 
-/// Those that stay. One that is being deleted does not come back, and its pods may go before it does: foreground
-/// deletion deletes them first.
+/// Those that stay, and those that cannot be read. One that is being deleted does not come back, and its pods may go before it
+/// does: foreground deletion deletes them first.
 fn instances(ctx: &Context) -> Vec<String> {
     let all = ctx.caches.resources.state();
-    all.iter().filter(|dns| stays(dns)).map(|dns| dns.name_any()).collect()
+    let readable = all.iter().filter(|dns| stays(dns)).map(|dns| dns.name_any());
+    readable.chain(ctx.caches.unreadable.all().into_keys()).collect()
 }
 
 fn stays(dns: &ClusterDNS) -> bool {

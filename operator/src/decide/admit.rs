@@ -47,7 +47,11 @@ pub fn admit(
     fits_the_nodes(dns, observed)
 }
 
-fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
+/// Is it this operator that manages it?
+///
+/// # Errors
+/// It is not: why.
+pub fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> {
     let name = dns.metadata.name.clone().unwrap_or_default();
     if !settings.instances.is_empty() && !settings.instances.contains(&name) {
         return Err(Refusal::new(

@@ -4,9 +4,11 @@
 
 mod switch;
 mod deleted;
+mod replaced;
 mod ports;
 
 pub use deleted::{last_seen, lost_addresses, restorable};
+pub use replaced::is_same;
 pub use switch::{remember, reset_by};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +70,9 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
         return Ok(ServicePlan::Own);
     }
     is_not_of_others(dns, observed, service)?;
+    if is_same(observed, service) {
+        return Ok(ServicePlan::Own);
+    }
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
         is_adoptable(dns, service)?;
@@ -76,6 +81,12 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
     } else {
         release(dns, observed, service, standing, labels)
     }
+}
+
+/// Is there the Service that we created, also where another client took away what shows it?
+pub fn has_own(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let is_own = |service| standing(dns, Some(service)) == Standing::Own;
+    observed.service.as_ref().is_some_and(|service| is_own(service) || is_same(observed, service))
 }
 
 /// Takes our key out of an adopted Service whose ClusterDNS is gone: the one that its annotation names is none of these.
@@ -93,6 +104,9 @@ fn release(
     standing: Standing,
     labels: BTreeMap<String, String>,
 ) -> Result<ServicePlan, Refusal> {
+    if replaced::is_another(dns, observed, service) {
+        return Err(replaced::refusal(observed, service));
+    }
     let carried = pods::template_labels(observed, is_per_node(dns));
     let serves_behind_it =
         !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));

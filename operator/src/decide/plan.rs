@@ -150,6 +150,9 @@ pub struct RolloutState {
     /// The reason of the condition that says why it could not: see [`HeldBy::reason`].
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unjudged_by: String,
+    /// Revisions that failed before that one, the newest last: none of them goes out untried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_earlier: Vec<FailedEarlier>,
     /// uid of the pod that tried a revision last that failed: the next trial begins with another one.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub failed_pod: String,
@@ -198,6 +201,15 @@ pub struct RolloutState {
     pub service: LastService,
 }
 
+/// A revision that failed its trial before the spec asked for another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailedEarlier {
+    pub revision: String,
+    /// Why it failed, for status.
+    pub failure: String,
+}
+
 /// Everything needed to create the deleted Service again with the same addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -211,6 +223,9 @@ pub struct LastService {
     /// It is ours, and not adopted.
     #[serde(skip_serializing_if = "is_false")]
     pub is_ours: bool,
+    /// Its uid, where it is ours: by it the same object is known again after another client replaced all that shows whose it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Value>,
 }

@@ -48,6 +48,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.needs_pods = needs_pods(&plan, &written, observed);
     plan.state.needs_pods = plan.needs_pods;
     plan.state.failed_pod = failed_pod(&plan, &written, observed);
+    plan.state.failed_earlier = retry::earlier(&written.state, &plan.state);
     (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
@@ -134,7 +135,7 @@ fn decide(
         return plan;
     }
     // A revision that failed is never rolled out untried (unless spec.rollout.canary is false), even if the
-    // spec was edited in between.
+    // spec was edited in between, also to another revision.
     let has_failed = retry::is_known_to_fail(state, &asked.revision);
     // A canary that broke its pod leaves fewer than two ready pods. The others must not get it, nor a later edit, for
     // that reason. The pod goes back to stable, and then there are two again.
@@ -145,7 +146,7 @@ fn decide(
     }
     let has_one_pod = has_one_pod(dns, observed);
     if has_one_pod && has_failed {
-        return cannot_retry(stable, state);
+        return cannot_retry(&asked.revision, stable, state);
     }
     if !is_trying && !has_failed && pods::ready(observed).count() < PODS_TO_TRY {
         return without_trial(dns, asked, written, observed, now);
@@ -193,12 +194,12 @@ fn without_trial(
 
 /// A failed revision is not rolled out: one pod has no other pod to compare with. The time of the next trial is
 /// forgotten, so that the trial begins as soon as there is a second pod.
-fn cannot_retry(stable: &str, state: &RolloutState) -> RolloutPlan {
+fn cannot_retry(revision: &str, stable: &str, state: &RolloutState) -> RolloutPlan {
     let mut plan = keep(stable, state);
     plan.state = RolloutState {
         stable: plan.state.stable,
         retry_at: String::new(),
-        ..retry::remembered(state)
+        ..retry::recalled(state, revision)
     };
     plan
 }
@@ -258,7 +259,8 @@ fn without_stable(asked: &Asked, written: &Current, observed: &Observed) -> Roll
     // Nothing to compare with, and every pod keeps what it runs: one that says what that is ends this.
     if retry::is_known_to_fail(&written.state, &asked.revision) {
         let plan = keep("", &written.state);
-        let state = RolloutState { stable: plan.state.stable, ..retry::remembered(&written.state) };
+        let failed = retry::recalled(&written.state, &asked.revision);
+        let state = RolloutState { stable: plan.state.stable, ..failed };
         return RolloutPlan { state, again_in: Some(RECONCILE_EVERY), ..plan };
     }
     let why = match written.edit {
@@ -330,6 +332,44 @@ fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> boo
     let is_settled =
         written.state.stable == plan.state.stable && pods::ready(observed).all(runs_it);
     written.state.needs_pods && !is_settled
+}
+
+/// What the ConfigMap should hold while the spec is refused: what every pod runs, and no pod that tries another configuration,
+/// because nothing judges it. That it was tried, and what failed, stays known. None: it is not known what pods run.
+pub fn while_refused(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<RolloutPlan> {
+    let written = Current::read(observed);
+    let is_known = matches!(written.edit, Edit::None | Edit::Undone);
+    let stable = written.stable.as_deref().filter(|_| is_known)?;
+    let before = &written.state;
+    let mut plan = keep(stable, before);
+    (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
+    let service = match before.service.is_unknown() {
+        true => adoption::last_seen(dns, observed),
+        false => before.service.clone(),
+    };
+    let RolloutState { stable, warning, warned_at, has_errors_only, edited_at, is_edit_kept, .. } =
+        plan.state;
+    plan.needs_pods = before.needs_pods;
+    plan.state = RolloutState {
+        stable,
+        warning,
+        warned_at,
+        has_errors_only,
+        edited_at,
+        is_edit_kept,
+        canary: before.canary.clone(),
+        losses: before.losses,
+        failed_pod: before.failed_pod.clone(),
+        needs_pods: before.needs_pods,
+        switch: before.switch.clone(),
+        service,
+        ..retry::remembered(before)
+    };
+    Some(plan)
 }
 
 /// The plan that repeats what is in the cluster, so that nothing is written.

@@ -30,6 +30,7 @@ use super::observed::Misfit;
 use super::pages::LONGEST_WAIT;
 use super::placement::Wanted;
 use super::stubs;
+use super::unreadable::Unreadable;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
@@ -52,6 +53,8 @@ pub struct Caches {
     namespaces: Vec<String>,
     /// Every ClusterDNS; fed by [`Caches::keep_resources`].
     pub resources: Store<ClusterDNS>,
+    /// Those that cannot be read, which are not among them.
+    pub unreadable: Arc<Unreadable>,
     children: RwLock<HashMap<(Kind, String), Kept>>,
     slices: HashMap<String, Store<EndpointSlice>>,
     pods: HashMap<String, Store<Pod>>,
@@ -95,6 +98,7 @@ impl Caches {
             triggers,
             namespaces: namespaces.to_vec(),
             resources,
+            unreadable: Arc::default(),
             children: RwLock::default(),
             slices: HashMap::new(),
             pods: HashMap::new(),

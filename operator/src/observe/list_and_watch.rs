@@ -54,6 +54,8 @@ pub(super) struct Followed<K> {
 pub(super) enum Heard<'a, K> {
     /// An object has changed. The store has it, unless the list that it is in is not complete yet.
     Changed(&'a K),
+    /// An object cannot be read, so the store does not have it, or not any more.
+    Unreadable(&'a Undecodable),
     /// A list is complete, and the store has it.
     Listed,
     /// The list or the watch failed; it begins again.
@@ -159,8 +161,11 @@ where
         let mut params = ListParams { label_selector, ..ListParams::default() };
         loop {
             params.limit = Some(pages.limit());
-            let keep = |object| self.keep(Event::InitApply(object));
-            let page = lists.page(&client, &path, &params, keep).await;
+            let keep = |read| match read {
+                Ok(object) => self.keep(Event::InitApply(object)),
+                Err(undecodable) => (self.heard)(Heard::Unreadable(&undecodable)),
+            };
+            let page = lists.page_of_all(&client, &path, &params, keep).await;
             let page = page.map_err(Error::InitialListFailed)?;
             pages.took(page.objects, page.octets);
             for _ in 0..page.skipped {
@@ -238,6 +243,7 @@ where
         if let Some(object) = undecodable.nameless() {
             self.keep(Event::Delete(object));
         }
+        (self.heard)(Heard::Unreadable(undecodable));
     }
 
     fn keep(&mut self, mut event: Event<K>) {

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::runtime::decode::{self, ReadByObject};
+use crate::runtime::decode::{self, ReadByObject, Undecodable};
 
 /// Pages that are read at a time. An API server that is slow to answer keeps no other list waiting: only the body counts.
 const AT_A_TIME: usize = 1;
@@ -69,7 +69,22 @@ impl Lists {
         client: &Client,
         path: &str,
         params: &ListParams,
-        to: impl FnMut(K),
+        mut to: impl FnMut(K),
+    ) -> kube::Result<Page> {
+        let to = |read: Result<K, Undecodable>| read.into_iter().for_each(&mut to);
+        self.page_of_all(client, path, params, to).await
+    }
+
+    /// The same, where objects that cannot be decoded are given too.
+    ///
+    /// # Errors
+    /// As of [`Lists::page`].
+    pub(super) async fn page_of_all<K: DeserializeOwned>(
+        &self,
+        client: &Client,
+        path: &str,
+        params: &ListParams,
+        to: impl FnMut(Result<K, Undecodable>),
     ) -> kube::Result<Page> {
         let request = Request::new(path).list(params).map_err(Error::BuildRequest)?;
         self.read(client, request, to).await
@@ -84,9 +99,10 @@ impl Lists {
         client: &Client,
         path: &str,
         params: &ListParams,
-        to: impl FnMut(K),
+        mut to: impl FnMut(K),
     ) -> kube::Result<Page> {
         let request = Request::new(path).list_metadata(params).map_err(Error::BuildRequest)?;
+        let to = |read: Result<K, Undecodable>| read.into_iter().for_each(&mut to);
         self.read(client, request, to).await
     }
 
@@ -94,7 +110,7 @@ impl Lists {
         &self,
         client: &Client,
         mut request: hyper::Request<Vec<u8>>,
-        mut to: impl FnMut(K),
+        mut to: impl FnMut(Result<K, Undecodable>),
     ) -> kube::Result<Page> {
         request.extensions_mut().insert(ReadByObject);
         let body = timeout(ANSWER, client.request_stream(request)).await;
@@ -122,7 +138,7 @@ impl Lists {
 fn take<K: DeserializeOwned>(
     part: Part<'_>,
     page: &mut Page,
-    to: &mut impl FnMut(K),
+    to: &mut impl FnMut(Result<K, Undecodable>),
 ) -> Result<(), Unread> {
     let unread = |error| Unread(Error::SerdeError(error));
     match part {
@@ -133,10 +149,11 @@ fn take<K: DeserializeOwned>(
         }
         Part::Object(text) => {
             page.objects += 1;
-            match decode::object(text) {
-                Ok(object) => to(object),
-                Err(undecodable) => skip(page, &undecodable),
+            let read = decode::object(text);
+            if let Err(undecodable) = &read {
+                skip(page, undecodable);
             }
+            to(read);
         }
         Part::TooLong => {
             page.objects += 1;

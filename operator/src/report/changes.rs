@@ -5,7 +5,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 
 use crate::apply::memory::Why;
-use crate::apply::outcome::{Restored, Written};
+use crate::apply::outcome::{PutBack, Restored, Written};
 use crate::desired::Kind;
 use crate::names;
 
@@ -91,24 +91,27 @@ pub fn of_addresses(
     Some(change(false, "AddressAssigned", message))
 }
 
-/// A deleted Service while the spec is refused.
-pub fn of_restored(dns: &ClusterDNS, restored: &Restored) -> Vec<Change> {
+/// What was put back while the spec is refused.
+pub fn of_put_back(dns: &ClusterDNS, put_back: &PutBack) -> Vec<Change> {
     let (namespace, name) = names::service(dns);
-    match restored {
-        Restored::Unneeded => Vec::new(),
+    let of_service = match &put_back.service {
+        Restored::Unneeded => None,
         Restored::Created => {
             let message =
                 format!("Service {namespace}/{name} was deleted; the operator created it again");
-            vec![change(true, "ServiceRecreated", message)]
+            Some(change(true, "ServiceRecreated", message))
         }
         Restored::Failed(why) => {
             let message = format!(
                 "Service {namespace}/{name} was deleted, and the operator cannot create it again: {why}. Delete what has its \
                  addresses (kubectl get services -A)"
             );
-            vec![change(true, "ServiceGone", message)]
+            Some(change(true, "ServiceGone", message))
         }
-    }
+    };
+    let before = dns.status.clone().unwrap_or_default();
+    let others = of_writes(&before, &put_back.outcome.written);
+    of_service.into_iter().chain(others).collect()
 }
 
 fn of_switch(is_added: bool) -> Change {

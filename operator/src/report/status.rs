@@ -17,6 +17,7 @@ mod nodes;
 mod upstreams;
 mod trial_held;
 pub mod unread;
+pub mod unreadable;
 mod failing_pods;
 
 use crds::bounds::{MESSAGE, REPORTED};
@@ -26,7 +27,7 @@ use crds::without_effect::{self, WithoutEffect};
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
-use crate::apply::outcome::{Applied, Restored};
+use crate::apply::outcome::{Applied, PutBack, Restored};
 use crate::decide::plan::{Plan, Refusal, RolloutState, ServicePlan};
 use crate::decide::{adoption, config_map};
 use crate::desired::without_effect as useless;
@@ -47,7 +48,7 @@ pub fn rejected(
     dns: &ClusterDNS,
     violations: &Violations,
     observed: &Observed,
-    restored: &Restored,
+    put_back: &PutBack,
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let first = violations.listed().first();
@@ -59,7 +60,7 @@ pub fn rejected(
         more => format!(" (and {more} more)"),
     };
     let listed = violations.listed().iter().take(REPORTED).map(Violation::from).collect();
-    not_accepted(dns, (&reason, &format!("{shown}{more}")), listed, observed, restored, now)
+    not_accepted(dns, (&reason, &format!("{shown}{more}")), listed, observed, put_back, now)
 }
 
 /// The spec is valid, and not acted on in this cluster. What runs is left as it is.
@@ -67,7 +68,7 @@ pub fn refused(
     dns: &ClusterDNS,
     refusal: &Refusal,
     observed: &Observed,
-    restored: &Restored,
+    put_back: &PutBack,
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let Refusal { reason, field, message, again_in: _ } = refusal;
@@ -82,7 +83,7 @@ pub fn refused(
         (reason, &format!("{field}: {message}")),
         vec![violation],
         observed,
-        restored,
+        put_back,
         now,
     )
 }
@@ -92,7 +93,7 @@ fn not_accepted(
     (reason, why): (&str, &str),
     violations: Vec<Violation>,
     observed: &Observed,
-    restored: &Restored,
+    put_back: &PutBack,
     now: Timestamp,
 ) -> ClusterDNSStatus {
     let before = dns.status.clone().unwrap_or_default();
@@ -104,7 +105,7 @@ fn not_accepted(
         ConditionState::no("NotAccepted", "the spec is refused: correct what Accepted names");
     conditions.set("UpToDate", waits.clone());
     conditions.set("Progressing", waits);
-    conditions.set("Degraded", degraded_by((reason, why), dns, restored));
+    conditions.set("Degraded", degraded_by((reason, why), dns, put_back));
     conditions.set_if("Stalled", Some(ConditionState::yes(reason, why)));
     conditions.set_if("Reconciling", None);
     ClusterDNSStatus {
@@ -114,7 +115,7 @@ fn not_accepted(
         revision: (!state.stable.is_empty()).then_some(Revision {
             desired: String::new(),
             stable: state.stable.clone(),
-            canary: state.canary.clone(),
+            canary: state.canary_pod.as_ref().map(|_| state.canary.clone()).unwrap_or_default(),
         }),
         replicas: Some(replicas(live_size(observed), &state.stable, observed)),
         conditions: conditions.listed(),
@@ -127,10 +128,15 @@ fn not_accepted(
 fn degraded_by(
     (reason, why): (&str, &str),
     dns: &ClusterDNS,
-    restored: &Restored,
+    put_back: &PutBack,
 ) -> ConditionState {
-    match restored {
-        Restored::Unneeded | Restored::Created => ConditionState::yes(reason, why),
+    match &put_back.service {
+        Restored::Unneeded | Restored::Created => {
+            let applied = &put_back.outcome.applied;
+            let others = [problems::apply_failed(applied), problems::contended(applied)];
+            let others = others.into_iter().flatten().map(|it| format!("; {}", it.message));
+            ConditionState::yes(reason, &format!("{why}{}", others.collect::<String>()))
+        }
         Restored::Failed(error) => {
             let (namespace, name) = names::service(dns);
             let message = format!(

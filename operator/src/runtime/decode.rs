@@ -82,13 +82,16 @@ struct OfObject {
 impl std::fmt::Display for Undecodable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Named { name, namespace, .. } = &self.metadata;
-        // It may quote a value of any length.
-        let why = shortened(&self.error.to_string(), MAX_WHY);
-        write!(f, "{}/{name}: {why}", namespace.as_deref().unwrap_or_default())
+        write!(f, "{}/{name}: {}", namespace.as_deref().unwrap_or_default(), self.why())
     }
 }
 
 impl Undecodable {
+    /// What cannot be read, for people. It may quote a value of any length.
+    pub(crate) fn why(&self) -> String {
+        shortened(&self.error.to_string(), MAX_WHY)
+    }
+
     /// An object of the same name that has nothing else: to say that the state before is outdated. None for a kind that
     /// has no such object.
     pub(crate) fn nameless<K: DeserializeOwned>(&self) -> Option<K> {

@@ -8,7 +8,7 @@ use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 
-use super::{Standing, cluster_ips, standing};
+use super::{Standing, cluster_ips, replaced, standing};
 use crate::decide::config_map;
 use crate::decide::plan::{LastService, Refusal, ServicePlan};
 use crate::desired::as_it_was;
@@ -68,6 +68,12 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         };
     };
     let standing = standing(dns, Some(service));
+    // What is there now is not what clients know: what they know must come back.
+    let is_replaced = replaced::is_same(observed, service)
+        || (!adopt && replaced::is_another(dns, observed, service));
+    if standing != Standing::Own && is_replaced {
+        return before;
+    }
     if standing != Standing::Own && !adopt {
         return LastService::default();
     }
@@ -81,6 +87,7 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         cluster_ips: real,
         is_pinned: is_ours && before.is_pinned,
         is_ours,
+        uid: service.metadata.uid.clone().filter(|_| is_ours).unwrap_or_default(),
         manifest: Some(as_it_was(service)),
     }
 }

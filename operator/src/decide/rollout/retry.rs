@@ -6,7 +6,7 @@ use std::time::Duration;
 use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::plan::RolloutState;
+use crate::decide::plan::{FailedEarlier, RolloutState};
 use crate::names::RETRY;
 use crate::shortened::shortened;
 
@@ -14,6 +14,8 @@ use crate::shortened::shortened;
 const FIRST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// Longest wait between two trials of a revision.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+/// Revisions that are remembered besides the one that failed last.
+const MAX_EARLIER: usize = 8;
 /// Octets of the annotation that are remembered and compared.
 const MAX_ANNOTATION: usize = 128;
 
@@ -24,7 +26,8 @@ pub(super) fn has_failed(dns: &ClusterDNS, state: &RolloutState, revision: &str)
 
 /// Did this revision fail, with this spec or one before?
 pub(super) fn is_known_to_fail(state: &RolloutState, revision: &str) -> bool {
-    state.failed == revision && !state.is_unjudged
+    let is_last = state.failed == revision && !state.is_unjudged;
+    is_last || state.failed_earlier.iter().any(|earlier| earlier.revision == revision)
 }
 
 /// May it be tried again? A time that is too far from now, which a wrong clock wrote, is ignored.
@@ -51,6 +54,7 @@ pub(super) fn remembered(state: &RolloutState) -> RolloutState {
         is_unjudged,
         unjudged_by,
         retried,
+        failed_earlier,
         ..
     } = state.clone();
     RolloutState {
@@ -62,8 +66,38 @@ pub(super) fn remembered(state: &RolloutState) -> RolloutState {
         is_unjudged,
         unjudged_by,
         retried,
+        failed_earlier,
         ..RolloutState::default()
     }
+}
+
+/// The same of this revision, which failed: it may be one that failed before others were asked for, or before a trial that
+/// could not be judged.
+pub(super) fn recalled(state: &RolloutState, revision: &str) -> RolloutState {
+    let earlier = state.failed_earlier.iter().find(|earlier| earlier.revision == revision);
+    match earlier.filter(|_| state.failed != revision || state.is_unjudged) {
+        Some(FailedEarlier { revision, failure }) => RolloutState {
+            failed: revision.clone(),
+            failure: failure.clone(),
+            ..RolloutState::default()
+        },
+        None => remembered(state),
+    }
+}
+
+/// What the next state has as failed earlier: also what failed last, where that state is about another revision, or about a
+/// trial that could not be judged. What every pod runs is out of it: it passed, or a person insisted.
+pub(super) fn earlier(before: &RolloutState, next: &RolloutState) -> Vec<FailedEarlier> {
+    let mut all = before.failed_earlier.clone();
+    if !before.failed.is_empty() && !before.is_unjudged {
+        let (revision, failure) = (before.failed.clone(), before.failure.clone());
+        all.retain(|earlier| earlier.revision != revision);
+        all.push(FailedEarlier { revision, failure });
+    }
+    let is_last = |revision: &String| *revision == next.failed && !next.is_unjudged;
+    all.retain(|earlier| earlier.revision != next.stable && !is_last(&earlier.revision));
+    all.drain(..all.len().saturating_sub(MAX_EARLIER));
+    all
 }
 
 /// The state to remember after one more failure.

@@ -274,7 +274,7 @@ impl<'a> Trial<'a> {
         plan.again_in = Some(RECONCILE_EVERY);
         plan.held = rounds::no_pod_answers(self.observed);
         let before = match retry::is_known_to_fail(self.state, &self.asked.revision) {
-            true => retry::remembered(self.state),
+            true => retry::recalled(self.state, &self.asked.revision),
             false => self.failed_before(),
         };
         plan.state = RolloutState { stable: plan.state.stable, ..before };

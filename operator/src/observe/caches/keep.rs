@@ -23,7 +23,7 @@ use crate::controller::triggers;
 use crate::runtime::resources;
 
 impl Caches {
-    /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are passed over:
+    /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are named apart:
     /// who writes one of them keeps no other from being reconciled.
     pub fn keep_resources(&self, writer: Writer<ClusterDNS>, definition: Arc<Definition>) {
         let followed = Followed {
@@ -35,9 +35,15 @@ impl Caches {
             longest_wait: crd::LOOKED_FOR_EVERY,
         };
         let (all, triggers) = (self.resources.clone(), self.triggers.clone());
+        let unreadable = self.unreadable.clone();
         self.spawn(writer, followed, move |heard: Heard<'_, ClusterDNS>| match heard {
-            Heard::Changed(dns) => triggers.enqueue(&all.state(), [dns.name_any()]),
+            Heard::Changed(dns) => {
+                unreadable.forget(&dns.name_any());
+                triggers.enqueue(&all.state(), [dns.name_any()]);
+            }
+            Heard::Unreadable(undecodable) => unreadable.found(undecodable),
             Heard::Listed => {
+                unreadable.look_again();
                 definition.is_there();
                 let all = all.state();
                 triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
@@ -74,6 +80,8 @@ impl Caches {
                 Heard::Failed(error) => {
                     first_lists.failed(&namespace, &kind, error, Instant::now())
                 }
+                // It is counted and logged; no ClusterDNS depends on what it says.
+                Heard::Unreadable(_) => return,
             };
             if is_news {
                 let all = all.state();

@@ -119,7 +119,7 @@ fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     Some(Problem { reason: "ServiceAddressesChanged", message, needs_a_person: true })
 }
 
-fn apply_failed(applied: &Applied) -> Option<Problem> {
+pub(super) fn apply_failed(applied: &Applied) -> Option<Problem> {
     if applied.failures.is_empty() {
         return None;
     }
@@ -131,7 +131,7 @@ fn apply_failed(applied: &Applied) -> Option<Problem> {
 }
 
 /// O4: another client and the operator undo each other's edits.
-fn contended(applied: &Applied) -> Option<Problem> {
+pub(super) fn contended(applied: &Applied) -> Option<Problem> {
     if applied.contested.is_empty() {
         return None;
     }

@@ -61,11 +61,11 @@ impl Story {
         let now = at(seconds);
         let status = match crds::check_resource(&self.dns) {
             Err(violations) => {
-                rejected(&self.dns, &violations, &self.observed, &Restored::Unneeded, now)
+                rejected(&self.dns, &violations, &self.observed, &PutBack::default(), now)
             }
             Ok(config) => match decide(&self.dns, &config, &self.observed, &settings(), now) {
                 Err(refusal) => {
-                    refused(&self.dns, &refusal, &self.observed, &Restored::Unneeded, now)
+                    refused(&self.dns, &refusal, &self.observed, &PutBack::default(), now)
                 }
                 Ok((config, plan)) => {
                     write(&mut self.observed, &plan.rollout);

@@ -161,3 +161,81 @@ fn o16_a_huge_annotation_is_not_remembered() {
     assert!(kept.to_string().len() < 64 * 1024);
     assert_eq!(kept["spec"]["clusterIP"], "10.96.0.10");
 }
+
+/// Our Service, as the API server made it.
+fn ours() -> Service {
+    let mut service = own_service();
+    service.metadata.uid = Some("ours".to_owned());
+    service.metadata.labels = Some(crate::names::labels("default"));
+    service.spec.as_mut().unwrap().selector = Some(crate::names::selector("default"));
+    service
+}
+
+/// As another client writes it in place of ours: without owner and labels, and with its own selector.
+fn replaced(uid: &str, address: &str, selector: Value) -> Service {
+    from(json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": uid, "resourceVersion": "300"},
+        "spec": {"clusterIP": address, "clusterIPs": [address], "selector": selector}}))
+}
+
+#[test]
+fn o16_our_service_without_owner_and_labels_is_put_back_as_after_any_edit() {
+    for (spec, selector) in [
+        ("{}", json!({"app": "x"})),
+        (ADOPT, json!({"app": "x"})),
+        ("{}", json!({INSTANCE: "default"})),
+    ] {
+        let dns = dns(spec);
+        let mut observed = with(ours());
+        reconcile(&mut observed, &dns, 0).unwrap();
+        let before = config_map::state(&observed).service;
+        assert!(before.is_ours && before.uid == "ours", "{before:?}");
+        observed.service = Some(replaced("ours", "10.96.0.10", selector));
+        let plan = reconcile(&mut observed, &dns, 1).unwrap();
+        assert_eq!(plan.service, ServicePlan::Own, "{spec}");
+        let again = applied(&observed, &dns, &plan).unwrap();
+        assert_eq!(again["selector"], json!({INSTANCE: "default"}));
+        let after = config_map::state(&observed).service;
+        assert_eq!(after, before, "not as the other client left it");
+    }
+}
+
+#[test]
+fn o16_what_others_created_in_place_of_our_service_is_not_given_back() {
+    let dns = dns("{}");
+    let mut observed = with(ours());
+    reconcile(&mut observed, &dns, 0).unwrap();
+    let before = config_map::state(&observed).service;
+    for (address, selector) in [
+        ("10.96.0.10", json!({"app": "x"})),
+        ("10.96.7.7", json!({"app": "x"})),
+        ("10.96.7.7", json!({"k8s-app": "kube-dns"})),
+        ("10.96.7.7", json!({INSTANCE: "default"})),
+    ] {
+        observed.service = Some(replaced("another", address, selector.clone()));
+        let refused = reconcile(&mut observed, &dns, 1);
+        assert_eq!(refused, Err("ServiceReplaced"), "{address} {selector}");
+        assert_eq!(last_seen(&dns, &observed), before, "{address} {selector}");
+    }
+    // A person deletes it, as the refusal says.
+    observed.service = None;
+    let plan = reconcile(&mut observed, &dns, 2).unwrap();
+    let again = applied(&observed, &dns, &plan).unwrap();
+    assert_eq!(again["clusterIPs"], json!(["10.96.0.10"]));
+}
+
+#[test]
+fn o16_what_replaced_our_service_and_was_adopted_since_is_given_back() {
+    let mut observed = with(ours());
+    reconcile(&mut observed, &dns("{}"), 0).unwrap();
+    let mut adopted =
+        replaced("another", "10.96.7.7", json!({"app": "x", INSTANCE: "default"}));
+    adopted.metadata.annotations = switched().metadata.annotations;
+    observed.service = Some(adopted.clone());
+    let plan = reconcile(&mut observed, &dns("{}"), 1).unwrap();
+    let labels: BTreeMap<String, String> = [("app".to_owned(), "x".to_owned())].into();
+    let patch = Some(SelectorPatch { resource_version: "300".to_owned(), add: false });
+    assert_eq!(plan.service, ServicePlan::Released { labels, patch });
+    observed.service = Some(replaced("another", "10.96.7.7", json!({"app": "x"})));
+    let plan = reconcile(&mut observed, &dns("{}"), 2).unwrap();
+    assert_eq!(plan.service, ServicePlan::Released { labels: BTreeMap::new(), patch: None });
+}

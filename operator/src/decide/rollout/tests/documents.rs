@@ -117,6 +117,14 @@ impl Story {
             before.map(|spec| crate::fixtures::config(&dns(spec)).to_json());
     }
 
+    /// Another client wrote what is there, and the document before is not known.
+    fn is_unknown(&mut self) {
+        let state = json!({"stable": revision(OLD)}).to_string();
+        self.observed.config_map =
+            Some(from(json!({"data": {"stable.json": FOREIGN, "rollout.json": state}})));
+        self.observed.lost_document = None;
+    }
+
     fn written(&mut self, seconds: i64) -> RolloutPlan {
         let plan = self.reconcile(seconds);
         self.observed.lost_document = None;
@@ -232,4 +240,48 @@ fn o4_an_edit_that_cannot_be_undone_is_written_once_and_no_document_is_no_edit()
         times.push(story.reconcile(seconds).state.edited_at);
     }
     assert_eq!(times, [at(120).to_string(), at(120).to_string(), at(120).to_string()]);
+}
+
+#[test]
+fn o4_while_a_spec_is_refused_pods_run_what_they_ran_and_none_tries_another() {
+    let refused = |story: &Story| while_refused(&story.dns, &story.observed, at(110));
+    let state = |plan: &RolloutPlan| serde_json::to_string(&plan.state).unwrap();
+    let mut story = Story::with_pods(3);
+    let settled = story.reconcile(1);
+    let plan = refused(&story).unwrap();
+    assert_eq!((plan.stable.as_str(), state(&plan)), (settled.stable.as_str(), state(&settled)));
+    // Nothing would judge the trial.
+    story.edit(NEW);
+    assert!(story.reconcile(100).canary.is_some());
+    let plan = refused(&story).unwrap();
+    assert_eq!((plan.state.stable.as_str(), &plan.canary), (revision(OLD).as_str(), &None));
+    assert_eq!((&plan.state.canary, &plan.state.canary_pod), (&revision(NEW), &None));
+    // It begins again when the spec is accepted, and one ready pod gets no untried configuration.
+    write(&mut story.observed, &plan);
+    story.pods_follow();
+    let mut alone = Story { observed: story.observed.clone(), dns: story.dns.clone() };
+    for pod in &mut alone.observed.pods[1..] {
+        *pod = unready(pod.clone());
+    }
+    for second in (120..600).step_by(30) {
+        assert_eq!(alone.reconcile(second).state.stable, revision(OLD), "{second}");
+    }
+    assert!(story.reconcile(120).canary.is_some());
+}
+
+#[test]
+fn o4_while_a_spec_is_refused_an_edit_is_undone_as_far_as_it_is_known() {
+    let refused = |story: &Story| while_refused(&story.dns, &story.observed, at(110));
+    let mut story = after_a_failed_trial();
+    story.is_edited(Some(OLD));
+    let plan = refused(&story).unwrap();
+    assert_eq!(plan.stable, crate::fixtures::config(&dns(OLD)).to_json());
+    assert_eq!((plan.state.failed, plan.state.edited_at), (revision(NEW), at(110).to_string()));
+    story.observed.config_map = None;
+    let plan = refused(&story).unwrap();
+    assert_eq!(plan.state.stable, revision(OLD), "it is written again");
+    story.is_unknown();
+    assert_eq!(refused(&story), None, "it is not known what pods ran");
+    story.observed.config_map = None;
+    assert_eq!(refused(&story), None, "a first install");
 }

@@ -1,6 +1,7 @@
 //! With fewer than two ready pods nothing can be tried: what waits, and for how long.
 
 use super::*;
+use crate::observe::observed::Comparison;
 
 /// Two pods, one of them drained.
 fn drained() -> Story {
@@ -145,6 +146,99 @@ fn o17_what_failed_waits_for_a_second_pod_also_after_another_edit_of_the_spec() 
         let state = story.reconcile(second).state;
         assert_eq!((state.stable, state.failed), (revision(OLD), revision(NEW)), "{second}");
     }
+}
+
+/// All pods but one are not ready.
+fn one_is_left(story: &mut Story) {
+    for pod in &mut story.observed.pods[1..] {
+        *pod = unready(pod.clone());
+    }
+}
+
+/// What failed is asked for again, and waits until it can be tried.
+fn waits_for_a_trial(mut story: Story, from: i64) {
+    story.edit(NEW);
+    for second in (from..from + 2_000).step_by(30) {
+        let state = story.reconcile(second).state;
+        assert_eq!((state.stable, state.failed), (revision(OLD), revision(NEW)), "{second}");
+        assert!(!state.failure.is_empty(), "Degraded says why");
+    }
+    deploy(&mut story.observed, 2);
+    story.pods_follow();
+    assert!(story.reconcile(from + 2_001).canary.is_some(), "there are two pods");
+}
+
+#[test]
+fn o17_what_failed_never_goes_out_untried_also_after_other_edits_in_between() {
+    const OTHER: &str = "{ttlSeconds: 9}";
+    for between in [vec![OTHER], vec![OLD], vec![OTHER, OLD, "{ttlSeconds: 11}"]] {
+        let (mut story, mut second) = (failed(), 200);
+        one_is_left(&mut story);
+        for spec in between {
+            story.edit(spec);
+            assert_eq!(story.reconcile(second).state.stable, revision(OLD));
+            second += 10;
+        }
+        waits_for_a_trial(story, second);
+    }
+}
+
+#[test]
+fn o17_what_failed_is_known_also_after_another_one_failed() {
+    const OTHER: &str = "{ttlSeconds: 9}";
+    let mut story = failed();
+    story.edit(OTHER);
+    story.reconcile(200);
+    story.pods_follow();
+    story.compare(false, true);
+    story.reconcile(201);
+    assert_eq!(story.reconcile(205).state.failed, revision(OTHER));
+    story.pods_follow();
+    one_is_left(&mut story);
+    waits_for_a_trial(story, 300);
+}
+
+#[test]
+fn o17_what_failed_is_known_also_after_a_trial_that_could_not_be_judged() {
+    let mut story = failed();
+    assert!(story.reconcile(500).canary.is_some(), "it is tried again");
+    story.pods_follow();
+    let name = story.canary().expect("a canary");
+    story.observed.comparison = Some(Comparison {
+        unreachable: Some(HeldBy::Network.because("no way")),
+        ..compared(&name, &revision(NEW), true, true)
+    });
+    for second in (502..900).step_by(2) {
+        story.reconcile(second);
+    }
+    let state = config_map::state(&story.observed);
+    assert!(state.is_unjudged && state.failed == revision(NEW), "{state:?}");
+    story.observed.comparison = None;
+    story.pods_follow();
+    one_is_left(&mut story);
+    waits_for_a_trial(story, 1_000);
+}
+
+#[test]
+fn o17_a_configuration_that_all_pods_got_is_not_known_to_fail() {
+    let mut story = failed();
+    story.edit("{ttlSeconds: 9, rollout: {canary: false}}");
+    assert_eq!(story.reconcile(200).state.failed_earlier.len(), 1);
+    story.edit("{ttlSeconds: 7, rollout: {canary: false}}");
+    let state = story.reconcile(210).state;
+    assert_eq!((state.stable, state.failed_earlier), (revision(NEW), Vec::new()));
+}
+
+#[test]
+fn what_is_remembered_of_failed_configurations_is_bounded() {
+    let mut state = RolloutState::default();
+    for n in 0..100 {
+        let failed = RolloutState { failed: n.to_string(), ..state };
+        let next = RolloutState::default();
+        state = RolloutState { failed_earlier: retry::earlier(&failed, &next), ..next };
+    }
+    let known: Vec<&str> = state.failed_earlier.iter().map(|it| it.revision.as_str()).collect();
+    assert_eq!(known, ["92", "93", "94", "95", "96", "97", "98", "99"]);
 }
 
 #[test]

@@ -57,6 +57,22 @@ fn o16_a_service_replaced_by_one_with_other_addresses_is_degraded() {
 }
 
 #[test]
+fn o16_a_service_of_ours_replaced_by_one_of_others_is_no_green_status() {
+    let mut story = Story::settled("{}");
+    story.observed.service = Some(from(json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": "b"},
+        "spec": {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "selector": {"app": "x"}}})));
+    let status = story.reconcile(10);
+    is(
+        &story,
+        "False=ServiceReplaced False=NotAccepted False=NotAccepted True=ServiceReplaced",
+        Kstatus::Failed,
+    );
+    assert_eq!(status.cluster_ips, ["10.96.0.10"], "which clients ask");
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("created again with 10.96.0.10, which clients ask"), "{message}");
+}
+
+#[test]
 fn o4_an_object_that_another_client_edits_again_and_again_is_named() {
     let mut story = Story::settled("{}");
     story.applied.contested = vec![Contested {
@@ -206,7 +222,7 @@ fn o16_who_gives_a_service_back_waits_for_up_to_date_which_a_refusal_keeps_false
     assert_eq!(condition(&before, "UpToDate").unwrap().status, "True");
     story.edit("{service: {adopt: false}}");
     let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", "no other pod".to_owned());
-    let status = refused(&story.dns, &refusal, &story.observed, &Restored::Unneeded, at(20));
+    let status = refused(&story.dns, &refusal, &story.observed, &PutBack::default(), at(20));
     let up_to_date = condition(&status, "UpToDate").unwrap();
     assert_eq!(up_to_date.status, "False");
     assert_eq!(up_to_date.observed_generation, story.dns.metadata.generation);
@@ -219,19 +235,40 @@ fn o16_a_deleted_service_that_cannot_come_back_is_reported_beside_a_refusal() {
     story.observed.service = None;
     story.edit("{service: {adopt: true}}");
     let refusal = Refusal::new("NothingToAdopt", "spec.service.adopt", "there is none".to_owned());
-    let failed = Restored::Failed("the address is already allocated".to_owned());
+    let with = |service| PutBack { service, ..PutBack::default() };
+    let failed = with(Restored::Failed("the address is already allocated".to_owned()));
     let status = refused(&story.dns, &refusal, &story.observed, &failed, at(20));
     let degraded = condition(&status, "Degraded").unwrap();
     assert_eq!(degraded.reason, "ServiceGone");
     for words in ["already allocated", "kubectl get services -A", "there is none"] {
         assert!(degraded.message.contains(words), "{words}: {}", degraded.message);
     }
-    let changes = crate::report::changes::of_restored(&story.dns, &failed);
+    let changes = crate::report::changes::of_put_back(&story.dns, &failed);
     assert_eq!((changes.len(), changes[0].reason.as_str()), (1, "ServiceGone"));
-    let created = crate::report::changes::of_restored(&story.dns, &Restored::Created);
+    let created = crate::report::changes::of_put_back(&story.dns, &with(Restored::Created));
     assert_eq!(created[0].reason, "ServiceRecreated");
     let accepted = condition(&status, "Accepted").unwrap();
     assert_eq!(accepted.reason, "NothingToAdopt", "the edit is still refused");
+}
+
+#[test]
+fn o4_what_cannot_be_put_back_is_reported_beside_a_refusal() {
+    let story = Story::settled("{}");
+    let refusal = Refusal::new("CABundleMissing", "spec.stubDomains", "no bundle".to_owned());
+    let mut put_back = PutBack::default();
+    let failure = ("Deployment kube-system/clusterdns-default".to_owned(), "denied".to_owned());
+    put_back.outcome.applied.failures = vec![failure];
+    put_back.outcome.applied.contested = vec![Contested {
+        what: "NetworkPolicy kube-system/clusterdns-default".to_owned(),
+        managers: vec!["argocd-controller".to_owned()],
+        fields: vec!["spec.ingress".to_owned()],
+    }];
+    let status = refused(&story.dns, &refusal, &story.observed, &put_back, at(20));
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "CABundleMissing");
+    for words in ["no bundle; ", "clusterdns-default: denied; ", "argocd-controller writes spec.ingress"] {
+        assert!(degraded.message.contains(words), "{words}: {}", degraded.message);
+    }
 }
 
 #[test]

@@ -191,7 +191,7 @@ fn a_long_refusal_is_cut_to_what_the_api_server_takes() {
     let instances: Vec<String> = (0..40).map(|n| format!("{n:02}{}", "x".repeat(38))).collect();
     let refusal =
         Refusal::new("NameNotManaged", "metadata.name", format!("not {}", instances.join(", ")));
-    let status = refused(&story.dns, &refusal, &story.observed, &Restored::Unneeded, at(20));
+    let status = refused(&story.dns, &refusal, &story.observed, &PutBack::default(), at(20));
     let message = &status.violations[0].message;
     assert!(message.starts_with("not 00x") && message.len() <= MESSAGE, "{}", message.len());
 }

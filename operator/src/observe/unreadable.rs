@@ -1,0 +1,102 @@
+//! Every ClusterDNS that this version cannot read: a newer one wrote it, or its status has a value that no type holds. Nothing
+//! is decided about them; that they are there must still show.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::runtime::decode::Undecodable;
+
+/// ClusterDNS that are remembered. A cluster has one or a few; of more, the first of their names are.
+const MAX_REMEMBERED: usize = 1_000;
+
+/// How one of them was seen last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub version: String,
+    /// Why it cannot be read.
+    pub why: String,
+    /// All were listed again since: it may be gone.
+    lists: u64,
+}
+
+/// By name.
+#[derive(Debug, Default)]
+pub struct Unreadable {
+    seen: Mutex<BTreeMap<String, Seen>>,
+}
+
+impl Unreadable {
+    /// A list or a watch has it.
+    pub(super) fn found(&self, undecodable: &Undecodable) {
+        let name = undecodable.metadata.name.clone();
+        let version = undecodable.metadata.resource_version.clone().unwrap_or_default();
+        let mut all = self.lock();
+        if !name.is_empty() {
+            all.insert(name, Seen { version, why: undecodable.why(), lists: 0 });
+        }
+        if all.len() > MAX_REMEMBERED {
+            all.pop_last();
+        }
+    }
+
+    /// All were listed: each may have been deleted unseen.
+    pub(super) fn look_again(&self) {
+        self.lock().values_mut().for_each(|seen| seen.lists = seen.lists.wrapping_add(1));
+    }
+
+    /// It can be read, or is gone.
+    pub fn forget(&self, name: &str) {
+        self.lock().remove(name);
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.lock().contains_key(name)
+    }
+
+    /// All of them.
+    pub fn all(&self) -> BTreeMap<String, Seen> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::decode;
+
+    fn undecodable(name: &str, version: usize) -> Undecodable {
+        let text = format!(
+            r#"{{"metadata": {{"name": "{name}", "resourceVersion": "{version}"}}, "spec": 7}}"#
+        );
+        decode::object::<crds::ClusterDNS>(text.as_bytes()).expect_err("a number is no spec")
+    }
+
+    #[test]
+    fn k23_an_unreadable_clusterdns_is_known_until_it_can_be_read() {
+        let unreadable = Unreadable::default();
+        unreadable.found(&undecodable("a", 7));
+        let first = unreadable.all();
+        assert!(first["a"].version == "7" && first["a"].why.contains("invalid type"), "{first:?}");
+        unreadable.found(&undecodable("a", 7));
+        assert_eq!(unreadable.all(), first, "nothing is new");
+        unreadable.look_again();
+        assert_ne!(unreadable.all(), first, "it may be gone");
+        unreadable.found(&undecodable("", 8));
+        assert!(unreadable.has("a") && unreadable.all().len() == 1);
+        unreadable.forget("a");
+        assert!(!unreadable.has("a"));
+    }
+
+    #[test]
+    fn what_is_remembered_of_unreadable_ones_is_bounded() {
+        let unreadable = Unreadable::default();
+        for n in 0..MAX_REMEMBERED + 10 {
+            unreadable.found(&undecodable(&format!("n{n:05}"), n));
+        }
+        assert_eq!(unreadable.all().len(), MAX_REMEMBERED);
+    }
+}

@@ -157,7 +157,7 @@ impl Scrape {
         page.counters("queries", "Queries received, by the reason for their reply or drop", rows)?;
         let help = "UDP replies sent with TC=1";
         page.counter("truncated_replies", help, sum(workers, WorkerCounters::truncated))?;
-        let help = "Replies over TCP whose RRset was shortened to fit 65,535 octets";
+        let help = "Replies over TCP whose RRset was shortened, to fit 65,535 octets or to bound what it costs";
         page.counter("capped_rrsets", help, sum(workers, WorkerCounters::capped_rrsets))?;
         let help = "Reverse questions for which a name was left out because its owner is not known";
         page.counter("withheld_ptrs", help, sum(workers, WorkerCounters::withheld_ptrs))

@@ -97,6 +97,26 @@ async fn k5_a_list_that_expires_between_two_pages_begins_again_and_denies_nothin
     });
 }
 
+#[tokio::test]
+async fn e24_an_api_server_that_lets_requests_wait_ends_no_watch() {
+    let api = ScriptedApi::start(&shop());
+    let proxy = FaultProxy::before(api.kubeconfig()).await;
+    let live = Live::start(proxy.kubeconfig());
+    live.wait_until_ready();
+    for kind in ["Service", "EndpointSlice", "Namespace"] {
+        live.wait("the watch", || api.watches(kind) == 1);
+    }
+    let (watches, probes) = (Requests::all().watches(), Requests::to("/livez"));
+    let (begun, asked) = (proxy.count(&watches), proxy.count(&probes));
+    // As API Priority and Fairness does: every request waits but the probes, and streams that are open continue.
+    proxy.fault(Requests::all().lists().except("/livez"), Fault::Hang);
+    live.wait("four heartbeats", || proxy.count(&probes) >= asked + 4);
+    assert_eq!(proxy.count(&watches), begun, "a watch began again");
+    assert_eq!(live.trouble(Resource::Services), None);
+    api.put(cluster_ip("later", "10.96.0.77"));
+    live.wait_for("later.shop", &["10.96.0.77"]);
+}
+
 #[test]
 fn k7_events_that_come_twice_late_or_about_nothing_change_nothing() {
     let scene = Scene::new();

@@ -277,8 +277,10 @@ impl Shared {
             self.seen.pop_front();
         }
         self.seen.push_back(seen.clone());
-        if seen.path == "/version" {
-            return json_reply(200, &json!({"major": "1", "minor": "36"}));
+        match &*seen.path {
+            "/version" => return json_reply(200, &json!({"major": "1", "minor": "36"})),
+            "/livez" => return json_reply(200, &json!("ok")),
+            _ => {}
         }
         let Some(collection) = Collection::of_request(seen) else {
             return json_reply(404, &status_object(404, "there is no such collection"));

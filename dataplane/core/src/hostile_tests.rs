@@ -227,6 +227,28 @@ fn l12_ten_thousand_endpoints_of_one_name() {
     assert_eq!(srv.answers(), 1);
 }
 
+#[test]
+fn l12_endpoints_with_and_without_hostnames_in_one_service() {
+    let some = || Shape { slices: 10, endpoints: 200, ..Shape::small() };
+    for (unnamed, spelled) in [(2, false), (500, false), (2, true), (500, true)] {
+        check(&Shape { unnamed, spelled, ..some() });
+        check(&Shape { unnamed, spelled, ports: 17, subsets: 2, ..some() });
+        check(&Shape { unnamed, spelled, ports: 2, subsets: 3, both_families: true, ..some() });
+    }
+    let all = Shape { slices: 4, endpoints: 25, unnamed: 50, ..Shape::small() };
+    let records = check(&all);
+    let srv = ask(&records, "wide.evil.svc.cluster.local.", rtype::SRV, Transport::Tcp, 0);
+    assert_eq!(srv.answers(), 100);
+}
+
+#[test]
+fn l12_names_and_addresses_that_return_in_every_slice_where_some_have_no_port() {
+    for (hostnames, one_address) in [(1, false), (2, false), (70, false), (2, true)] {
+        let shape = Shape { slices: 40, endpoints: 70, subsets: 2, hostnames, ..Shape::small() };
+        check(&Shape { one_address, ..shape });
+    }
+}
+
 /// How many PTRs an address has to which each of two namespaces gives 64 names of Pods and 64 others, by Services of this
 /// name, and a younger namespace, the victim, gives one name.
 fn pointers_beside_the_victim(settings: Settings, name: &str, has_pod: bool) -> u16 {

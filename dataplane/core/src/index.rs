@@ -6,6 +6,7 @@ mod export;
 mod held;
 mod identify;
 mod left_out;
+mod losses;
 mod names;
 mod numbered_table;
 mod namespaces;

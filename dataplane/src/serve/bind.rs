@@ -71,8 +71,7 @@ pub(super) fn datagrams(listen: &[SocketAddr]) -> anyhow::Result<Vec<UdpSocket>>
 }
 
 /// Tests whether every address can be bound. The sockets are closed again: datagrams to a socket that is not read
-/// yet would be lost or
-/// answered late, and in a rollout the kernel would take it from the process that still serves.
+/// yet would be lost or answered late.
 pub(super) fn check(listen: &Listen) -> anyhow::Result<()> {
     every(&listen.addresses, |address| try_out(address, listen.shares_ports)).map(drop)
 }
@@ -101,9 +100,14 @@ fn every<T>(
 
 /// Binds both transports and lets go of them. TCP first, as in [`both`], and without listening: a client that
 /// connected would be cut off.
+///
+/// Where ports are shared, TCP alone: the kernel would give the UDP socket a part of what is sent to the process that
+/// serves there, and that would be lost.
 fn try_out(address: SocketAddr, is_shared: bool) -> Result<(), Failure> {
     drop(bound_tcp(address, is_shared).map_err(Failure::new("TCP", address))?);
-    drop(Socket::bind(address, &Options::default()).map_err(Failure::new("UDP", address))?);
+    if !is_shared {
+        drop(Socket::bind(address, &Options::default()).map_err(Failure::new("UDP", address))?);
+    }
     Ok(())
 }
 
@@ -278,6 +282,16 @@ mod tests {
         assert!(all(&Listen::at([at]), 1).is_err(), "this one does not say so");
         let alone = all(&Listen::at([address("127.0.0.1:0")]), 1).expect("alone");
         assert!(all(&shared(alone[0].address), 1).is_err(), "the first one does not say so");
+    }
+
+    #[test]
+    fn d3_a_check_takes_no_datagram_of_the_process_that_serves() {
+        // It shares its port with no other socket, so a check that opened one would be refused.
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("bind");
+        let at = udp.local_addr().expect("address");
+        check(&Listen { shares_ports: true, ..Listen::at([at]) }).expect("TCP alone is tried");
+        let text = check(&Listen::at([at])).expect_err("taken").to_string();
+        assert!(text.contains("UDP 127.0.0.1:"), "{text}");
     }
 
     #[test]

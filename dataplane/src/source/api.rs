@@ -15,6 +15,7 @@ mod supervise;
 mod turns;
 mod sink;
 mod ingest;
+mod put_off;
 mod decode;
 mod status;
 mod configuration;

@@ -268,6 +268,12 @@ impl Writer {
         Effect { is_visible: applied.visible, is_problem_new, is_of_another_cluster }
     }
 
+    /// Whether a change would take away something of its object, see [`Index::takes_away`]. Without a complete list there is
+    /// nothing that is served.
+    pub fn takes_away(&self, resource: Resource, change: &Change) -> bool {
+        self.source(resource) != DataSource::None && self.index.takes_away(change)
+    }
+
     /// Rows and ports that are held of an object, see [`Index::rows`].
     pub fn rows(&self, resource: Resource, key: &Key) -> usize {
         self.index.rows(resource, key)

@@ -163,13 +163,16 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         })
 }
 
-/// A few endpoints, or more than a datagram can hold (WR21, WR22).
+/// A few endpoints, or more than a datagram can hold (WR21, WR22): none of them with a hostname, or all but some.
 fn endpoints() -> impl Strategy<Value = Vec<Endpoint>> {
-    let wide = (20u8..80).prop_map(|count| {
-        let endpoint = |last| Endpoint {
+    let wide = (20u8..80, select(&[0u8, 0, 2, 40][..])).prop_map(|(count, unnamed)| {
+        let endpoint = |last: u8| Endpoint {
             addresses: vec![IpAddr::from([10, 245, 0, last])],
             ready: true,
-            hostname: None,
+            hostname: last
+                .checked_rem(unnamed)
+                .filter(|&rest| rest > 0)
+                .map(|_| format!("wide-{last}").into()),
             target: None,
         };
         (1..=count).map(endpoint).collect()

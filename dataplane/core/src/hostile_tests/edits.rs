@@ -144,6 +144,34 @@ fn l12_a_service_has_no_more_rows_than_one_event_can_pay_for() {
 }
 
 #[test]
+fn l12_the_first_hostname_of_a_wide_service_costs_one_endpoint() {
+    const ADDRESSES: usize = 2;
+    let of = |number, hostname: bool| {
+        let mut all: Vec<_> =
+            (0..ENDPOINTS).map(|at| endpoint(number, at, ADDRESSES, false)).collect();
+        all[500].hostname = hostname.then(|| "first".into());
+        slice(number, all)
+    };
+    let mut index = cluster(all_is_ours());
+    apply(&mut index, vec![headless()]);
+    for number in 0..45 {
+        index.apply(of(number, false));
+    }
+    index.publish(2);
+    for hostname in [true, false, true] {
+        let cost = steps(&mut index, of(7, hostname));
+        assert!(cost <= STEPS_PER_EVENT + STEPS_PER_ROW * 2 * ADDRESSES as u64, "{cost} steps");
+    }
+    let cost = steps(&mut index, of(8, true));
+    assert!(cost <= STEPS_PER_EVENT + STEPS_PER_ROW * 2 * ADDRESSES as u64, "{cost} steps");
+    for name in ["first", "10-9-0-0"] {
+        let asked = format!("{name}.wide.evil.svc.cluster.local.");
+        let answers = ask(&index.records(), &asked, rtype::A, Transport::Tcp, 0).answers();
+        assert!(answers > 0, "{name}");
+    }
+}
+
+#[test]
 fn l12_a_slice_that_moves_to_another_service_costs_its_rows_twice() {
     const ADDRESSES: usize = 2;
     let whole = |number| -> Vec<_> {

@@ -22,6 +22,10 @@ pub(super) struct Shape {
     pub(super) subsets: usize,
     /// Different hostnames; 0 for none, more than endpoints for one each.
     pub(super) hostnames: usize,
+    /// Each of this many endpoints in turn has no hostname; 0 for those that `hostnames` says.
+    pub(super) unnamed: usize,
+    /// A hostname is the name that the address of the endpoint before makes.
+    pub(super) spelled: bool,
     /// All endpoints have the same address.
     pub(super) one_address: bool,
     /// Every second slice is of IPv6.
@@ -42,6 +46,8 @@ impl Shape {
             ports: 1,
             subsets: 1,
             hostnames: usize::MAX,
+            unnamed: 0,
+            spelled: false,
             one_address: false,
             both_families: false,
             own_pods: false,
@@ -61,8 +67,10 @@ pub(super) fn hostile() -> impl Strategy<Value = Shape> {
         select(&[0, 1, 2, 70, usize::MAX][..]),
     );
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (sizes, flags, select(&[0, 0, 3, 70][..])).prop_map(|(sizes, flags, copies)| {
+    let mixed = (select(&[0, 0, 2, 70][..]), any::<bool>());
+    (sizes, flags, mixed, select(&[0, 0, 3, 70][..])).prop_map(|(sizes, flags, mixed, copies)| {
         let (slices, endpoints, ports, subsets, hostnames) = sizes;
+        let (unnamed, spelled) = mixed;
         let (one_address, both_families, own_pods, cluster_ip) = flags;
         // Rows of all objects together; with more, cases take too long.
         let endpoints = endpoints.min(3_000 / slices);
@@ -73,6 +81,8 @@ pub(super) fn hostile() -> impl Strategy<Value = Shape> {
             ports,
             subsets,
             hostnames,
+            unnamed,
+            spelled,
             one_address,
             both_families,
             own_pods,
@@ -80,6 +90,10 @@ pub(super) fn hostile() -> impl Strategy<Value = Shape> {
             copies,
         }
     })
+}
+
+fn name_made_of(address: IpAddr) -> Box<str> {
+    crate::wire::text::ShortText::of(address.into()).as_str().into()
 }
 
 pub(super) fn namespace(name: &str) -> Change {
@@ -216,9 +230,13 @@ impl Shape {
 
     fn endpoint(&self, slice: usize, number: usize) -> Endpoint {
         let of_all = slice * self.endpoints + number;
-        // As long and as much alike as names can be.
-        let hostname = of_all.checked_rem(self.hostnames);
-        let hostname = hostname.map(|name| format!("{}-{name}", "a".repeat(50)).into());
+        let is_unnamed = of_all.checked_rem(self.unnamed) == Some(0);
+        let hostname = of_all.checked_rem(self.hostnames).filter(|_| !is_unnamed);
+        let hostname = hostname.map(|name| match self.spelled {
+            true => name_made_of(self.address(slice, number.saturating_sub(1))),
+            // As long and as much alike as names can be.
+            false => format!("{}-{name}", "a".repeat(50)).into(),
+        });
         let target = self.own_pods.then(|| TargetRef { namespace: "".into(), name: "pod".into() });
         Endpoint { addresses: vec![self.address(slice, number)], ready: true, hostname, target }
     }

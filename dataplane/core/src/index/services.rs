@@ -72,7 +72,7 @@ impl Index {
         if entry.object == object {
             return false;
         }
-        let was_visible = self.next.visible(entry).is_some();
+        let was_seen = self.next.visible(entry).is_some() || self.is_own(slot);
         let (namespace, old) = (entry.namespace, entry.object.clone());
         let (had, has) = (old.is_some(), object.is_some());
         for &address in cluster_ips(old.as_ref()) {
@@ -89,20 +89,25 @@ impl Index {
         let namespace_changed = self.change_namespace(namespace, |entry| {
             entry.services = entry.services + u32::from(has) - u32::from(had);
         });
-        was_visible || namespace_changed || self.is_visible(slot) || self.is_name_server(slot)
+        was_seen || namespace_changed || self.is_visible(slot) || self.is_own(slot)
     }
 
-    /// Whether this Service gives `ns.dns.Z` its addresses, hidden or not (RR72, N43).
-    fn is_name_server(&self, slot: u32) -> bool {
-        let ServiceAddresses::OfService { namespace, name } =
-            &self.next.zone.settings.service_addresses
-        else {
+    /// Whether this Service is ours, hidden or not: it gives `ns.dns.Z` its addresses (RR72, N43), and its endpoints are those
+    /// that this pod looks at (O20).
+    pub(super) fn is_own(&self, slot: u32) -> bool {
+        let Some(entry) = self.next.services.get(slot) else {
             return false;
         };
-        self.next
-            .services
-            .get(slot)
-            .is_some_and(|entry| entry.labels() == (name.as_bytes(), namespace.as_bytes()))
+        let zone = &self.next.zone;
+        match &zone.settings.service_addresses {
+            ServiceAddresses::OfService { namespace, name } => {
+                entry.labels() == (name.as_bytes(), namespace.as_bytes())
+            }
+            ServiceAddresses::Fixed(_) => {
+                let addresses = cluster_ips(entry.object.as_ref());
+                zone.service_addresses.iter().flatten().any(|own| addresses.contains(own))
+            }
+        }
     }
 
     pub(super) fn is_visible(&self, slot: u32) -> bool {
@@ -126,6 +131,7 @@ impl Index {
             namespace,
             object: None,
             by_list: Chunks::default(),
+            beside_named: Chunks::default(),
             slices: 0,
             by_address: Chunks::default(),
             by_name: Chunks::default(),
@@ -174,7 +180,7 @@ impl Index {
     }
 }
 
-fn cluster_ips(object: Option<&ServiceObject>) -> &[Address] {
+pub(super) fn cluster_ips(object: Option<&ServiceObject>) -> &[Address] {
     match object.map(|object| &object.kind) {
         Some(Kind::ClusterIp(addresses)) => addresses,
         Some(Kind::Headless | Kind::ExternalName(_) | Kind::Unserved) | None => &[],

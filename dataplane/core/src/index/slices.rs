@@ -135,7 +135,7 @@ impl Index {
     }
 
     /// How long an endpoint name of this Service may be, so that the whole name has 255 octets at most.
-    fn most_label_octets(&self, service: u32) -> usize {
+    pub(super) fn most_label_octets(&self, service: u32) -> usize {
         let wire = self.next.services.get(service).map_or(0, |entry| entry.wire.len());
         (MAX_NAME - 1).saturating_sub(wire + self.next.zone.svc.len())
     }
@@ -183,7 +183,8 @@ impl Index {
             }
         }
         let took_in = new.len() < old.len() && self.take_in(service);
-        (!same_answers || took_in) && (was_visible || self.is_visible(service))
+        let is_seen = was_visible || self.is_visible(service) || self.is_own(service);
+        (!same_answers || took_in) && is_seen
     }
 
     /// Whether this many rows may take the place of this many others of this Service.
@@ -239,6 +240,8 @@ impl Index {
         if !named.is_empty() {
             named.sort_unstable_by(|a, b| name_order(&records.slices, a, b));
             entry.by_name = Chunks::of(&named.into());
+            let beside = rows.iter().filter(|row| row.label.is_derived()).copied();
+            entry.beside_named = Chunks::of(&beside.collect());
         }
     }
 
@@ -253,10 +256,19 @@ impl Index {
         let publisher = row.publisher(service, entry.namespace);
         self.waiting.insert(&mut records.addresses, row.address, publisher);
         entry.v4_rows += u32::from(row.address.is_v4());
-        entry.by_address.insert(*row, address_order);
-        if !row.label.is_derived() {
-            entry.by_name.insert(*row, |a, b| name_order(&records.slices, a, b));
+        let is_first_named = entry.by_name.is_empty();
+        match row.label.is_derived() {
+            true if is_first_named => {}
+            true => entry.beside_named.insert(*row, address_order),
+            false => {
+                // All rows until now: both lists share them, so this costs the same for any number of rows.
+                if is_first_named {
+                    entry.beside_named = entry.by_address.clone();
+                }
+                entry.by_name.insert(*row, |a, b| name_order(&records.slices, a, b));
+            }
         }
+        entry.by_address.insert(*row, address_order);
     }
 
     fn remove_row(&mut self, service: u32, row: &Row) {
@@ -268,8 +280,16 @@ impl Index {
             return;
         }
         entry.v4_rows -= u32::from(row.address.is_v4());
-        if !row.label.is_derived() {
-            entry.by_name.remove(row, |a, b| name_order(&records.slices, a, b));
+        match row.label.is_derived() {
+            true => {
+                entry.beside_named.remove(row, address_order);
+            }
+            false => {
+                entry.by_name.remove(row, |a, b| name_order(&records.slices, a, b));
+                if entry.by_name.is_empty() {
+                    entry.beside_named = Chunks::default();
+                }
+            }
         }
         if entry.shares_address(row) {
             *entry.repeated(row.address) -= 1;
@@ -280,7 +300,10 @@ impl Index {
 }
 
 /// The rows of one sorted list that another does not have.
-fn missing_in<'a>(other: &'a [Row], rows: &'a [Row]) -> impl Iterator<Item = &'a Row> {
+pub(super) fn missing_in<'a>(
+    other: &'a [Row],
+    rows: &'a [Row],
+) -> impl Iterator<Item = &'a Row> {
     let mut other = other.iter().peekable();
     rows.iter().filter(move |row| {
         step(1);

@@ -229,6 +229,34 @@ fn o20_endpoints_of_the_own_service_are_known_by_its_name_or_its_cluster_ip() {
     }
 }
 
+#[test]
+fn o20_endpoints_of_the_own_service_are_published_although_no_client_sees_it() {
+    let by_name = ServiceAddresses::OfService { namespace: "shop".into(), name: "dns".into() };
+    let by_address = ServiceAddresses::Fixed(vec![IpAddr::from([10, 96, 0, 10])]);
+    for service_addresses in [by_name, by_address] {
+        let is_fixed = matches!(service_addresses, ServiceAddresses::Fixed(_));
+        let mut shown = Settings { service_addresses, ..settings() };
+        shown.exposure.namespaces = vec!["elsewhere".into()];
+        let mut index = Index::new(shown);
+        index.publish(1);
+        let cluster_ip = |end| ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 0, end])]);
+        assert!(index.apply(service("dns", 1, cluster_ip(10))).visible);
+        index.publish(2);
+        for (version, end) in [(1, 1), (2, 2)] {
+            index.apply(slice("dns", 0, version, end..end + 1));
+            let records = index.publish(2 + version).expect("its pods are others");
+            let is_behind = |end| records.is_behind_own_service(IpAddr::from([10, 1, 0, end]));
+            assert!(is_behind(end) && !is_behind(end - 1));
+        }
+        index.apply(service("other", 1, cluster_ip(11)));
+        index.apply(slice("other", 1, 1, 1..3));
+        assert!(index.publish(9).is_none(), "of other hidden Services nothing is published");
+        index.apply(Change::Delete(Resource::Services, Key::new("shop", "dns")));
+        let records = index.publish(10).expect("it is gone");
+        assert_eq!(records.is_behind_own_service(IpAddr::from([10, 1, 0, 2])), !is_fixed);
+    }
+}
+
 /// A slice of 200 endpoints of both kinds of names, with addresses and names that occur twice.
 fn mixed_slice(name: &str, service: &str, endpoints: u8) -> Change {
     let endpoint = |number: u8| Endpoint {
@@ -266,10 +294,37 @@ fn the_rows_of_a_first_slice_are_those_that_it_has_as_a_second_one() {
             };
             let by_address: Vec<_> = entry.by_address.starting_at(0).map(shown).collect();
             let by_name: Vec<_> = entry.by_name.starting_at(0).map(shown).collect();
-            (by_address, by_name, entry.v4_rows, entry.repeated_v4, entry.repeated_v6)
+            let beside: Vec<_> = entry.beside_named.starting_at(0).map(shown).collect();
+            (by_address, by_name, beside, entry.v4_rows, entry.repeated_v4, entry.repeated_v6)
         };
         assert_eq!(rows_of(false), rows_of(true), "{endpoints} endpoints");
     }
+}
+
+#[test]
+fn rr31_endpoints_without_a_name_are_listed_beside_those_that_have_one() {
+    let mut index = Index::new(settings());
+    index.apply(service("db", 1, ServiceKind::Headless));
+    let mut mixed = 0;
+    for step in 0..400_u64 {
+        let number = (crate::random::scrambled(3, step) % 4) as u8;
+        let key = format!("db-{number}");
+        index.apply(match crate::random::scrambled(5, step) % 5 {
+            0 => Change::Delete(Resource::EndpointSlices, Key::new("shop", key)),
+            1 => slice("db", number, step, 0..(step % 90) as u8),
+            _ => mixed_slice(&key, "db", (step % 200) as u8),
+        });
+        let (_, entry) = index.next.service(b"\x02db\x04shop").unwrap();
+        let rows = || entry.by_address.starting_at(0);
+        let beside = entry.beside_named.starting_at(0);
+        if rows().all(|row| row.label.is_derived()) {
+            assert_eq!((beside.count(), entry.by_name.len()), (0, 0));
+        } else {
+            assert!(beside.eq(rows().filter(|row| row.label.is_derived())), "after {step}");
+            mixed += 1;
+        }
+    }
+    assert!(mixed > 100);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the lists of ports, and in `pairs` what SRV records are made of.
 //!
 //! Each walk begins at a place drawn at random (WR24) and looks at a bounded number of rows beside those
-//! that give a record. What one reply does not reach, others do.
+//! that give a record. What one reply does not reach, others do; [`Met::Part`] says so.
 
 mod lists;
 mod pairs;
@@ -24,6 +24,24 @@ const NEAR_ROWS: usize = 4;
 const DRAWS: u64 = 8;
 /// Rows that a walk may pass without a record, besides two for each record.
 const LOOKS: usize = 24;
+
+/// What a walk met of the records that it looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Met {
+    /// There is none.
+    Nothing,
+    /// All of them, or as many as were wanted.
+    All,
+    /// Perhaps not all: it would have taken a look at too many rows (row L12).
+    Part,
+}
+
+impl Met {
+    /// Of a walk that leaves nothing out.
+    pub(crate) fn all(any: bool) -> Met {
+        if any { Met::All } else { Met::Nothing }
+    }
+}
 
 /// One label that may name endpoints.
 #[derive(Clone, Copy)]
@@ -48,6 +66,11 @@ impl<'q> EndpointName<'q> {
 }
 
 impl ServiceEntry {
+    /// The rows that are named by their address, in the order of addresses.
+    fn unnamed(&self) -> &Chunks<Row> {
+        if self.by_name.is_empty() { &self.by_address } else { &self.beside_named }
+    }
+
     /// The position of the first row with an IPv6 address.
     fn first_v6(&self) -> Position {
         match self.v4_rows as usize {
@@ -244,6 +267,13 @@ fn visit_distinct(
         }
         at = past_run(rows, at, to, |row| row.address == address);
     }
+}
+
+/// Takes one of those that are left; false when none is.
+fn take_one(left: &mut usize) -> bool {
+    let is_left = *left > 0;
+    *left -= usize::from(is_left);
+    is_left
 }
 
 /// The position behind the rows that are like the one at `at`, which lie together, at most `to`.

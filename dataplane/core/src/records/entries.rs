@@ -58,6 +58,9 @@ pub(crate) struct ServiceEntry {
     pub(crate) repeated_v6: u32,
     /// Its slices that publish endpoints, by their lists of ports.
     pub(crate) by_list: Chunks<Listed>,
+    /// Rows named by their address, in the order of `by_address`, while others have names. Empty while none has: then they
+    /// are `by_address` itself.
+    pub(crate) beside_named: Chunks<Row>,
     /// How many slices it has, with or without published endpoints.
     pub(crate) slices: u32,
 }

@@ -7,6 +7,7 @@ use dataplane_core::{Change, DataSource, Key, Resource};
 use tokio::sync::watch;
 
 use super::decode::{self, Decoded, Undecodable};
+use super::put_off::PutOff;
 use super::status::StreamStatus;
 use super::watched::{KINDS, Watched};
 use crate::source::objects::convert;
@@ -20,17 +21,22 @@ const DEFECT: &str = "a defect of ClusterDNS: handling this object panicked, so 
 pub(super) struct Ingest {
     pub(super) writer: Writer,
     pub(super) status: StreamStatus,
+    /// Objects of lists in progress.
+    put_off: PutOff,
     /// Counts requests to list again, by [`Watched::number`].
     pub(super) relists: watch::Sender<[u64; KINDS]>,
 }
 
 impl Ingest {
     pub(super) fn new(writer: Writer, status: StreamStatus) -> Ingest {
-        Ingest { writer, status, relists: watch::Sender::new([0; KINDS]) }
+        let (put_off, relists) = (PutOff::default(), watch::Sender::new([0; KINDS]));
+        Ingest { writer, status, put_off, relists }
     }
 
     /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, resource: Resource) {
+        // Of a list that broke off.
+        self.put_off.take(resource);
         self.writer.begin(resource);
         self.status.begin(resource);
     }
@@ -90,9 +96,14 @@ impl Ingest {
         self.relists.send_modify(|counts| counts.iter_mut().for_each(|count| *count += 1));
     }
 
-    /// Applies an object of a list, or of an event, as JSON. Returns whether an answer may differ.
+    /// Applies an object, as JSON. Returns whether an answer may differ.
     pub(super) fn apply(&mut self, resource: Resource, text: &[u8]) -> bool {
-        self.guarded(resource, text, |ingest| ingest.apply_now(resource, text))
+        self.guarded(resource, text, |ingest| ingest.read(resource, text, false))
+    }
+
+    /// The same of an object of a list. One that takes something away is applied at the end of the list (E21).
+    pub(super) fn apply_of_list(&mut self, resource: Resource, text: &[u8]) -> bool {
+        self.guarded(resource, text, |ingest| ingest.read(resource, text, true))
     }
 
     /// A defect must not keep the objects that come next from being served: what met it is named and counted, and what is
@@ -115,16 +126,23 @@ impl Ingest {
         true
     }
 
-    fn apply_now(&mut self, resource: Resource, text: &[u8]) -> bool {
+    fn read(&mut self, resource: Resource, text: &[u8], may_wait: bool) -> bool {
         let Decoded { key, object, reasons, last_change } = match decode::object(resource, text) {
             Ok(decoded) => decoded,
             Err(undecodable) => return self.skip(resource, undecodable),
         };
-        self.status.explain(resource, &key, reasons);
-        let effect = self.writer.apply(match object {
+        let change = match object {
             Some(object) => Change::Apply(object),
-            None => Change::Delete(resource, key),
-        });
+            None => Change::Delete(resource, key.clone()),
+        };
+        if may_wait
+            && self.writer.takes_away(resource, &change)
+            && self.put_off.keep(resource, text)
+        {
+            return true;
+        }
+        self.status.explain(resource, &key, reasons);
+        let effect = self.writer.apply(change);
         self.note(effect);
         if let Some(began) = last_change.filter(|_| effect.is_visible && self.is_live(resource)) {
             self.status.changed_since(&began);
@@ -172,6 +190,9 @@ impl Ingest {
 
     /// A list is complete, as of this version. Returns how many objects vanished.
     pub(super) fn complete(&mut self, resource: Resource, version: &str) -> usize {
+        for text in self.put_off.take(resource) {
+            self.apply(resource, &text);
+        }
         let removed = self.writer.complete(resource, decode::version(Some(version)));
         self.status.complete(resource);
         removed
@@ -179,6 +200,7 @@ impl Ingest {
 
     /// A resource is not needed any more: its objects are removed.
     pub(super) fn forget(&mut self, resource: Resource) {
+        self.put_off.take(resource);
         self.writer.forget(resource);
         self.status.forget(resource);
     }

@@ -94,7 +94,7 @@ impl Stream {
             }
             Part::Object(text) => {
                 page.objects += 1;
-                page.differences += u64::from(sink.apply(&self.watched, text));
+                page.differences += u64::from(sink.apply_of_list(&self.watched, text));
             }
             Part::TooLong => {
                 page.objects += 1;

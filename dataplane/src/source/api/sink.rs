@@ -114,8 +114,8 @@ impl Sink {
                 self.has_events.notify_one();
             }
             (Watched::Objects(_), None, true) => {}
-            (Watched::Objects(_), None, false) => {
-                self.apply(watched, text.as_bytes());
+            (Watched::Objects(resource), None, false) => {
+                self.ingest.apply(*resource, text.as_bytes());
             }
             (Watched::ConfigMap { .. }, _, true) => {
                 self.configuration.lose_config_map(&mut self.ingest);
@@ -159,10 +159,10 @@ impl Sink {
         !self.turns.is_empty()
     }
 
-    /// An object of a list, or of an event, as JSON. Returns whether an answer may differ.
-    pub(super) fn apply(&mut self, watched: &Watched, object: &[u8]) -> bool {
+    /// An object of a list, as JSON. Returns whether an answer may differ.
+    pub(super) fn apply_of_list(&mut self, watched: &Watched, object: &[u8]) -> bool {
         match watched {
-            Watched::Objects(resource) => self.ingest.apply(*resource, object),
+            Watched::Objects(resource) => self.ingest.apply_of_list(*resource, object),
             Watched::ConfigMap { .. } => {
                 self.configuration.take_config_map(&mut self.ingest, object);
                 false

@@ -172,7 +172,7 @@ impl Stream {
         let client = self.client.client();
         let answered = tokio::select! {
             answered = timeout(ANSWER_TIMEOUT, client.send(request)) => answered,
-            () = died(&mut self.dead) => return Err(silent(heartbeat::PATIENCE)),
+            () = died(&mut self.dead) => return Err(silent(heartbeat::SILENCE)),
         };
         let response = match answered {
             Err(_) => Err(silent(ANSWER_TIMEOUT)),
@@ -234,7 +234,7 @@ impl Stream {
                     if begun.elapsed() < heartbeat::QUIET {
                         continue;
                     }
-                    Err(silent(heartbeat::PATIENCE))
+                    Err(silent(heartbeat::SILENCE))
                 }
                 _ = self.relists.wait_for(|counts| counts[number] != relisted) => Err(Failure::Relist),
                 () = tokio::time::sleep(compare_in) => {

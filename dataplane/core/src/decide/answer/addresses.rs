@@ -4,7 +4,7 @@ use crate::decide::answer::{Answer, LOCALHOST_TTL_S};
 use crate::decide::schema::Node;
 use crate::object::Resource;
 use crate::random::scaled;
-use crate::records::endpoints::PortFilter;
+use crate::records::endpoints::{Met, PortFilter};
 use crate::records::{DataSource, Kind, ServiceObject};
 use crate::wire::address::Address;
 use crate::wire::message::{CLASS_IN, rtype};
@@ -37,9 +37,14 @@ impl Answer<'_> {
             return true;
         }
         let room = reply.room();
-        self.visit_addresses(node, ipv6, room, &mut |address, ttl_s| {
+        let met = self.visit_addresses(node, ipv6, room, &mut |address, ttl_s| {
             reply.answer(self.owner, qtype, ttl_s, Rdata::Octets(address.octets())).is_ok()
-        })
+        });
+        if met == Met::Part {
+            // As if it did not fit (WR21, WR23).
+            reply.truncate();
+        }
+        met != Met::Nothing
     }
 
     /// A random position in an RRset, each equally often (WR24).
@@ -73,7 +78,7 @@ impl Answer<'_> {
                 Node::Endpoint(entry, name) => !entry.exceeds(self.records, name, room),
                 _ => true,
             };
-            let _ = fits
+            let is_cut = fits
                 && self.visit_addresses(node, ipv6, room, &mut |address, ttl_s| {
                     let rdata = Rdata::Octets(address.octets());
                     let section = Section::Additional;
@@ -81,8 +86,8 @@ impl Answer<'_> {
                         .record(section, Owner::Name(owner), qtype, CLASS_IN, ttl_s, rdata)
                         .is_ok();
                     fits
-                });
-            if !fits {
+                }) == Met::Part;
+            if !fits || is_cut {
                 reply.back_to(mark);
             }
         }
@@ -90,22 +95,22 @@ impl Answer<'_> {
 
     /// Whether a node has an address of a family.
     pub(super) fn has_address(&self, node: Node<'_, '_>, ipv6: bool) -> bool {
-        self.visit_addresses(node, ipv6, 0, &mut |_, _| false)
+        self.visit_addresses(node, ipv6, 0, &mut |_, _| false) != Met::Nothing
     }
 
     /// Calls `visit` with each distinct address of a family and its TTL, starting with a random one,
-    /// until it returns false; with no more than fit into `room` octets. Returns whether there is any.
+    /// until it returns false; with no more than fit into `room` octets.
     fn visit_addresses(
         &self,
         node: Node<'_, '_>,
         ipv6: bool,
         room: usize,
         visit: &mut dyn FnMut(Address, u32) -> bool,
-    ) -> bool {
+    ) -> Met {
         let (records, seed) = (self.records, self.seed);
         let ttl_s = records.zone.settings.ttl_s;
         let from_kubernetes = &mut |address| visit(address, ttl_s);
-        match node {
+        let any = match node {
             Node::ClusterIp(_, object) | Node::ClusterIpPort(_, object, _) => {
                 self.rotated(cluster_ips(object), ipv6, from_kubernetes)
             }
@@ -113,11 +118,11 @@ impl Answer<'_> {
             Node::HeadlessPort(entry, port) => {
                 let lists = entry.lists(records, PortFilter::Named(port));
                 // The usual case: all endpoints have the port.
-                if lists.are_all() {
-                    return entry.visit_addresses(ipv6, seed, from_kubernetes);
+                if !lists.are_all() {
+                    let of = (ipv6, room);
+                    return entry.visit_subset_addresses(records, &lists, of, seed, from_kubernetes);
                 }
-                let of = (ipv6, room);
-                entry.visit_subset_addresses(records, &lists, of, seed, from_kubernetes)
+                entry.visit_addresses(ipv6, seed, from_kubernetes)
             }
             Node::Endpoint(entry, name) => {
                 entry.visit_endpoint_addresses(records, name, ipv6, seed, from_kubernetes)
@@ -155,7 +160,8 @@ impl Answer<'_> {
             | Node::ExtraPointers(_)
             | Node::LocalhostPointer
             | Node::LoopProbe => false,
-        }
+        };
+        Met::all(any)
     }
 
     /// Visits the addresses of one family in a list, from a random one on and coming round once.

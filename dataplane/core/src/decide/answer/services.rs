@@ -8,7 +8,7 @@ use crate::decide::answer::addresses::only_address;
 use crate::decide::found::Found;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
-use crate::records::endpoints::{EndpointName, PortFilter, Presence};
+use crate::records::endpoints::{EndpointName, Met, PortFilter, Presence};
 use crate::records::extra::ExtraOwner;
 use crate::records::{Needs, ServiceEntry, ServiceObject};
 use crate::wire::labels::Labels;
@@ -91,10 +91,15 @@ impl Answer<'_> {
         }
         let first = (entry.draw_pair(self.records, &lists, self.seed), self.seed);
         let room = reply.room();
-        entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
-            self.endpoint_target(entry, label)
-                .is_none_or(|target| self.write_service(target.wire(), port, reply))
-        });
+        let is_cut =
+            entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
+                self.endpoint_target(entry, label)
+                    .is_none_or(|target| self.write_service(target.wire(), port, reply))
+            });
+        if is_cut {
+            // As if it did not fit (WR21, WR23).
+            reply.truncate();
+        }
         if reply.is_truncated() {
             return true;
         }
@@ -124,13 +129,15 @@ impl Answer<'_> {
         let Some(target) = self.endpoint_target(entry, name.label()) else {
             return false;
         };
-        let found = entry.visit_endpoint_ports(self.records, name, self.seed, &mut |port| {
+        let met = entry.visit_endpoint_ports(self.records, name, self.seed, &mut |port| {
             self.write_service(target.wire(), port, reply)
         });
-        if found {
-            self.add_target(target.wire(), Node::Endpoint(entry, name), reply);
+        match met {
+            Met::Nothing => {}
+            Met::All => self.add_target(target.wire(), Node::Endpoint(entry, name), reply),
+            Met::Part => reply.truncate(),
         }
-        found
+        met != Met::Nothing
     }
 
     /// Adds a target's addresses; if an extra record overrides the name, those of that record (RR84).

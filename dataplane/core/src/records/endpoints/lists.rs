@@ -198,21 +198,23 @@ impl ServiceEntry {
     }
 
     /// The port numbers of one endpoint name by list, those of each list once. Of a name that very many
-    /// endpoints share, some are asked.
+    /// endpoints share, some are asked; [`NameNumbers::is_cut`] says so.
     pub(super) fn name_numbers<'r>(
         &'r self,
         records: &'r Records,
         name: &[u8],
         lists: &Lists<'r>,
     ) -> NameNumbers<'r> {
-        let mut of_name = NameNumbers { lists: [Numbers::NONE; NAME_LISTS], count: 0 };
+        let mut of_name =
+            NameNumbers { lists: [Numbers::NONE; NAME_LISTS], count: 0, is_cut: false };
         if let ([only], true) = (&lists.lists[..lists.count], lists.is_all) {
             of_name.lists[0] = only.numbers;
             of_name.count = 1;
             return of_name;
         }
         let mut known = [0; NAME_LISTS];
-        for row in self.endpoint_rows(records, EndpointName::read(name)).take(NAME_ROWS) {
+        let mut rows = self.endpoint_rows(records, EndpointName::read(name));
+        for row in rows.by_ref().take(NAME_ROWS) {
             let Some(list) = lists.of_row(records, row) else {
                 continue;
             };
@@ -226,6 +228,7 @@ impl ServiceEntry {
                 break;
             }
         }
+        of_name.is_cut = of_name.count < lists.len() && rows.next().is_some();
         of_name
     }
 }
@@ -241,6 +244,7 @@ impl<'r> Lists<'r> {
 pub(super) struct NameNumbers<'r> {
     lists: [Numbers<'r>; NAME_LISTS],
     count: usize,
+    is_cut: bool,
 }
 
 /// Port numbers that are compared one by one; more are marked in a bitmap.
@@ -249,6 +253,11 @@ const FEW_PORTS: usize = 16;
 impl NameNumbers<'_> {
     fn all(&self) -> impl Iterator<Item = u16> + Clone {
         self.lists[..self.count].iter().flat_map(|numbers| numbers.iter())
+    }
+
+    /// Whether endpoints that were not asked may have other numbers.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// How many distinct numbers there are; if there are several long lists, how many the first one has.

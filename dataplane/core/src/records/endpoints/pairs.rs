@@ -1,10 +1,11 @@
 //! Distinct (endpoint name, port) pairs of a headless Service: a round over them that begins with a pair
-//! drawn at random (WR24) and costs what the reply holds, not what the Service has.
+//! drawn at random (WR24) and costs what the reply holds, not what the Service has. It meets every name: endpoints with a
+//! hostname and those without are in lists of their own, so none of them hides the others.
 
 use core::ops::{Bound, Range, RangeBounds};
 
 use super::lists::Lists;
-use super::{EndpointName, LOOKS, past_run};
+use super::{EndpointName, LOOKS, Met, past_run, take_one};
 use crate::random::{scaled, scrambled};
 use crate::records::{Records, Row, ServiceEntry};
 use crate::trees::chunks::Position;
@@ -43,19 +44,25 @@ struct Round<'r, 'v> {
     names_only: bool,
     /// Rows that may still be passed without a pair.
     looks: usize,
+    /// Rows named by their address are left to visit from here on, when there were too many without a pair.
+    put_off: Option<Address>,
+    /// Whether some ports of a name may be missing.
+    is_cut: bool,
     visit: &'v mut dyn FnMut(&[u8], u16) -> bool,
 }
 
 impl Round<'_, '_> {
     /// Visits those ports of one name that are shown.
     fn visit_name(&mut self, entry: &ServiceEntry, name: &[u8]) -> bool {
-        self.looks += 2;
+        self.looks = self.looks.saturating_add(2);
         if self.names_only {
             return (self.visit)(name, 0);
         }
         let wanted = core::mem::replace(&mut self.ports, 0..usize::MAX);
         let mut place = 0..;
-        entry.name_numbers(self.records, name, self.lists).visit(&mut |port| {
+        let numbers = entry.name_numbers(self.records, name, self.lists);
+        self.is_cut |= numbers.is_cut();
+        numbers.visit(&mut |port| {
             let is_wanted = place.next().is_some_and(|place| wanted.contains(&place));
             !is_wanted || (self.visit)(name, port)
         })
@@ -65,7 +72,7 @@ impl Round<'_, '_> {
 impl ServiceEntry {
     /// Calls `visit` with the distinct (endpoint name, port) pairs of these lists (RR31-RR33, RR37), from
     /// [`ServiceEntry::draw_pair`] on and coming round once, until it returns false; at most as many as
-    /// fit into `room` octets.
+    /// fit into `room` octets. Returns whether some may be missing that the visitor wanted.
     pub(crate) fn visit_pairs<'r>(
         &'r self,
         records: &'r Records,
@@ -73,7 +80,7 @@ impl ServiceEntry {
         (first, seed): (Option<FirstPair<'r>>, u64),
         room: usize,
         visit: &mut dyn FnMut(&[u8], u16) -> bool,
-    ) {
+    ) -> bool {
         match first {
             None => self.visit_subset_pairs(records, lists, (false, room), seed, visit),
             Some(first) => self.visit_round(records, lists, first, false, visit),
@@ -93,10 +100,10 @@ impl ServiceEntry {
         match first {
             None => self.visit_subset_pairs(records, lists, (true, room), seed, visit),
             Some(first) => self.visit_round(records, lists, first, true, visit),
-        }
+        };
     }
 
-    /// A round over all names: all endpoints have one of these lists.
+    /// A round over all names: all endpoints have one of these lists. Returns whether some ports may be missing.
     fn visit_round<'r>(
         &'r self,
         records: &'r Records,
@@ -104,9 +111,10 @@ impl ServiceEntry {
         FirstPair { name, port }: FirstPair<'r>,
         names_only: bool,
         visit: &mut dyn FnMut(&[u8], u16) -> bool,
-    ) {
-        let ports = port..usize::MAX;
-        let round = &mut Round { records, lists, ports, names_only, looks: LOOKS, visit };
+    ) -> bool {
+        let (ports, looks) = (port..usize::MAX, LOOKS);
+        let (put_off, is_cut) = (None, false);
+        let round = &mut Round { records, lists, ports, names_only, looks, put_off, is_cut, visit };
         // What was left out of the first name comes last.
         let rest = |round: &mut Round<'_, '_>| {
             round.ports = 0..port;
@@ -117,17 +125,20 @@ impl ServiceEntry {
                 self.visit_borne(Some(name), Bound::Unbounded, round)
                     && self.visit_derived(None, Bound::Unbounded, round)
                     && self.visit_borne(None, Bound::Excluded(name), round)
+                    && self.visit_put_off(round)
                     && rest(round)
                     && self.visit_borne(Some(name), Bound::Included(name), round)
             }
             Group::Derived(address) => {
                 self.visit_derived(Some(address), Bound::Unbounded, round)
                     && self.visit_borne(None, Bound::Unbounded, round)
+                    && self.visit_put_off(round)
                     && self.visit_derived(None, Bound::Excluded(address), round)
                     && rest(round)
                     && self.visit_derived(Some(address), Bound::Included(address), round)
             }
         };
+        round.is_cut
     }
 
     /// The pairs of names that endpoints have as hostname, in the order of names.
@@ -154,17 +165,15 @@ impl ServiceEntry {
         true
     }
 
-    /// The pairs of endpoints named by their address, in the order of addresses.
+    /// The pairs of endpoints named by their address, in the order of addresses. Where too many of them in a row have names
+    /// that are hostnames of others too, the rest is put off.
     fn visit_derived(
         &self,
         from: Option<Address>,
         to: Bound<Address>,
         round: &mut Round<'_, '_>,
     ) -> bool {
-        let rows = &self.by_address;
-        if rows.len() == self.by_name.len() {
-            return true;
-        }
+        let rows = self.unnamed();
         let mut at = match from {
             None => Position::START,
             Some(address) => rows.seek(|row| row.address.cmp(&address)),
@@ -175,19 +184,25 @@ impl ServiceEntry {
             let label = ShortText::of(row.address);
             let name = label.as_bytes();
             // A name that some endpoint has as hostname is visited with it.
-            if row.label.is_derived() && self.bearer(round.records, name).is_none() {
+            if self.bearer(round.records, name).is_none() {
                 if !round.visit_name(self, name) {
                     return false;
                 }
-            } else {
-                round.looks -= 1;
-                if round.looks == 0 {
-                    return false;
-                }
+            } else if !take_one(&mut round.looks) {
+                round.put_off = Some(row.address);
+                return true;
             }
             at = past_run(rows, at, rows.end(), |other| other.address == row.address);
         }
         true
+    }
+
+    /// What was put off, when every hostname has been visited. Each row that is passed from now on shares its name with one
+    /// of those, so there are no more such rows than names that gave a pair.
+    fn visit_put_off(&self, round: &mut Round<'_, '_>) -> bool {
+        round.looks = usize::MAX;
+        let from = round.put_off.take();
+        from.is_none_or(|from| self.visit_derived(Some(from), Bound::Unbounded, round))
     }
 
     /// A pair drawn at random; `None` when some endpoints have none of these lists. Each pair is equally likely
@@ -238,19 +253,19 @@ impl ServiceEntry {
         own.or_else(bearer).map_or(Group::Derived(row.address), Group::Borne)
     }
 
-    /// The same for the ports of one endpoint name (RR33). Returns whether there is any.
+    /// The same for the ports of one endpoint name (RR33).
     pub(crate) fn visit_endpoint_ports(
         &self,
         records: &Records,
         name: EndpointName<'_>,
         seed: u64,
         visit: &mut dyn FnMut(u16) -> bool,
-    ) -> bool {
+    ) -> Met {
         let lists = self.lists(records, super::PortFilter::Any);
         let numbers = self.name_numbers(records, name.label, &lists);
         let count = numbers.count();
         if count == 0 {
-            return false;
+            return Met::Nothing;
         }
         let start = scaled(seed, count);
         let mut place = 0..;
@@ -263,6 +278,6 @@ impl ServiceEntry {
                 visit(port) && left > 0
             });
         }
-        true
+        if numbers.is_cut() { Met::Part } else { Met::All }
     }
 }

@@ -127,6 +127,129 @@ fn wr24_each_pair_of_a_service_is_first_as_often_as_any_other() {
     }
 }
 
+/// A Service of one list of ports, and all pairs that it has. Of each endpoint the last octets of its address and its hostname.
+fn of_one_list(endpoints: &[([u8; 2], Option<String>)]) -> (Index, BTreeSet<(String, u16)>) {
+    let name = |([a, b], hostname): &([u8; 2], Option<String>)| {
+        hostname.clone().unwrap_or_else(|| format!("10-1-{a}-{b}"))
+    };
+    let all = endpoints.iter().map(|endpoint| (name(endpoint), 5432)).collect();
+    let slices = endpoints.chunks(100).zip(0..);
+    let slices = slices.map(|(some, number)| slice(number, false, &[5432], some));
+    (index(slices), all)
+}
+
+#[test]
+fn rr32_endpoints_with_and_without_hostnames_do_not_hide_each_other() {
+    let named = |number: u8| ([1, number], Some(format!("db-{number}")));
+    let shared = |number: u8| ([1, number], Some("db".to_owned()));
+    // Its name is that which the address of another endpoint makes.
+    let spelled = |number: u8| ([2, number], Some(format!("10-1-1-{number}")));
+    let plain = |number: u8| ([1, number], None);
+    let one_beside = |a: u8| (2..=101).map(named).chain([([a, 50], None)]).collect();
+    let cases: [Vec<_>; 8] = [
+        one_beside(0),
+        (2..=50).chain(52..=102).map(named).chain([([1, 51], None)]).collect(),
+        one_beside(2),
+        (1..=60).map(shared).chain([([1, 0], None)]).collect(),
+        (1..=60).map(shared).chain([([2, 0], None)]).collect(),
+        (0..100).map(|number| if number % 2 == 0 { named(number) } else { plain(number) }).collect(),
+        (1..=100).map(plain).chain((1..=100).map(spelled)).chain([([0, 9], None)]).collect(),
+        (1..=100).map(plain).chain((1..=100).map(spelled)).chain([([3, 9], None)]).collect(),
+    ];
+    for (case, endpoints) in cases.iter().enumerate() {
+        let (index, all) = of_one_list(endpoints);
+        let records = index.records();
+        for seed in 0..1_000 {
+            let pairs = round(&records, PortFilter::Any, scrambled(7, seed));
+            assert_eq!(pairs.len(), all.len(), "case {case}, seed {seed}");
+            assert_eq!(pairs.into_iter().collect::<BTreeSet<_>>(), all, "case {case}");
+        }
+    }
+}
+
+#[test]
+fn rr36_an_address_that_hundreds_of_endpoints_share_hides_no_other_of_its_slice() {
+    let of = |a: u8| (0..200).map(move |number| ([a, 7], Some(format!("n-{a}-{number}"))));
+    let shared: Vec<_> = of(1).chain(of(2)).chain([([3, 7], None)]).collect();
+    // Only some endpoints have the port.
+    let other = slice(1, false, &[], &[([9, 9], None)]);
+    let records = index([slice(0, false, &[80], &shared), other]).records();
+    let entry = entry(&records);
+    let lists = entry.lists(&records, PortFilter::Any);
+    for seed in 0..200 {
+        let mut addresses = BTreeSet::new();
+        let visit = &mut |address| addresses.insert(IpAddr::from(address));
+        let seed = scrambled(4, seed);
+        let met = entry.visit_subset_addresses(&records, &lists, (false, 512), seed, visit);
+        assert_eq!((met, addresses.len()), (super::Met::All, 3));
+    }
+}
+
+#[test]
+fn rr31_a_hostname_that_many_share_hides_no_other_where_some_have_no_port() {
+    let shared = (1..=200).map(|number| ([1, number], Some("db".to_owned())));
+    let shared: Vec<_> = shared.chain([([1, 0], None), ([2, 0], None)]).collect();
+    let other = slice(1, false, &[], &[([9, 9], None)]);
+    let records = index([slice(0, false, &[80], &shared), other]).records();
+    for seed in 0..200 {
+        let mut pairs = round(&records, PortFilter::Any, scrambled(6, seed));
+        pairs.sort();
+        let all = ["10-1-1-0", "10-1-2-0", "db"].map(|name| (name.to_owned(), 80));
+        assert_eq!(pairs, all);
+    }
+}
+
+#[test]
+fn wr23_a_walk_that_would_take_too_many_looks_says_that_it_is_cut() {
+    // One address in many slices, and names by turns in each: both give no record after the first slice.
+    let names = |number: u8| Some(format!("db-{}", number % 2));
+    let endpoints: Vec<_> = (0..40).map(|number| ([1, number], names(number))).collect();
+    let shared: Vec<_> = (0..40).map(|number| slice(number, false, &[80], &endpoints)).collect();
+    let last = slice(40, false, &[80], &[([2, 2], Some("last".to_owned()))]);
+    let other = slice(41, false, &[], &[([9, 9], None)]);
+    let records = index(shared.into_iter().chain([last, other])).records();
+    let entry = entry(&records);
+    let lists = entry.lists(&records, PortFilter::Any);
+    let mut short = 0;
+    for seed in 0..100 {
+        let seed = scrambled(8, seed);
+        let (mut addresses, mut pairs) = (BTreeSet::new(), BTreeSet::new());
+        let visit = &mut |address| addresses.insert(IpAddr::from(address));
+        let met = entry.visit_subset_addresses(&records, &lists, (false, 4_096), seed, visit);
+        assert!(met == super::Met::Part || addresses.len() == 41);
+        let visit = &mut |name: &[u8], port| pairs.insert((name.to_vec(), port));
+        let is_cut = entry.visit_pairs(&records, &lists, (None, seed), 4_096, visit);
+        assert!(is_cut || pairs.len() == 3);
+        short += u32::from(addresses.len() < 41 && pairs.len() < 3);
+    }
+    assert!(short > 0, "nothing was cut");
+}
+
+#[test]
+fn wr23_ports_of_a_name_that_very_many_share_are_cut_and_said_to_be() {
+    let of = |a: u8| -> Vec<_> {
+        (0..60).map(|number| ([a, number], Some("db".to_owned()))).collect()
+    };
+    let records = index([slice(0, false, &[80], &of(1)), slice(1, false, &[81], &of(2))]).records();
+    let entry = entry(&records);
+    let name = super::EndpointName::read(b"db");
+    let mut ports = Vec::new();
+    let met = entry.visit_endpoint_ports(&records, name, 1, &mut |port| {
+        ports.push(port);
+        true
+    });
+    assert_eq!((met, &ports[..]), (super::Met::Part, &[80][..]));
+    let lists = entry.lists(&records, PortFilter::Any);
+    let first = (entry.draw_pair(&records, &lists, 1), 1);
+    assert!(entry.visit_pairs(&records, &lists, first, 512, &mut |_, _| true));
+    // Of a few, each is asked.
+    let few = |a: u8| (0..8).map(|number| ([a, number], Some("db".to_owned()))).collect::<Vec<_>>();
+    let slices = [slice(0, false, &[80], &few(1)), slice(1, false, &[81], &few(2))];
+    let records = index(slices).records();
+    let met = self::entry(&records).visit_endpoint_ports(&records, name, 1, &mut |_| true);
+    assert_eq!(met, super::Met::All);
+}
+
 #[test]
 fn l12_endpoints_without_the_port_are_not_walked_and_hide_none_that_have_it() {
     let crowd = |number: u8| -> Vec<_> { (0..250).map(|end| ([number, end], None)).collect() };
@@ -145,7 +268,8 @@ fn l12_endpoints_without_the_port_are_not_walked_and_hide_none_that_have_it() {
         for (ipv6, expected) in [(false, 2), (true, 1)] {
             let mut addresses = BTreeSet::new();
             let visit = &mut |address| addresses.insert(IpAddr::from(address));
-            assert!(entry.visit_subset_addresses(&records, &lists, (ipv6, 512), seed, visit));
+            let met = entry.visit_subset_addresses(&records, &lists, (ipv6, 512), seed, visit);
+            assert_eq!(met, super::Met::All);
             assert_eq!(addresses.len(), expected);
         }
     }

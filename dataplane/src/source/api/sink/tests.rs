@@ -1,6 +1,7 @@
 //! Lists, events and configurations in every order, without an API server: what is in effect, what
 //! is reported of it, and what a restart would run.
 
+mod relists;
 mod resolv_conf;
 mod turns;
 
@@ -104,7 +105,7 @@ fn the_thread_that_owns_the_index_says_which_objects_an_answer_came_from() {
         },
         "spec": {"clusterIP": "10.96.0.1"},
     });
-    sink.apply(&Watched::Objects(Resource::Services), service.to_string().as_bytes());
+    apply(&mut sink, Resource::Services, &service);
     let inspections = Arc::clone(&sink.ingest.writer.state().inspections);
     let named = |name: &str| Source::Service { namespace: "shop".into(), name: name.into() };
     let mut asked = inspections.ask(vec![named("nothere"), named("cart")]).unwrap();
@@ -124,7 +125,7 @@ fn slice_of_nothing(name: &str) -> Value {
 }
 
 fn apply(sink: &mut Sink, resource: Resource, object: &Value) {
-    sink.apply(&Watched::Objects(resource), object.to_string().as_bytes());
+    sink.apply_of_list(&Watched::Objects(resource), object.to_string().as_bytes());
 }
 
 /// A whole list of a resource.

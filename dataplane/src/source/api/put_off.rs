@@ -1,0 +1,52 @@
+//! Objects of lists that take something away from what is served: a later object of the list may have it, so they wait for
+//! the end of the list, and a list that breaks off takes nothing away (E21, E22).
+
+use dataplane_core::Resource;
+
+/// Octets of the objects that wait, of all lists together. Nearly no list has such objects: it comes after a time in which
+/// nothing was heard.
+const MAX_PUT_OFF: usize = 8 << 20;
+
+/// The objects that wait, by resource.
+#[derive(Debug, Default)]
+pub(super) struct PutOff {
+    objects: [Vec<Box<[u8]>>; Resource::ALL.len()],
+    octets: usize,
+}
+
+impl PutOff {
+    /// Keeps an object, as JSON; false when there is no room.
+    pub(super) fn keep(&mut self, resource: Resource, text: &[u8]) -> bool {
+        if self.octets + text.len() > MAX_PUT_OFF {
+            return false;
+        }
+        self.octets += text.len();
+        self.objects[resource as usize].push(text.into());
+        true
+    }
+
+    /// Those of a resource, which do not wait any more.
+    pub(super) fn take(&mut self, resource: Resource) -> Vec<Box<[u8]>> {
+        let taken = std::mem::take(&mut self.objects[resource as usize]);
+        self.octets -= taken.iter().map(|text| text.len()).sum::<usize>();
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e21_what_waits_is_bounded_and_what_was_taken_leaves_room() {
+        let mut put_off = PutOff::default();
+        let text = vec![b'x'; MAX_PUT_OFF / 4];
+        for resource in [Resource::EndpointSlices, Resource::Pods] {
+            assert!(put_off.keep(resource, &text) && put_off.keep(resource, &text));
+        }
+        assert!(!put_off.keep(Resource::Services, b"{}"));
+        assert_eq!(put_off.take(Resource::Pods).len(), 2);
+        assert!(put_off.take(Resource::Pods).is_empty());
+        assert!(put_off.keep(Resource::Services, b"{}"));
+    }
+}

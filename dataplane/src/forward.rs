@@ -11,6 +11,7 @@ mod limits;
 mod plan;
 mod random;
 mod lookup;
+mod unresolved;
 mod flight;
 mod attempt;
 mod chain;
@@ -57,7 +58,6 @@ use flight::Begun;
 pub use kept::{Kept, KeptEntry, KeptPart};
 use limits::{InFlight, Taken};
 pub use limits::{Limit, Slot};
-use lookup::Unresolved;
 use own::OwnAddresses;
 use random::random;
 pub use registry::RouteId;
@@ -65,6 +65,7 @@ pub use resolv_conf::ResolvConf;
 use server::Server;
 pub(crate) use sockets::Reading;
 use table::{Ended, Joined, Late, Running, Table, Waiter};
+use unresolved::Unresolved;
 pub use unusable::{Down, WithoutServers};
 use upstreams::Group;
 pub use upstreams::Upstreams;
@@ -95,6 +96,13 @@ pub(crate) struct Client {
     slot: Arc<Slot>,
 }
 
+impl Client {
+    /// A client whose query came then, and has this place.
+    pub(crate) fn new(started: Instant, slot: Slot) -> Client {
+        Client { started, slot: Arc::new(slot) }
+    }
+}
+
 /// Why a lookup begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
@@ -110,7 +118,7 @@ enum Purpose {
 #[derive(Debug, Default)]
 struct Counts {
     resolved: AtomicU64,
-    unresolved: [AtomicU64; lookup::LABELS.len()],
+    unresolved: [AtomicU64; unresolved::LABELS.len()],
     joined: AtomicU64,
     without_a_server_up: AtomicU64,
     panics: AtomicU64,
@@ -187,7 +195,7 @@ impl Forwarder {
         held: Option<Held>,
         slot: Slot,
     ) -> Resolved {
-        let client = Client { started: now(), slot: Arc::new(slot) };
+        let client = Client::new(now(), slot);
         self.resolve_for(published, upstreams, waiting, held, client).await
     }
 
@@ -241,27 +249,23 @@ impl Forwarder {
         upstreams: &Upstreams,
         group: usize,
         key: LookupKey,
-        slot: Slot,
+        client: Client,
         late: impl FnOnce(LateEnd) + Send + 'static,
     ) {
-        let slot = Arc::new(slot);
-        let client = Client { started: now(), slot: Arc::clone(&slot) };
+        let (came, slot) = (client.started, Arc::clone(&client.slot));
         let late = Late::new(move |ended| late(LateEnd::of(ended, client)));
         let Some(group) = upstreams.group(group) else {
             late.call(Err(Unresolved::NoServer));
             return;
         };
-        match self.table.join_late(group.route(), key, upstreams.max_in_flight, late) {
-            Joined::Running(()) => _ = self.counts.joined.fetch_add(1, Ordering::Relaxed),
+        match self.table.join_late(group.route(), key, upstreams.max_in_flight, came, late) {
+            Joined::Running(()) => self.count_joined(),
+            Joined::Over(late, ended) => {
+                self.count_joined();
+                late.call(ended);
+            }
             Joined::Begun((), running) => {
-                match self.left_behind(upstreams, group, running.key()) {
-                    // It waits for the end of that lookup, only later.
-                    Some(ended) => {
-                        self.counts.joined.fetch_add(1, Ordering::Relaxed);
-                        running.end(ended);
-                    }
-                    None => self.begin(group, running, slot, upstreams, Purpose::Miss),
-                }
+                self.begin(group, running, slot, upstreams, Purpose::Miss);
             }
             Joined::Full(late) => {
                 self.in_flight.refuse(Limit::Total, Purpose::Miss);
@@ -272,20 +276,36 @@ impl Forwarder {
 
     /// What a lookup for this key has left in the cache a moment ago: it began after the cache was asked for this query, which
     /// has waited for its turn since, and it is over. Else equal queries of one batch would begin a lookup in each turn.
-    fn left_behind(&self, upstreams: &Upstreams, group: &Group, key: &LookupKey) -> Option<Ended> {
+    fn left_behind(
+        &self,
+        upstreams: &Upstreams,
+        group: &Group,
+        key: &LookupKey,
+        purpose: Purpose,
+    ) -> Option<Ended> {
         let at = (self.clock.now_ms(), group.recoveries());
         let peeked = self.cache.peek(group.route(), key, at, upstreams.cache())?;
-        match peeked.found {
-            Found::Reply { relayed, freshness: Freshness::Fresh { age_s: 0 }, .. } => {
+        match (peeked.found, purpose) {
+            (Found::Reply { relayed, freshness: Freshness::Fresh { age_s: 0 }, .. }, _) => {
                 Some(Ok(relayed))
             }
-            Found::Failed { was_silent: true } => Some(Err(Unresolved::Silence)),
-            Found::Failed { was_silent: false } => {
+            (Found::Failed { was_silent: true }, _) => Some(Err(Unresolved::Silence)),
+            (Found::Failed { was_silent: false }, _) => {
                 Some(Err(Unresolved::Errors(ErrorCodes::default())))
             }
+            // That one failed, and the entry is not asked for again now (CA30, CA41): its client has a reply.
+            (Found::Reply { refresh: false, .. }, Purpose::Prefetch)
+            | (
+                Found::Reply { freshness: Freshness::Stale, refresh: false, .. },
+                Purpose::Stale,
+            ) => Some(Err(Unresolved::Silence)),
             // With an older one its client would see too long TTLs.
-            Found::Reply { .. } | Found::Nothing => None,
+            (Found::Reply { .. } | Found::Nothing, _) => None,
         }
+    }
+
+    fn count_joined(&self) {
+        self.counts.joined.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The result of the one lookup for this key (FW11), if it comes within the client's budget. The lookup has a budget
@@ -298,7 +318,7 @@ impl Forwarder {
         client: &Client,
         purpose: Purpose,
     ) -> Ended {
-        let waiter = self.join(upstreams, group, key, &client.slot, purpose)?;
+        let waiter = self.join(upstreams, group, key, client, purpose)?;
         let deadline = client.started + plan::USUAL.budget + GRACE;
         let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
         ended.unwrap_or(Err(Unresolved::Silence))
@@ -313,8 +333,9 @@ impl Forwarder {
         key: &LookupKey,
         slot: &Arc<Slot>,
     ) {
+        let client = Client { started: now(), slot: Arc::clone(slot) };
         // At a limit a later query will do it.
-        let _ = self.join(upstreams, group, key, slot, Purpose::Prefetch);
+        let _ = self.join(upstreams, group, key, &client, Purpose::Prefetch);
     }
 
     /// Joins the lookup for this key, or begins it with the place of this client. What is only asked for again needs a place
@@ -324,26 +345,27 @@ impl Forwarder {
         upstreams: &Upstreams,
         group: usize,
         key: &LookupKey,
-        slot: &Arc<Slot>,
+        client: &Client,
         purpose: Purpose,
     ) -> Result<Waiter, Unresolved> {
-        let slot = match (slot.for_lookup(upstreams, group), purpose) {
+        let slot = match (client.slot.for_lookup(upstreams, group), purpose) {
             (Some(slot), _) => slot,
-            (None, Purpose::Miss) => Arc::clone(slot),
+            (None, Purpose::Miss) => Arc::clone(&client.slot),
             (None, Purpose::Stale | Purpose::Prefetch) => {
                 return Err(Unresolved::Limited(Limit::Client));
             }
         };
         let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
-        match self.table.join(group.route(), key, upstreams.max_in_flight) {
+        match self.table.join(group.route(), key, upstreams.max_in_flight, client.started) {
             Joined::Running(waiter) => {
-                self.counts.joined.fetch_add(1, Ordering::Relaxed);
+                self.count_joined();
                 Ok(waiter)
             }
+            Joined::Over((), ended) => {
+                self.count_joined();
+                Ok(table::over(ended))
+            }
             Joined::Begun(waiter, running) => {
-                if purpose != Purpose::Miss {
-                    self.cache.note_refresh(group.route(), key, self.clock.now_ms());
-                }
                 self.begin(group, running, slot, upstreams, purpose);
                 Ok(waiter)
             }
@@ -373,7 +395,7 @@ impl Forwarder {
 
     /// Begins one lookup, which does not depend on the clients that wait for it: clients that leave do not end it.
     /// The place of the first client stays taken until the lookup ends. Otherwise a client that closes its
-    /// connections could begin any number of lookups.
+    /// connections could begin any number of lookups. Where another lookup has just left its result, it ends with that.
     fn begin(
         self: &Arc<Self>,
         group: &Arc<Group>,
@@ -382,6 +404,15 @@ impl Forwarder {
         upstreams: &Upstreams,
         purpose: Purpose,
     ) {
+        if let Some(ended) = self.left_behind(upstreams, group, running.key(), purpose) {
+            // It waits for the end of that lookup, only later.
+            self.count_joined();
+            running.end(ended);
+            return;
+        }
+        if purpose != Purpose::Miss {
+            self.cache.note_refresh(group.route(), running.key(), self.clock.now_ms());
+        }
         if group.is_down() {
             self.counts.without_a_server_up.fetch_add(1, Ordering::Relaxed);
         }
@@ -475,7 +506,7 @@ impl Forwarder {
     /// Lookups that failed, by metrics label (N16, N18, N20).
     pub fn unresolved(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.counts.unresolved.iter().map(|count| count.load(Ordering::Relaxed));
-        lookup::LABELS.into_iter().zip(counts)
+        unresolved::LABELS.into_iter().zip(counts)
     }
 }
 

@@ -6,6 +6,7 @@ mod aliases;
 mod edits;
 mod messages;
 mod objects;
+mod rrsets;
 mod upstreams;
 
 use alloc::sync::Arc;

@@ -10,7 +10,8 @@ use tokio::time::timeout_at;
 
 use super::cache::{CacheLimits, Found};
 use super::chain::{Chain, NoHop};
-use super::lookup::{Answered, Unresolved};
+use super::lookup::Answered;
+use super::unresolved::Unresolved;
 use super::walk::{CACHED_ERROR, Held, Hops, Walked, all_kept, remembered, walk};
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
@@ -219,7 +220,7 @@ impl Forwarder {
 
     /// Keeps the result of a lookup: its reply, or the failure of its servers (CA2, CA3, CA20). A lookup that ended
     /// for lack of a server, a place or a port is no failure of a server, and is not kept. `recoveries` is from when
-    /// the lookup began: failures from before a server came back do not count (FW29).
+    /// the lookup began: failures from before a server came back do not count (FW29). Returns whether it is kept.
     pub(super) fn keep(
         &self,
         route: RouteId,
@@ -227,18 +228,19 @@ impl Forwarder {
         ended: &Result<Answered, Unresolved>,
         recoveries: u64,
         limits: &CacheLimits,
-    ) {
+    ) -> bool {
         let now_ms = self.clock.now_ms();
         match ended {
             Ok(Answered { relayed, server }) => {
-                self.cache.keep(route, (relayed, *server), now_ms, limits);
+                self.cache.keep(route, (relayed, *server), now_ms, limits)
             }
             Err(why @ (Unresolved::Silence | Unresolved::Errors(_))) => {
                 let was_silent = *why == Unresolved::Silence;
-                self.cache.note_failure(route, key, was_silent, (now_ms, recoveries), limits);
+                self.cache.note_failure(route, key, was_silent, (now_ms, recoveries), limits)
             }
             Err(Unresolved::NoServer | Unresolved::Limited(_)) => {
                 self.cache.note_no_refresh(route, key);
+                false
             }
         }
     }

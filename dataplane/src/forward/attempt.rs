@@ -36,8 +36,8 @@ pub(super) enum AttemptResult {
     Distrusted,
     /// An ICMP error, a connection refused or broken off.
     Unreachable,
-    /// The same within the pause after a connection that failed (FW54): the server was not asked again.
-    HeldOff,
+    /// The pause after a connection that failed (FW54): the server was not asked, or not again on another connection.
+    HeldOff { was_sent: bool },
     /// `upstreamPorts` is reached and no socket is open (FW10), or the system gave none: the server was not asked.
     NoPort,
     /// Every connection to the server has as many queries as it may have: the server was not asked.
@@ -103,17 +103,21 @@ impl Datagrams {
                 self.shown.came(datagram);
                 Some(AttemptResult::Good(relayed))
             }
+            // A part of the reply, or a guess: the right one may follow.
+            Verdict::Failed(RelayError::Malformed) => self.discard(Discard::Malformed),
             Verdict::Failed(error) => {
                 self.shown.came(datagram);
                 Some(AttemptResult::Error(error, ErrorCodes::of(datagram)))
             }
-            Verdict::Discard(reason) => {
-                self.server.common.discard(reason);
-                if reason == Discard::Case {
-                    return Some(AttemptResult::Distrusted);
-                }
-                self.stray()
-            }
+            Verdict::Discard(reason) => self.discard(reason),
+        }
+    }
+
+    fn discard(&mut self, reason: Discard) -> Option<AttemptResult> {
+        self.server.common.discard(reason);
+        match reason {
+            Discard::Case => Some(AttemptResult::Distrusted),
+            Discard::Malformed | Discard::Id | Discard::Question => self.stray(),
         }
     }
 
@@ -170,7 +174,14 @@ impl Messages {
         self.shown.came(octets);
         match question.key.judge_as(*id, self.form, octets, question.caps, *age_s) {
             Verdict::Good(relayed) => AttemptResult::Good(relayed),
-            Verdict::Failed(error) => AttemptResult::Error(error, ErrorCodes::of(octets)),
+            Verdict::Failed(error) => {
+                if error == RelayError::Malformed {
+                    self.server.common.discard(Discard::Malformed);
+                }
+                // Who owns the name may choose its records, so they say nothing about the server, and other queries wait on
+                // this connection (FW54).
+                AttemptResult::Error(error, ErrorCodes::of(octets))
+            }
             Verdict::Discard(reason) => {
                 self.server.common.discard(reason);
                 // Only the server can write into this connection, so the server is at fault (FW54).
@@ -192,7 +203,7 @@ pub(super) async fn exchange(
         Ok(reply) => messages.judge(question, &reply),
         Err(failure) => match failure.unsent {
             None => AttemptResult::Unreachable,
-            Some(Unsent::Pause) => AttemptResult::HeldOff,
+            Some(Unsent::Pause { was_lost }) => AttemptResult::HeldOff { was_sent: was_lost },
             Some(Unsent::NoSocket) => AttemptResult::NoPort,
             Some(Unsent::NoPlace) => AttemptResult::NoPlace,
         },

@@ -218,18 +218,19 @@ impl Cache {
     }
 
     /// Keeps a good reply of this server for as long as allowed. It replaces the entry with its key, and ends a remembered failure
-    /// (CA2-CA4, CA20, CA41).
+    /// (CA2-CA4, CA20, CA41). Returns whether it may be kept at all.
     pub fn keep(
         &self,
         route: RouteId,
         (relayed, server): (&Relayed, Member),
         now_ms: u64,
         limits: &CacheLimits,
-    ) {
+    ) -> bool {
         let hash = self.hash(route, &relayed.key());
         let mut shard = self.shard(hash);
         let (octets, entries) = shard.taken();
-        match lifetime_s(relayed).filter(|_| !limits.is_off()) {
+        let lifetime_s = lifetime_s(relayed).filter(|_| !limits.is_off());
+        match lifetime_s {
             Some(lifetime_s) => {
                 shard.keep(hash, route, (relayed.clone(), server), lifetime_s, now_ms);
                 self.counters.insertions.fetch_add(1, Ordering::Relaxed);
@@ -237,6 +238,7 @@ impl Cache {
             None => shard.forget(hash),
         }
         self.settle((hash, shard), octets, entries, now_ms, limits);
+        lifetime_s.is_some()
     }
 
     /// Notes that a lookup has begun that asks again for an entry (CA30, CA40).
@@ -255,7 +257,8 @@ impl Cache {
         }
     }
 
-    /// Remembers that a lookup failed, and whether no server replied (CA20); an older answer stays (CA41).
+    /// Remembers that a lookup failed, and whether no server replied (CA20); an older answer stays (CA41). Returns whether there
+    /// is a cache.
     pub fn note_failure(
         &self,
         route: RouteId,
@@ -263,9 +266,9 @@ impl Cache {
         was_silent: bool,
         (now_ms, recoveries): (u64, u64),
         limits: &CacheLimits,
-    ) {
+    ) -> bool {
         if limits.is_off() {
-            return;
+            return false;
         }
         let hash = self.hash(route, key);
         let mut shard = self.shard(hash);
@@ -273,6 +276,7 @@ impl Cache {
         let at = Moment { now_ms, recoveries, rules: limits.rules };
         shard.note_failure(hash, (route, key), was_silent, at);
         self.settle((hash, shard), octets, entries, now_ms, limits);
+        true
     }
 
     pub fn entries(&self) -> usize {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
 
-use super::lookup::Unresolved;
+use super::unresolved::Unresolved;
 use super::walk::{CACHED_ERROR, remembered};
 use super::{Client, Forwarder, random};
 use crate::state::Published;

@@ -10,11 +10,12 @@ use super::attempt::{AttemptResult, Datagrams, Messages};
 use super::cache::CacheLimits;
 use super::connections::{self, Progress};
 use super::limits::Taken;
-use super::lookup::{Answered, Asked, Lookup, Open, Outcome, Unresolved};
+use super::lookup::{Answered, Asked, Lookup, Open, Outcome};
 use super::plan::{Send, Transport};
 use super::server::{Sent, Server};
 use super::sockets::{self, Arrived, Departed, Exchange};
 use super::table::Running;
+use super::unresolved::Unresolved;
 use super::upstreams::Group;
 use super::{Forwarder, Purpose, now};
 
@@ -42,9 +43,10 @@ impl Begun {
         let Begun { forwarder, group, running, slot, limits, recoveries, purpose } = self;
         forwarder.count_end(result.as_ref().err().copied(), purpose);
         // Before it ends: the next query finds the lookup or what it left.
-        forwarder.keep(group.route(), running.key(), &result, recoveries, &limits);
+        let is_kept = forwarder.keep(group.route(), running.key(), &result, recoveries, &limits);
         drop(slot);
-        running.end(result.map(|answered| answered.relayed));
+        let ended = result.map(|answered| answered.relayed);
+        if is_kept { running.end(ended) } else { running.end_unkept(ended) }
     }
 
     /// Continues in a task of its own.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed, ReplyHead};
+use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed};
 use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
@@ -15,68 +15,12 @@ use super::limits::Limit;
 use super::plan::{MAX_SENDS, Next, Plan, Send, order};
 use super::server::{Heard, Sent, Server, Waiting};
 use super::sockets::Exchange;
+use super::unresolved::Unresolved;
 use super::upstreams::Group;
 use super::{now, random};
 
 /// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
 pub(super) const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
-
-/// Why a lookup ended without an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unresolved {
-    /// N16: the group has no server that can be asked.
-    NoServer,
-    /// N18: no server replied.
-    Silence,
-    /// N18: there were replies, but no answer; with the Extended DNS Errors of the latest.
-    Errors(ErrorCodes),
-    /// N20: there was no place or no port to ask from.
-    Limited(Limit),
-}
-
-/// The labels of [`Unresolved`] for metrics, in the order of [`Unresolved::place`].
-pub(super) const LABELS: [&str; 4] = ["no_server", "silence", "errors", "limited"];
-
-impl Unresolved {
-    pub(super) const fn place(self) -> usize {
-        match self {
-            Unresolved::NoServer => 0,
-            Unresolved::Silence => 1,
-            Unresolved::Errors(_) => 2,
-            Unresolved::Limited(_) => 3,
-        }
-    }
-
-    /// The Extended DNS Error (RFC 8914, §5.2).
-    const fn ede(self) -> u16 {
-        match self {
-            Unresolved::NoServer | Unresolved::Limited(_) => 0,
-            Unresolved::Silence => 22,
-            Unresolved::Errors(_) => 23,
-        }
-    }
-
-    /// Writes the reply to a client; returns its length.
-    pub(super) fn write(self, head: &ReplyHead<'_>, buffer: &mut [u8]) -> usize {
-        let sent = match self {
-            Unresolved::Errors(sent) => sent,
-            Unresolved::NoServer | Unresolved::Silence | Unresolved::Limited(_) => {
-                ErrorCodes::default()
-            }
-        };
-        head.fail_behind(self.ede(), self.text(), sent, buffer)
-    }
-
-    /// The text of the Extended DNS Error; at most 64 octets.
-    const fn text(self) -> &'static str {
-        match self {
-            Unresolved::NoServer => "no usable upstream server is configured",
-            Unresolved::Silence => "no upstream server answered",
-            Unresolved::Errors(_) => "upstream servers answered only with errors",
-            Unresolved::Limited(_) => "forward limit",
-        }
-    }
-}
 
 /// The good reply that ended a lookup.
 #[derive(Debug)]
@@ -177,7 +121,7 @@ impl Lookup {
         let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
         let mut attempts = FuturesUnordered::new();
         // Those in progress, by the number of the send.
-        let mut sent: Vec<Option<Sent>> = Vec::with_capacity(MAX_SENDS);
+        let mut sent: Vec<Option<(Send, Sent)>> = Vec::with_capacity(MAX_SENDS);
         match asked {
             Some(Asked { send, sent: guard, outcome: Outcome::Ended(outcome) }) => {
                 if let Some(answered) = self.ended(send, guard, outcome) {
@@ -185,7 +129,7 @@ impl Lookup {
                 }
             }
             Some(Asked { send, sent: guard, outcome: Outcome::Open(open) }) => {
-                sent.push(Some(guard));
+                sent.push(Some((send, guard)));
                 let member = self.plan.member(send.place);
                 attempts.push(attempt(question, &group, member, send, 0, Some(open)));
             }
@@ -197,7 +141,7 @@ impl Lookup {
         let mut given: Option<(usize, Waiting)> = None;
         loop {
             let now_at = now();
-            sent.iter_mut().flatten().for_each(|sent| sent.look(now_at));
+            sent.iter_mut().flatten().for_each(|(_, sent)| sent.look(now_at));
             let until = match self.plan.next(now_at) {
                 Next::Send(send) => {
                     let member = self.plan.member(send.place);
@@ -208,7 +152,7 @@ impl Lookup {
                     match guard {
                         Some(guard) => {
                             let number = sent.len();
-                            sent.push(Some(guard));
+                            sent.push(Some((send, guard)));
                             self.sends += 1;
                             attempts.push(attempt(question, &group, member, send, number, None));
                         }
@@ -216,23 +160,28 @@ impl Lookup {
                     }
                     continue;
                 }
-                Next::Listen(_) if attempts.is_empty() && !self.waits() => {
-                    return Err(self.why());
+                Next::Listen(_) if !self.waits() => {
+                    let open = sent.iter().flatten().map(|(send, _)| *send);
+                    let until = self.plan.listens_until(open);
+                    if attempts.is_empty() || now_at >= until {
+                        return Err(self.why());
+                    }
+                    until
                 }
                 Next::Wait(until) | Next::Listen(until) => until,
                 Next::Expired => {
-                    sent.into_iter().flatten().for_each(|sent| sent.expire(now_at));
+                    sent.into_iter().flatten().for_each(|(_, sent)| sent.expire(now_at));
                     return Err(self.why());
                 }
             };
             drop(given.take());
             self.queue(&mut queues);
-            let overdue = sent.iter().flatten().filter_map(Sent::overdue_at).min();
+            let overdue = sent.iter().flatten().filter_map(|(_, sent)| sent.overdue_at()).min();
             let until = overdue.map_or(until, |overdue| until.min(overdue));
             tokio::select! {
                 biased;
                 Some((number, send, outcome)) = attempts.next(), if !attempts.is_empty() => {
-                    if let Some(sent) = sent[number].take()
+                    if let Some((_, sent)) = sent[number].take()
                         && let Some(answered) = self.ended(send, sent, outcome)
                     {
                         return Ok(answered);
@@ -294,7 +243,10 @@ impl Lookup {
                 self.plan.error(send.place, now);
             }
             AttemptResult::Error(
-                RelayError::Referral | RelayError::Chain | RelayError::Unrelated,
+                RelayError::Referral
+                | RelayError::Chain
+                | RelayError::Unrelated
+                | RelayError::Malformed,
                 codes,
             ) => {
                 self.errors = Some(codes);
@@ -309,8 +261,13 @@ impl Lookup {
                 sent.settle(Heard::Nothing);
                 self.plan.unreachable(now);
             }
-            AttemptResult::HeldOff => {
-                sent.settle(Heard::Nothing);
+            AttemptResult::HeldOff { was_sent } => {
+                if was_sent {
+                    sent.settle(Heard::Nothing);
+                } else {
+                    sent.cancel();
+                    self.sends -= 1;
+                }
                 self.plan.held_off(send, now);
             }
             AttemptResult::NoPort => {
@@ -331,7 +288,7 @@ impl Lookup {
     /// The server could not be asked: waiting for a port would cost the client more than the next server does.
     fn limited(&mut self, send: Send, limit: Limit) {
         self.limit = Some(limit);
-        self.plan.error(send.place, now());
+        self.plan.leave_out(send.place, now());
     }
 
     /// The server has as many queries as it is given at once. Limits per group and in all bound how many lookups wait.

@@ -150,6 +150,7 @@ struct Place {
     candidate: Candidate,
     /// Not asked again: it gave an error or a referral (FW21), or its stream was asked at once.
     is_done: bool,
+    gave_error: bool,
     streamed: bool,
     /// A query over its stream fell into a pause, and is tried again.
     was_held_off: bool,
@@ -167,6 +168,7 @@ impl Plan {
         let place = |candidate| Place {
             candidate,
             is_done: false,
+            gave_error: false,
             streamed: false,
             was_held_off: false,
             waits: None,
@@ -261,6 +263,12 @@ impl Plan {
 
     /// It gave an error: it is not asked again, nor waited for, and the next one is asked at once (FW21).
     pub(super) fn error(&mut self, place: usize, now: Instant) {
+        self.order[place].gave_error = true;
+        self.leave_out(place, now);
+    }
+
+    /// The same for a server that cannot be asked, because there is no port.
+    pub(super) fn leave_out(&mut self, place: usize, now: Instant) {
         let of = &mut self.order[place];
         (of.is_done, of.waits, of.again_at) = (true, None, None);
         self.move_on(now);
@@ -326,6 +334,19 @@ impl Plan {
     /// It has a place: it is asked at once.
     pub(super) fn freed(&mut self, place: usize) {
         self.urgent.extend(self.order[place].waits.take());
+    }
+
+    /// Until when replies to these sends are waited for, where no other send is left. A server that gave an error to one query
+    /// may still answer an earlier one (FW23), which may be lost as well: so until the next send would be (FW21).
+    pub(super) fn listens_until(&self, mut open: impl Iterator<Item = Send>) -> Instant {
+        let expects = |send: Send| {
+            let place = &self.order[send.place];
+            // The stream on which the rest of a truncated reply is read says more than a datagram.
+            let is_rest = send.transport == Transport::Connection
+                && place.candidate.transport == Transport::Udp;
+            is_rest || !place.gave_error
+        };
+        if open.any(expects) { self.deadline } else { self.next_at.min(self.deadline) }
     }
 
     /// Its datagrams are truncated (FW26) or not to be believed (FW13, FW14): its stream is asked at once, if it was

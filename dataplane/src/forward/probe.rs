@@ -155,18 +155,12 @@ async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Pr
         }
     };
     Some(match timeout(PATIENCE, asked).await {
-        Ok(AttemptResult::HeldOff) => return None,
+        Ok(AttemptResult::HeldOff { .. }) => return None,
         Ok(AttemptResult::NoPort | AttemptResult::NoPlace) => Probed::Unsent,
         Ok(AttemptResult::Good(relayed)) => Probed::Reply { has_data: !relayed.is_negative() },
         Ok(AttemptResult::Error(RelayError::Rcode(rcode), codes)) => Probed::Error(rcode, codes),
         // The Rcode is no error, which is what is asked (FW28).
-        Ok(AttemptResult::Error(
-            RelayError::Truncated
-            | RelayError::Referral
-            | RelayError::Chain
-            | RelayError::Unrelated,
-            _,
-        )) => Probed::Reply { has_data: false },
+        Ok(AttemptResult::Error(..)) => Probed::Reply { has_data: false },
         Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => Probed::Silent,
     })
 }

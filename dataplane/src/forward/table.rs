@@ -1,24 +1,30 @@
 //! The lookups in progress: at most one for each route and key in the process (FW11), however many queries wait for it. A client
 //! that leaves ends nothing, so the next one finds the lookup where it is; its budget ends it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use dataplane_core::{LookupKey, Relayed};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
-use super::lookup::Unresolved;
+use super::now;
 use super::registry::RouteId;
+use super::unresolved::Unresolved;
 
 /// Parts of the table, each with a lock of its own.
 const SHARDS: usize = 16;
 /// Clients that get the end of one lookup at once. Thousands may wait for one name, and the thread that reads its reply
 /// also answers clients about names of ours (FW53).
 const MAX_AT_ONCE: usize = 32;
+/// Results of lookups that the cache does not keep, in each part of the table.
+const UNKEPT: usize = 4;
+/// Octets of one of them: the longest that the cache would keep.
+const MAX_UNKEPT_OCTETS: usize = 16 << 10;
 
 /// How a lookup ended; cheap to clone.
 pub(super) type Ended = Result<Relayed, Unresolved>;
@@ -31,9 +37,51 @@ type Id = (RouteId, LookupKey);
 /// Lookups in progress by route and key: at most one each (FW11).
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    shards: [Mutex<HashMap<Arc<Id>, Waiting>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
     count: AtomicUsize,
+}
+
+/// One part of the table.
+#[derive(Debug, Default)]
+struct Shard {
+    running: HashMap<Arc<Id>, Waiting>,
+    /// The latest lookups whose results the cache does not keep, the first to end first. A query that came before such an end
+    /// would have joined that lookup, but it waited for its turn (FW11).
+    unkept: VecDeque<Unkept>,
+}
+
+/// A result that the cache does not keep.
+#[derive(Debug)]
+struct Unkept {
+    id: Arc<Id>,
+    ended: Ended,
+    at: Instant,
+}
+
+impl Shard {
+    /// The end of a lookup that was not over when this query came.
+    fn over_since(&self, id: &Id, came: Instant) -> Option<Ended> {
+        let unkept = self.unkept.iter().find(|unkept| *unkept.id == *id && unkept.at >= came)?;
+        Some(unkept.ended.clone())
+    }
+
+    fn remember(&mut self, id: &Arc<Id>, ended: &Ended) {
+        let is_shared = match ended {
+            Ok(relayed) => relayed.octets() <= MAX_UNKEPT_OCTETS,
+            Err(Unresolved::Silence | Unresolved::Errors(_)) => true,
+            // No upstream was asked, and for the next query there may be room.
+            Err(Unresolved::NoServer | Unresolved::Limited(_)) => false,
+        };
+        self.unkept.retain(|unkept| unkept.id != *id);
+        if !is_shared {
+            return;
+        }
+        if self.unkept.len() == UNKEPT {
+            self.unkept.pop_front();
+        }
+        self.unkept.push_back(Unkept { id: Arc::clone(id), ended: ended.clone(), at: now() });
+    }
 }
 
 /// Those who wait for one lookup. Each has a place, so `limits.inFlight` bounds them.
@@ -64,10 +112,12 @@ impl std::fmt::Debug for Late {
     }
 }
 
-/// The result of asking the table; `W` is the caller's means to wait.
+/// The result of asking the table; `W` is the caller's means to wait, and `R` what it is made of.
 pub(super) enum Joined<W, R> {
     /// A lookup for this key is in progress.
     Running(W),
+    /// One has ended since the query came, and its result is not in the cache.
+    Over(R, Ended),
     /// There was none: the caller runs it.
     Begun(W, Box<Running>),
     /// The limit of lookups in progress is reached.
@@ -83,23 +133,24 @@ pub(super) struct Running {
 }
 
 impl Table {
-    fn shard(&self, id: &Id) -> MutexGuard<'_, HashMap<Arc<Id>, Waiting>> {
+    fn shard(&self, id: &Id) -> MutexGuard<'_, Shard> {
         let place = self.hasher.hash_one(id) as usize % SHARDS;
         self.shards[place].lock().expect("nothing panics while it holds this")
     }
 
-    /// Joins the lookup for this key, or begins it unless `most` are in progress; a task waits.
+    /// Joins the lookup for this key, or begins it unless `most` are in progress; a task waits. The query came then.
     pub(super) fn join(
         self: &Arc<Self>,
         route: RouteId,
         key: &LookupKey,
         most: usize,
+        came: Instant,
     ) -> Joined<Waiter, ()> {
         let wait = |waiting: &mut Waiting, ()| {
             let tasks = waiting.tasks.get_or_insert_with(|| watch::channel(None).0);
             tasks.subscribe()
         };
-        self.join_with((route, key.clone()), most, (), wait)
+        self.join_with((route, key.clone()), most, came, (), wait)
     }
 
     /// The same with a function that is called at the end.
@@ -108,28 +159,33 @@ impl Table {
         route: RouteId,
         key: LookupKey,
         most: usize,
+        came: Instant,
         late: Late,
     ) -> Joined<(), Late> {
-        self.join_with((route, key), most, late, |waiting, late| waiting.calls.push(late))
+        self.join_with((route, key), most, came, late, |waiting, late| waiting.calls.push(late))
     }
 
     fn join_with<W, R>(
         self: &Arc<Self>,
         id: Id,
         most: usize,
+        came: Instant,
         waits: R,
         wait: impl FnOnce(&mut Waiting, R) -> W,
     ) -> Joined<W, R> {
         let id = Arc::new(id);
         let mut shard = self.shard(&id);
-        if let Some(waiting) = shard.get_mut(&id) {
+        if let Some(waiting) = shard.running.get_mut(&id) {
             return Joined::Running(wait(waiting, waits));
+        }
+        if let Some(ended) = shard.over_since(&id, came) {
+            return Joined::Over(waits, ended);
         }
         let free = |now: usize| (now < most).then_some(now + 1);
         if self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
             return Joined::Full(waits);
         }
-        let waiting = wait(shard.entry(Arc::clone(&id)).or_default(), waits);
+        let waiting = wait(shard.running.entry(Arc::clone(&id)).or_default(), waits);
         let running = Running { table: Arc::clone(self), id, has_ended: false };
         Joined::Begun(waiting, Box::new(running))
     }
@@ -144,16 +200,26 @@ impl Running {
         &self.id.1
     }
 
-    /// Gives the result to all who wait.
+    /// Gives the result to all who wait. The cache has it, or no other query may have it.
     pub(super) fn end(mut self, ended: Ended) {
-        self.leave(ended);
+        self.leave(ended, true);
     }
 
-    fn leave(&mut self, ended: Ended) {
+    /// The same where the cache does not keep it: others that came before this may still ask for it.
+    pub(super) fn end_unkept(mut self, ended: Ended) {
+        self.leave(ended, false);
+    }
+
+    fn leave(&mut self, ended: Ended, is_kept: bool) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
-        let waiting = self.table.shard(&self.id).remove(&self.id);
+        let mut shard = self.table.shard(&self.id);
+        let waiting = shard.running.remove(&self.id);
+        if !is_kept {
+            shard.remember(&self.id, &ended);
+        }
+        drop(shard);
         self.table.count.fetch_sub(1, Ordering::Relaxed);
         let Some(Waiting { tasks, calls }) = waiting else { return };
         if let Some(tasks) = tasks {
@@ -183,8 +249,13 @@ async fn call_others(mut calls: std::vec::IntoIter<Late>, ended: Ended) {
 impl Drop for Running {
     /// A lookup that panicked ends as silence does.
     fn drop(&mut self) {
-        self.leave(Err(Unresolved::Silence));
+        self.leave(Err(Unresolved::Silence), true);
     }
+}
+
+/// A waiter for a lookup that is over.
+pub(super) fn over(ended: Ended) -> Waiter {
+    watch::channel(Some(ended)).1
 }
 
 /// Waits until the lookup has ended.
@@ -196,88 +267,4 @@ pub(super) async fn ended(mut waiter: Waiter) -> Ended {
 }
 
 #[cfg(test)]
-mod tests {
-    use dataplane_core::Name;
-
-    use super::*;
-
-    fn key(name: &str) -> LookupKey {
-        LookupKey::new(Name::from_text(name).unwrap(), 1, false, false)
-    }
-
-    #[tokio::test]
-    async fn fw11_one_lookup_per_route_and_key_and_a_bound_on_all() {
-        let table = Arc::new(Table::default());
-        let Joined::Begun(first, running) = table.join(1, &key("a.example"), 2) else { panic!() };
-        let Joined::Running(second) = table.join(1, &key("a.example"), 2) else { panic!() };
-        let Joined::Begun(..) = table.join(2, &key("a.example"), 2) else {
-            panic!("another route")
-        };
-        assert_eq!(table.len(), 1, "the one that was never run left");
-        let Joined::Begun(_, _other) = table.join(1, &key("b.example"), 2) else { panic!() };
-        assert!(matches!(table.join(1, &key("c.example"), 2), Joined::Full(())));
-        let errors = Unresolved::Errors(dataplane_core::ErrorCodes::default());
-        running.end(Err(errors));
-        for waiter in [first, second] {
-            assert!(matches!(ended(waiter).await, Err(Unresolved::Errors(_))));
-        }
-        assert!(matches!(table.join(1, &key("a.example"), 2), Joined::Begun(..)), "it is over");
-    }
-
-    #[tokio::test]
-    async fn fw11_a_lookup_that_breaks_off_ends_for_those_who_wait() {
-        let table = Arc::new(Table::default());
-        let Joined::Begun(waiter, running) = table.join(1, &key("a.example"), 1) else { panic!() };
-        drop(running);
-        assert!(matches!(ended(waiter).await, Err(Unresolved::Silence)));
-        assert_eq!(table.len(), 0);
-    }
-
-    #[tokio::test]
-    async fn fw53_a_lookup_for_which_many_wait_ends_for_some_at_a_time() {
-        const CLIENTS: usize = 4 * MAX_AT_ONCE + 5;
-        let table = Arc::new(Table::default());
-        let (sender, calls) = std::sync::mpsc::channel();
-        let mut running = None;
-        for number in 0..CLIENTS {
-            let sender = sender.clone();
-            let late = Late::new(move |ended| sender.send((number, ended.is_err())).unwrap());
-            if let Joined::Begun((), begun) = table.join_late(1, key("a.example"), 1, late) {
-                running = Some(begun);
-            }
-        }
-        running.expect("the first begins it").end(Err(Unresolved::NoServer));
-        let mut got = calls.try_iter().collect::<Vec<_>>();
-        assert_eq!(got.len(), MAX_AT_ONCE, "on the thread that ended it");
-        while got.len() < CLIENTS {
-            yield_now().await;
-            let now = calls.try_iter().collect::<Vec<_>>();
-            assert!(now.len() <= MAX_AT_ONCE, "{} at once", now.len());
-            got.extend(now);
-        }
-        assert!(got.into_iter().eq((0..CLIENTS).map(|number| (number, true))), "each once");
-    }
-
-    #[test]
-    fn fw11_those_who_are_called_get_the_end_once_also_of_a_lookup_that_breaks_off() {
-        let table = Arc::new(Table::default());
-        let (sender, calls) = std::sync::mpsc::channel();
-        let late = |number: u8| {
-            let sender = sender.clone();
-            Late::new(move |ended| sender.send((number, ended)).unwrap())
-        };
-        let join = |number| table.join_late(1, key("a.example"), 1, late(number));
-        let Joined::Begun((), running) = join(1) else { panic!() };
-        assert!(matches!(join(2), Joined::Running(())));
-        let other = table.join_late(1, key("b.example"), 1, late(3));
-        assert!(matches!(other, Joined::Full(_)), "it may be called by who gets it back");
-        drop(other);
-        running.end(Err(Unresolved::NoServer));
-        let Joined::Begun((), running) = join(4) else { panic!("the first is over") };
-        drop(running);
-        let got: Vec<_> = calls.try_iter().map(|(number, ended)| (number, ended.err())).collect();
-        let (end, broken) = (Some(Unresolved::NoServer), Some(Unresolved::Silence));
-        assert_eq!(got, [(1, end), (2, end), (4, broken)]);
-        assert_eq!(table.len(), 0);
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::ServeCounters;
 use super::counters::add;
-use crate::forward::{Cached, Forwarder, Held, LateEnd, Resolved, Slot, Upstreams};
+use crate::forward::{Cached, Client, Forwarder, Held, LateEnd, Resolved, Slot, Upstreams};
 use crate::origin::{Answered, Origin, ServedOver};
 use crate::state::{Published, State};
 use crate::taps::{Began, Exchange};
@@ -236,14 +236,15 @@ impl Responder {
         upstreams: Arc<Upstreams>,
         waiting: Box<Waiting>,
         held: Option<Held>,
-        slot: Slot,
+        client: Client,
         reply: impl FnOnce(&OwnedHead, &Resolved) + Send + 'static,
     ) {
         let responder = Arc::clone(self);
         if held.is_some() {
             let late = async move {
                 let (published, forwarder) = (&responder.state.published, &responder.forwarder);
-                let resolved = forwarder.resolve(published, upstreams, &waiting, held, slot).await;
+                let resolved =
+                    forwarder.resolve_for(published, upstreams, &waiting, held, client).await;
                 reply(&waiting.head, &resolved);
             };
             return self.spawn_late(late);
@@ -276,7 +277,7 @@ impl Responder {
             drop(responder);
             drop(token);
         };
-        self.forwarder.resolve_late(&of, group, key, slot, late);
+        self.forwarder.resolve_late(&of, group, key, client, late);
     }
 
     /// Runs the future that ends with a late UDP reply. A panic is counted, as for queries that we answer ourselves.

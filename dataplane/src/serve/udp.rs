@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use super::counters::add;
 use super::responder::{Asked, AskedLater, Asker, Refresh, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
-use crate::forward::{Held, Reading, Resolved, Slot, Together, Upstreams};
+use crate::forward::{Client, Held, Reading, Resolved, Slot, Together, Upstreams};
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
@@ -336,7 +336,7 @@ impl Worker {
                 responder.show(place, &asked.borrow(), answered, &buffer[..octets]);
             }
         };
-        self.responder.reply_late(upstreams, waiting, held, slot, late);
+        self.responder.reply_late(upstreams, waiting, held, Client::new(read, slot), late);
     }
 }
 

@@ -7,8 +7,8 @@ use super::messages::{CNAME, DNAME, Hostile, Message, NSEC, RRSIG, Soup, pointer
 use super::*;
 use crate::decide::resolution::{Resolution, Step, Surroundings};
 use crate::relay::{
-    Cnames, Freshness, LookupKey, Relayed, ReplyForm, ReplyHead, TtlCaps, Verdict, cache,
-    write_chain,
+    Cnames, Freshness, LookupKey, RelayError, Relayed, ReplyForm, ReplyHead, TtlCaps, Verdict,
+    cache, write_chain,
 };
 use crate::settings::{ExtraData, ExtraRecord};
 use crate::wire::message::HEADER;
@@ -46,7 +46,9 @@ fn judged(key: &LookupKey, message: &[u8]) -> Option<Relayed> {
     assert!(steps <= budget, "{steps} steps, not {budget}, for {} octets", message.len());
     match verdict {
         Verdict::Good(relayed) => Some(relayed),
-        Verdict::Discard(_) | Verdict::Failed(_) => None,
+        // What costs too much is no wrong message: that would end a connection on which others wait (FW54).
+        Verdict::Discard(_) | Verdict::Failed(RelayError::Malformed) => panic!("it parses"),
+        Verdict::Failed(_) => None,
     }
 }
 

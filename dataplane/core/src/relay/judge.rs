@@ -9,7 +9,7 @@ use super::key::LookupKey;
 use super::query::QueryForm;
 use super::read;
 use super::relayed::Relayed;
-use super::select::{TtlCaps, Unusable, select};
+use super::select::{TtlCaps, select};
 use super::verdict::{Discard, RelayError};
 use crate::wire::message::HEADER;
 use crate::wire::name::MAX_NAME;
@@ -21,7 +21,8 @@ pub enum Verdict {
     Good(Relayed),
     /// Not the reply we wait for: count it and keep waiting (FW13).
     Discard(Discard),
-    /// A reply that ends this attempt without an answer (FW21, FW26, FW41).
+    /// A reply that ends this attempt without an answer (FW21, FW26, FW41); only [`RelayError::Malformed`] does not where it
+    /// came as a datagram.
     Failed(RelayError),
 }
 
@@ -52,13 +53,10 @@ impl LookupKey {
         if let Some(error) = question.error {
             return Verdict::Failed(error);
         }
-        let Some(message) = read::Message::read(reply, question.end) else {
-            return Verdict::Discard(Discard::Malformed);
-        };
-        match select(&message, self, caps, age_s) {
+        let message = read::Message::read(reply, question.end);
+        match message.and_then(|message| select(&message, self, caps, age_s)) {
             Ok(selected) => Verdict::Good(Relayed::of(&selected, self)),
-            Err(Unusable::Failed(error)) => Verdict::Failed(error),
-            Err(Unusable::Malformed) => Verdict::Discard(Discard::Malformed),
+            Err(error) => Verdict::Failed(error),
         }
     }
 

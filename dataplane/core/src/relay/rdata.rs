@@ -80,7 +80,8 @@ impl Layout {
     }
 }
 
-/// Appends RDATA with its names decompressed; `None` if it cannot be read, or costs more than the message may.
+/// Appends RDATA with its names decompressed; `None` if it does not parse, or costs more than the message may, which
+/// [`Looks::why_unread`] distinguishes.
 pub(super) fn expand(
     octets: &[u8],
     rtype: u16,

@@ -99,9 +99,11 @@ pub(super) struct Message<'m> {
 }
 
 impl<'m> Message<'m> {
-    /// Reads what follows the question; `None` if it does not parse, or costs more than its length allows. Octets after the
-    /// counted sections are ignored.
-    pub(super) fn read(octets: &'m [u8], mut at: usize) -> Option<Message<'m>> {
+    /// Reads what follows the question. Octets after the counted sections are ignored.
+    ///
+    /// # Errors
+    /// It does not parse, or costs more than its length allows.
+    pub(super) fn read(octets: &'m [u8], at: usize) -> Result<Message<'m>, RelayError> {
         let mut message = Message {
             octets,
             rcode: (octets[3] & 0x0f).into(),
@@ -112,27 +114,36 @@ impl<'m> Message<'m> {
             answer: Vec::new(),
             authority: Vec::new(),
         };
+        match message.sections(at) {
+            Some(()) => Ok(message),
+            None => Err(message.looks.why_unread()),
+        }
+    }
+
+    /// Reads the three sections of records, which begin at `at`.
+    fn sections(&mut self, mut at: usize) -> Option<()> {
+        let octets = self.octets;
         let count = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
         for _ in 0..count(6) {
-            let (record, end) = message.record(at)?;
+            let (record, end) = self.record(at)?;
             at = end;
-            message.answer.extend(record);
+            self.answer.extend(record);
         }
         for _ in 0..count(8) {
-            let (record, end) = message.record(at)?;
+            let (record, end) = self.record(at)?;
             at = end;
-            message.authority.extend(record);
+            self.authority.extend(record);
         }
         for _ in 0..count(10) {
-            message.looks.spend(1)?;
+            self.looks.spend(1)?;
             let name_end = skip_name(octets, at)?;
             let fixed = octets.get(name_end..name_end + 10)?;
             at = rdata_at(octets, name_end)?.end;
             if fixed[..2] == rtype::OPT.to_be_bytes() {
-                message.rcode |= u16::from(fixed[4]) << 4;
+                self.rcode |= u16::from(fixed[4]) << 4;
             }
         }
-        Some(message)
+        Some(())
     }
 
     /// The record at `at` unless it is of another class, and where it ends.

@@ -9,6 +9,9 @@
 mod chain;
 
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
 
 use super::key::LookupKey;
 use super::rdata::{self, NS, NSEC, NSEC3, RRSIG, SOA};
@@ -38,15 +41,8 @@ impl Default for TtlCaps {
 /// send none twice, and the work must grow with the reply only.
 const COMPARED: usize = 64;
 
-/// Why nothing can be relayed.
-pub(super) enum Unusable {
-    Failed(RelayError),
-    /// RDATA that cannot be read: the message does not parse (FW12).
-    Malformed,
-}
-
 /// The message costs more than its length allows (row L12): as a chain that is too long (FW41).
-const TOO_MUCH: Unusable = Unusable::Failed(RelayError::Chain);
+const TOO_MUCH: RelayError = RelayError::Chain;
 
 /// Walks the chain from the name of the key and keeps what belongs to the answer.
 pub(super) fn select(
@@ -54,12 +50,12 @@ pub(super) fn select(
     key: &LookupKey,
     caps: &TtlCaps,
     age_s: u32,
-) -> Result<Selected, Unusable> {
+) -> Result<Selected, RelayError> {
     let (asked, qtype) = (key.name().wire(), key.qtype());
     // YXDOMAIN is 6; anything above 15 has its upper bits in the OPT record and is no answer.
     let rcode = match message.rcode {
         rcode @ (0 | 3 | 6) => rcode as u8,
-        other => return Err(Unusable::Failed(RelayError::Rcode(other))),
+        other => return Err(RelayError::Rcode(other)),
     };
     let mut selection = Selection {
         message,
@@ -68,6 +64,7 @@ pub(super) fn select(
         age_s,
         kept: Selected::new(rcode, message.authentic),
         links: Vec::new(),
+        hashes: [0; COMPARED],
     };
     let end = selection.follow_chain(asked, qtype)?;
     selection.rrset_at(&end, qtype)?;
@@ -78,16 +75,17 @@ pub(super) fn select(
     let kept = &selection.kept;
     // Kept as either, it would be wrong for as long as its records say.
     if rcode != 0 && !kept.rrset.is_empty() {
-        return Err(Unusable::Failed(RelayError::Unrelated));
+        return Err(RelayError::Unrelated);
     }
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {
         message.looks.spend(2 * message.authority.len()).ok_or(TOO_MUCH)?;
         let has = |rtype| message.authority.iter().any(|record| record.rtype == rtype);
-        if !message.answer.is_empty() {
-            return Err(Unusable::Failed(RelayError::Unrelated));
+        // Where the name has other types, it exists, and this one does not: NODATA (FW40).
+        if !message.answer.is_empty() && !kept.has_other_types {
+            return Err(RelayError::Unrelated);
         }
-        if has(NS) && !has(SOA) {
-            return Err(Unusable::Failed(RelayError::Referral));
+        if message.answer.is_empty() && has(NS) && !has(SOA) {
+            return Err(RelayError::Referral);
         }
     }
     // A proof about the RRset as it was signed proves nothing about a part of it.
@@ -106,11 +104,14 @@ struct Selection<'s, 'm> {
     kept: Selected,
     /// CNAMEs and DNAMEs that are kept already.
     links: Vec<&'s Record>,
+    /// Of the first records of the RRset. They need no secret: octets are compared where two are equal, and an upstream that
+    /// finds equal ones uses up what its message may cost.
+    hashes: [u32; COMPARED],
 }
 
 impl<'s> Selection<'s, '_> {
     /// Keeps the RRset of the question at the end of the chain.
-    fn rrset_at(&mut self, end: &[u8], qtype: u16) -> Result<(), Unusable> {
+    fn rrset_at(&mut self, end: &[u8], qtype: u16) -> Result<(), RelayError> {
         let (message, dnssec) = (self.message, self.dnssec);
         for record in &message.answer {
             if !self.is_at(record, end)? {
@@ -126,32 +127,39 @@ impl<'s> Selection<'s, '_> {
             } else if dnssec && self.signs(record, |covered| covered == qtype) {
                 let kept = self.keep(record)?;
                 self.kept.signatures.push(kept);
+            } else if record.rtype != RRSIG {
+                self.kept.has_other_types = true;
             }
         }
         Ok(())
     }
 
-    /// Whether the RRset has this record already (RFC 2181 §5); of a large one only the first records are compared.
-    fn has(&self, new: &Kept) -> Result<bool, Unusable> {
-        let kept = &self.kept;
-        if kept.rrset.len() >= COMPARED {
+    /// Whether the RRset has this record already (RFC 2181 §5); of a large one only the first records are compared. Each pair
+    /// costs a look at two hashes: names of one length are usual, and to compare the octets of each pair would take more
+    /// than a message of fifty may cost.
+    fn has(&mut self, new: &Kept) -> Result<bool, RelayError> {
+        let (kept, rdata) = (&self.kept, self.kept.rdata(new));
+        let place = kept.rrset.len();
+        if place >= COMPARED {
             return Ok(false);
         }
-        for old in &kept.rrset {
-            self.spend(1)?;
-            if old.rtype != new.rtype || old.rdata.len() != new.rdata.len() {
+        self.spend_octets(rdata.len() + place * size_of::<u32>())?;
+        let hash = FixedState::default().hash_one((new.rtype, rdata)) as u32;
+        for (old, of_old) in kept.rrset.iter().zip(&self.hashes) {
+            if *of_old != hash || old.rtype != new.rtype {
                 continue;
             }
-            self.spend_octets(new.rdata.len())?;
-            if kept.rdata(old) == kept.rdata(new) {
+            self.spend_octets(rdata.len())?;
+            if kept.rdata(old) == rdata {
                 return Ok(true);
             }
         }
+        self.hashes[place] = hash;
         Ok(false)
     }
 
     /// Keeps the SOA of a negative reply and, with DO, the denials of existence.
-    fn authority_for(&mut self, end: &[u8]) -> Result<(), Unusable> {
+    fn authority_for(&mut self, end: &[u8]) -> Result<(), RelayError> {
         let message = self.message;
         let negative = self.kept.rrset.is_empty();
         let mut soa = None;
@@ -190,7 +198,7 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// Whether a record is at this name.
-    fn is_at(&self, record: &Record, name: &[u8]) -> Result<bool, Unusable> {
+    fn is_at(&self, record: &Record, name: &[u8]) -> Result<bool, RelayError> {
         let owner = self.message.owner(record);
         if owner.len() != name.len() {
             self.spend(1)?;
@@ -201,17 +209,17 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// Whether a record is at this name or above it.
-    fn is_above(&self, record: &Record, name: &[u8]) -> Result<bool, Unusable> {
+    fn is_above(&self, record: &Record, name: &[u8]) -> Result<bool, RelayError> {
         // A name has at most one label for each two octets.
         self.spend(1 + name.len() / 2)?;
         Ok(is_suffix(name, self.message.owner(record)))
     }
 
-    fn spend(&self, steps: usize) -> Result<(), Unusable> {
+    fn spend(&self, steps: usize) -> Result<(), RelayError> {
         self.message.looks.spend(steps).ok_or(TOO_MUCH)
     }
 
-    fn spend_octets(&self, octets: usize) -> Result<(), Unusable> {
+    fn spend_octets(&self, octets: usize) -> Result<(), RelayError> {
         self.message.looks.spend_octets(octets).ok_or(TOO_MUCH)
     }
 
@@ -230,7 +238,7 @@ impl<'s> Selection<'s, '_> {
         record.ttl_s.saturating_sub(self.age_s).min(self.caps.max_s)
     }
 
-    fn keep(&mut self, record: &Record) -> Result<Kept, Unusable> {
+    fn keep(&mut self, record: &Record) -> Result<Kept, RelayError> {
         let message = self.message;
         let owner = message.owner(record);
         self.spend_octets(owner.len())?;
@@ -238,20 +246,20 @@ impl<'s> Selection<'s, '_> {
         let start = self.kept.octets.len();
         let (octets, to) = (message.octets, &mut self.kept.octets);
         rdata::expand(octets, record.rtype, &record.rdata, &message.looks, to)
-            .ok_or(Unusable::Malformed)?;
+            .ok_or_else(|| message.looks.why_unread())?;
         let rdata = start..self.kept.octets.len();
         // Without compression, a record may be too large for any message.
         if rdata.len() > usize::from(u16::MAX) {
-            return Err(Unusable::Malformed);
+            return Err(TOO_MUCH);
         }
         let ttl_s = self.ttl_s(record);
         Ok(Kept { owner, rtype: record.rtype, ttl_s, rdata })
     }
 
-    fn expand(&self, record: &Record, to: &mut Vec<u8>) -> Result<(), Unusable> {
+    fn expand(&self, record: &Record, to: &mut Vec<u8>) -> Result<(), RelayError> {
         let message = self.message;
         rdata::expand(message.octets, record.rtype, &record.rdata, &message.looks, to)
-            .ok_or(Unusable::Malformed)
+            .ok_or_else(|| message.looks.why_unread())
     }
 
     /// Copies octets; records in a row with the same owner share one copy.

@@ -28,6 +28,8 @@ pub(super) struct Selected {
     pub(super) authority: Vec<Kept>,
     /// Rebind protection left nothing (N21).
     pub(super) is_blocked: bool,
+    /// The answer section has records of other types at the end of the chain, which are not relayed (FW40).
+    pub(super) has_other_types: bool,
 }
 
 /// Where one record is in [`Selected::octets`].
@@ -51,6 +53,7 @@ impl Selected {
             signatures: Vec::new(),
             authority: Vec::new(),
             is_blocked: false,
+            has_other_types: false,
         }
     }
 
@@ -79,9 +82,11 @@ impl Selected {
         &self.octets[record.rdata.clone()]
     }
 
-    /// Which record of the chain is the CNAME that leads to a name with neither data nor an SOA (FW42).
+    /// Which record of the chain is the CNAME that leads to a name with neither data nor an SOA (FW42). Where that name has
+    /// records of other types, the server has looked there, and the one that was asked for does not exist.
     pub(super) fn unresolved_target(&self) -> Option<usize> {
-        if self.rcode != 0 || !self.rrset.is_empty() || self.has_soa() {
+        let has_end = !self.rrset.is_empty() || self.has_other_types || self.has_soa();
+        if self.rcode != 0 || has_end {
             return None;
         }
         self.chain.iter().rposition(|record| record.rtype == CNAME)

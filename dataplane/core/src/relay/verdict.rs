@@ -3,7 +3,8 @@
 /// Why a message from an upstream is not the reply we wait for (FW12, FW13): counted and waited past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Discard {
-    /// Not a response, another opcode, or it does not parse.
+    /// Not a response, another opcode, or it does not parse. Where it is only the records that do not, the verdict is
+    /// [`RelayError::Malformed`], and datagrams are counted here.
     Malformed,
     /// The id is not that of our query.
     Id,
@@ -29,7 +30,7 @@ impl Discard {
     }
 }
 
-/// Why a valid reply cannot be relayed: it counts as a failure of that attempt (FW20, FW21, FW26, FW41).
+/// Why the reply to our question cannot be relayed: it counts as a failure of that attempt (FW20, FW21, FW26, FW41).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RelayError {
     /// TC=1: ask again over TCP.
@@ -38,8 +39,11 @@ pub enum RelayError {
     Rcode(u16),
     /// NS records of a zone below and no answer: we do not iterate.
     Referral,
-    /// More than 16 CNAMEs, or a loop.
+    /// More than 16 CNAMEs, a loop, or more work than the octets of the message allow (row L12).
     Chain,
-    /// NOERROR with records, none of which answers the question; or NXDOMAIN with records that answer it.
+    /// NOERROR with records, none of which is at the name of the question; or NXDOMAIN with records that answer it.
     Unrelated,
+    /// Header and question are those of the reply, but its records do not parse (FW12). A datagram of this kind is no reply:
+    /// it is waited past (FW13).
+    Malformed,
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::forward::cache::Member;
 use crate::forward::upstreams::Upstreams;
-use crate::forward::{LateEnd, Reading, Resolved};
+use crate::forward::{Client, LateEnd, Reading, Resolved};
 use crate::origin::Origin;
 
 /// A bound, so that a failing test ends.
@@ -130,7 +130,7 @@ fn ask(
     let (sender, ended) = mpsc::unbounded_channel();
     let slot = forwarder.slot(upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
     let key = LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
-    forwarder.resolve_late(upstreams, 0, key, slot, move |end| match end {
+    forwarder.resolve_late(upstreams, 0, key, Client::new(now(), slot), move |end| match end {
         LateEnd::Resolved(resolved) => sender.send(resolved).unwrap(),
         LateEnd::Chain(..) => panic!("it is whole"),
     });
@@ -235,7 +235,7 @@ async fn fw11_a_reply_that_brings_out_a_defect_leaves_the_shared_socket_read() {
     let slot = stage.forwarder.slot(&stage.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
     let key = LookupKey::new(Name::from_text("bad.example.org").unwrap(), 1, false, false);
     let panics = |_: LateEnd| panic!("a defect");
-    stage.forwarder.resolve_late(&stage.upstreams, 0, key, slot, panics);
+    stage.forwarder.resolve_late(&stage.upstreams, 0, key, Client::new(now(), slot), panics);
     let (query, from) = stage.query().await;
     stage.reply(&address(&query), from).await;
     let mut ended = stage.ask();

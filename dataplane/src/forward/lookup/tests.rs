@@ -204,6 +204,77 @@ async fn fw52_a_lookup_without_a_connection_place_tries_again_and_condemns_no_se
     assert_eq!(server.seen(now()).sent, 1, "others are overdue");
 }
 
+#[tokio::test(start_paused = true)]
+async fn fw54_a_query_that_is_not_sent_in_a_pause_says_nothing_about_its_server() {
+    let (ip, port, transport) = ([127, 0, 0, 1].into(), 9, config::Transport::Tcp);
+    let server = config::Server { ip, port, transport, tls: None };
+    let group = config::Group { servers: vec![server], options: GroupOptions::default() };
+    let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let group = upstreams.group(0).unwrap();
+    let server = &group.servers[0];
+    crate::forward::connections::tests::pause(&server.connections);
+    for _ in 0..5 {
+        let key = LookupKey::new(Name::ROOT, 1, false, false);
+        assert!(poll!(Box::pin(lookup(group, &[0], &key, now()))).is_pending());
+    }
+    let seen = server.seen(now());
+    assert_eq!((seen.sent, seen.heard, seen.in_flight), (0, [0; 3], 0));
+    assert!(server.probe_at(false, now()).is_none(), "there is no suspicion");
+}
+
+/// Waits for the next query, while no time passes.
+async fn query(far: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let (mut buffer, began) = ([0; 512], std::time::Instant::now());
+    loop {
+        tokio::task::yield_now().await;
+        if let Ok((octets, peer)) = far.try_recv_from(&mut buffer) {
+            return (buffer[..octets].to_vec(), peer);
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "a query");
+    }
+}
+
+#[tokio::test]
+async fn fw21_after_an_error_an_earlier_query_is_waited_for_until_the_next_send_only() {
+    let half = crate::forward::plan::USUAL.interval;
+    for is_lost in [true, false] {
+        let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let upstreams = upstreams(far.local_addr().unwrap());
+        let group = upstreams.group(0).unwrap();
+        tokio::time::pause();
+        let key = LookupKey::new(Name::ROOT, 1, false, false);
+        let began = now();
+        let mut asks = Box::pin(lookup(group, &[0], &key, began));
+        assert!(poll!(&mut asks).is_pending());
+        let (mut first, peer) = query(&far).await;
+        // A timer may be a millisecond late.
+        tokio::time::advance(half + Duration::from_millis(1)).await;
+        assert!(poll!(&mut asks).is_pending());
+        let (mut second, from) = query(&far).await;
+        // Without the OPT, which has 11 octets: SERVFAIL to the second.
+        second.truncate(second.len() - 11);
+        (second[2], second[3], second[11]) = (0x81, 0x82, 0);
+        far.send_to(&second, from).await.unwrap();
+        while group.servers[0].seen(now()).heard[Heard::Error as usize] == 0 {
+            assert!(poll!(&mut asks).is_pending(), "the first may still come");
+            tokio::task::yield_now().await;
+        }
+        if !is_lost {
+            first.truncate(first.len() - 11);
+            (first[2], first[3], first[11]) = (0x81, 0x83, 0);
+            far.send_to(&first, peer).await.unwrap();
+        }
+        let ended = asks.await;
+        assert!(now() - began <= 2 * half + Duration::from_millis(100), "{:?}", now() - began);
+        match is_lost {
+            true => assert!(matches!(ended, Err(Unresolved::Errors(_))), "{ended:?}"),
+            false => assert!(ended.is_ok(), "{ended:?}"),
+        }
+        tokio::time::resume();
+    }
+}
+
 #[tokio::test]
 async fn fw26_a_truncated_reply_is_asked_for_after_the_pause_of_connections() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();

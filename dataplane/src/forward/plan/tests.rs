@@ -244,6 +244,30 @@ fn fw52_while_all_servers_are_down_no_place_is_waited_for() {
 }
 
 #[test]
+fn fw21_only_a_server_that_gave_no_error_is_waited_for_until_the_end() {
+    let started = Instant::now();
+    let at = |ms| started + Duration::from_millis(ms);
+    let mut plan = Plan::new(candidates(2), started);
+    let sends = [0, 500, 1000, 1500].map(|ms| match plan.next(at(ms)) {
+        Next::Send(send) => send,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(sends.map(|send| send.place), [0, 1, 0, 1]);
+    plan.error(1, at(1510));
+    assert_eq!(plan.listens_until(sends.into_iter()), at(4000), "the first gave none");
+    plan.error(0, at(1520));
+    assert_eq!(plan.listens_until(sends.into_iter()), at(2000));
+    let rest = Send { transport: Transport::Connection, ..sends[0] };
+    assert_eq!(plan.listens_until([rest].into_iter()), at(4000), "the rest of a truncated reply");
+    // Without a port it could not be asked again; its earlier query is with it.
+    let mut plan = Plan::new(candidates(1), started);
+    let Next::Send(send) = plan.next(started) else { panic!() };
+    plan.leave_out(send.place, at(500));
+    assert_eq!(plan.listens_until([send].into_iter()), at(4000));
+    assert_eq!(plan.next(at(500)), Next::Listen(at(4000)));
+}
+
+#[test]
 fn fw26_a_truncated_reply_is_asked_for_over_tcp_at_once_and_once() {
     let started = Instant::now();
     let mut plan = Plan::new(candidates(2), started);

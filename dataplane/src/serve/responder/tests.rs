@@ -6,7 +6,7 @@ mod budget;
 mod outage;
 mod names;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -48,6 +48,9 @@ pub(in crate::serve) struct Upstream {
     asked: Arc<AtomicU64>,
     is_silent: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
+    /// It answers SERVFAIL.
+    pub(in crate::serve) fails: Arc<AtomicBool>,
+    pub(in crate::serve) ttl_s: Arc<AtomicU32>,
     server: Server,
 }
 
@@ -60,6 +63,8 @@ impl Upstream {
         let is_private = Arc::new(AtomicBool::new(false));
         let (count, silent) = (Arc::clone(&asked), Arc::clone(&is_silent));
         let private = Arc::clone(&is_private);
+        let (fails, ttl_s) = (Arc::<AtomicBool>::default(), Arc::new(AtomicU32::new(600)));
+        let (fail, ttl) = (Arc::clone(&fails), Arc::clone(&ttl_s));
         tokio::spawn(async move {
             let mut buffer = [0; 512];
             while let Ok((octets, peer)) = socket.recv_from(&mut buffer).await {
@@ -70,15 +75,21 @@ impl Upstream {
                 // Without the OPT, which has 11 octets; a probe may have none (FW25).
                 let mut reply = buffer[..octets - 11 * usize::from(buffer[11])].to_vec();
                 (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
-                reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 2, 88, 0, 4]);
                 let is_private = private.load(Ordering::Relaxed);
-                reply.extend(if is_private { [10, 9, 9, 9] } else { [192, 0, 2, 1] });
+                let address = if is_private { [10, 9, 9, 9] } else { [192, 0, 2, 1] };
+                let ttl = ttl.load(Ordering::Relaxed).to_be_bytes();
+                let record = [&[0xc0, 12, 0, 1, 0, 1][..], &ttl, &[0, 4], &address].concat();
+                if fail.load(Ordering::Relaxed) {
+                    (reply[3], reply[7]) = (0x82, 0);
+                } else {
+                    reply.extend(record);
+                }
                 let _ = socket.send_to(&reply, peer).await;
             }
         });
         let (ip, port) = (address.ip(), address.port());
         let server = Server { ip, port, transport: config::Transport::Udp, tls: None };
-        Upstream { asked, is_silent, is_private, server }
+        Upstream { asked, is_silent, is_private, fails, ttl_s, server }
     }
 
     pub(in crate::serve) fn asked(&self) -> u64 {

@@ -193,30 +193,90 @@ async fn l2_a_client_that_asks_for_many_names_delays_none_of_another_one() {
     assert_eq!(answers, MANY, "all are answered");
 }
 
+/// As many as upstreams are asked for in three turns.
+const EQUAL: usize = 3 * ASKED_AT_ONCE;
+
+impl Site {
+    /// One with room for all of them.
+    async fn for_many(change: impl FnOnce(&mut Config)) -> Site {
+        let site = Site::with(|config| {
+            config.limits.in_flight = 100;
+            config.limits.in_flight_per_client = 100;
+            change(config);
+        });
+        site.await
+    }
+
+    /// Takes equal queries in one batch, and asks for some of them at a time; what they begin is over before the next. How many
+    /// are answered, and how many queries the upstream has got so far.
+    async fn ask_together(&mut self, queries: usize) -> (usize, u64) {
+        let (mut batch, published) = (Batch::new(), self.responder.state.published.load_full());
+        for _ in 0..queries {
+            self.client.send(&question("www.example.org", 1, true)).unwrap();
+        }
+        assert_eq!(self.socket.recv(&mut batch).unwrap(), queries);
+        self.worker.decide(&published, &mut batch);
+        self.socket.send(&mut batch);
+        while !self.worker.later.is_empty() {
+            self.worker.ask();
+            self.responder.finish_late().await;
+            while self.responder.forwarder.lookups() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        self.client.set_nonblocking(true).unwrap();
+        let answers = std::iter::from_fn(|| self.client.recv(&mut [0; 512]).ok()).count();
+        (answers, self.upstream.asked())
+    }
+}
+
 #[tokio::test]
 async fn fw11_queries_of_one_batch_for_one_name_ask_once_though_they_have_turns() {
-    const MANY: usize = 3 * ASKED_AT_ONCE;
-    let site = Site::with(|config| {
-        config.limits.in_flight = 100;
-        config.limits.in_flight_per_client = 100;
-    });
-    let Site { upstream, socket, responder, client, mut worker } = site.await;
-    let (mut batch, published) = (Batch::new(), responder.state.published.load_full());
-    for _ in 0..MANY {
-        client.send(&question("www.example.org", 1, true)).unwrap();
+    let mut site = Site::for_many(|_| {}).await;
+    assert_eq!(site.ask_together(EQUAL).await, (EQUAL, 1));
+}
+
+#[tokio::test]
+async fn fw11_queries_of_one_batch_share_what_the_cache_does_not_keep() {
+    for (what, entries, fails, ttl_s) in [
+        ("TTL 0", 100, false, 0),
+        ("no cache", 0, false, 600),
+        ("an error without a cache", 0, true, 600),
+    ] {
+        let site = Site::for_many(|config| config.cache.entries = entries);
+        let mut site = site.await;
+        site.upstream.fails.store(fails, Ordering::Relaxed);
+        site.upstream.ttl_s.store(ttl_s, Ordering::Relaxed);
+        assert_eq!(site.ask_together(EQUAL).await, (EQUAL, 1), "{what}");
+        assert_eq!(site.ask_together(1).await, (1, 2), "{what}: one that comes later asks again");
     }
-    assert_eq!(socket.recv(&mut batch).unwrap(), MANY);
-    worker.decide(&published, &mut batch);
-    while !worker.later.is_empty() {
-        worker.ask();
-        while responder.forwarder.lookups() > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test]
+async fn c8_ca30_hits_of_one_batch_before_expiry_ask_once_though_they_have_turns() {
+    for fails in [false, true] {
+        let mut site = Site::for_many(|_| {}).await;
+        for _ in 0..3 {
+            assert_eq!(site.ask_together(1).await, (1, 1));
+        }
+        site.responder.forwarder.clock().advance(Duration::from_secs(595));
+        site.upstream.fails.store(fails, Ordering::Relaxed);
+        assert_eq!(site.ask_together(EQUAL).await, (EQUAL, 2), "{fails}");
+    }
+}
+
+#[tokio::test]
+async fn c8_ca41_queries_of_one_batch_for_an_expired_answer_ask_once_though_it_fails() {
+    for ttl_s in [600, 0] {
+        for fails in [true, false] {
+            let mut site = Site::for_many(|_| {}).await;
+            assert_eq!(site.ask_together(1).await, (1, 1));
+            site.responder.forwarder.clock().advance(Duration::from_secs(601));
+            site.upstream.fails.store(fails, Ordering::Relaxed);
+            site.upstream.ttl_s.store(ttl_s, Ordering::Relaxed);
+            assert_eq!(site.ask_together(EQUAL).await, (EQUAL, 2), "{ttl_s} {fails}");
         }
     }
-    responder.finish_late().await;
-    client.set_nonblocking(true).unwrap();
-    let answers = std::iter::from_fn(|| client.recv(&mut [0; 512]).ok()).count();
-    assert_eq!((answers, upstream.asked()), (MANY, 1));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Selection, Unusable, answers};
+use super::{Selection, answers};
 use crate::relay::rdata::{CNAME, DNAME};
 use crate::relay::read::Record;
 use crate::relay::selected::Kept;
@@ -26,7 +26,7 @@ struct At<'s> {
 impl<'s> Selection<'s, '_> {
     /// Keeps the CNAMEs and DNAMEs that lead away from `asked`; returns the name at the end. A question for CNAME ends at the
     /// first one, which may be made of a DNAME.
-    pub(super) fn follow_chain(&mut self, asked: &[u8], qtype: u16) -> Result<Vec<u8>, Unusable> {
+    pub(super) fn follow_chain(&mut self, asked: &[u8], qtype: u16) -> Result<Vec<u8>, RelayError> {
         let mut current = asked.to_vec();
         for _ in 0..=MAX_CNAMES {
             let At { answers, cname, dname } = self.at(&current, qtype)?;
@@ -77,12 +77,12 @@ impl<'s> Selection<'s, '_> {
             }
             current = target;
         }
-        Err(Unusable::Failed(RelayError::Chain))
+        Err(RelayError::Chain)
     }
 
     /// Keeps a link of the chain and, with DO, its signatures. Each is kept once: one DNAME may be used for every name of a
     /// chain, and its signatures may fill the message.
-    fn keep_in_chain(&mut self, link: &'s Record) -> Result<(), Unusable> {
+    fn keep_in_chain(&mut self, link: &'s Record) -> Result<(), RelayError> {
         let (message, dnssec) = (self.message, self.dnssec);
         if self.links.iter().any(|known| core::ptr::eq(*known, link)) {
             return Ok(());
@@ -103,7 +103,7 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// What the answer section has at a name of the chain, in one pass.
-    fn at(&self, name: &[u8], qtype: u16) -> Result<At<'s>, Unusable> {
+    fn at(&self, name: &[u8], qtype: u16) -> Result<At<'s>, RelayError> {
         let message = self.message;
         let mut at = At::default();
         for record in &message.answer {
@@ -127,7 +127,7 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// What a DNAME above a name makes of the name (`None`: a name too long).
-    fn substitute(&self, dname: &Record, name: &[u8]) -> Result<Option<Vec<u8>>, Unusable> {
+    fn substitute(&self, dname: &Record, name: &[u8]) -> Result<Option<Vec<u8>>, RelayError> {
         let mut target = name[..name.len() - self.message.owner(dname).len()].to_vec();
         self.expand(dname, &mut target)?;
         Ok((target.len() <= MAX_NAME).then_some(target))

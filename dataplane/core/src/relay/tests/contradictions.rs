@@ -24,6 +24,36 @@ fn ca3_a_denial_with_records_of_the_type_is_no_answer() {
     assert_eq!(good(&pending, &reply).lifetime_s(), 20);
 }
 
+/// A load balancer that knows addresses of IPv4 only may answer a question for AAAA with them (RFC 4074 §4).
+#[test]
+fn fw40_a_reply_with_other_types_at_the_name_says_that_there_is_none_of_this_one() {
+    let pending = plain(client(WWW, RecordType::AAAA));
+    let (address, of_other) = ("www.example.org. 300 A 192.0.2.1", "a.example.org. 300 A 192.0.2.1");
+    let alias = "www.example.org. 300 CNAME a.example.org.";
+    let ns = "example.org. 900 NS ns.example.org.";
+    for (answer, aliases) in [(&[address][..], 0), (&[alias, of_other], 1), (&[of_other, alias], 1)]
+    {
+        for authority in [&[][..], &[ns], &[SOA]] {
+            let message = upstream(&pending, answer, authority);
+            let relayed = good(&pending, &message);
+            assert!(relayed.is_negative() && !relayed.is_partial(), "{answer:?} {authority:?}");
+            let has_soa = authority == [SOA];
+            assert_eq!(relayed.lifetime_s(), if has_soa { 20 } else { 0 }, "{answer:?}");
+            let reply = relay(&pending, &message);
+            assert_eq!(reply.metadata.response_code, ResponseCode::NoError);
+            let counts = (reply.answers.len(), reply.authorities.len());
+            assert_eq!(counts, (aliases, usize::from(has_soa)), "{answer:?} {authority:?}");
+        }
+    }
+    // Records of other names say nothing about this one, and neither do signatures alone.
+    let signature = "www.example.org. 300 TYPE46 000100";
+    for answer in [[of_other], [signature]] {
+        assert_eq!(failed(&pending, &upstream(&pending, &answer, &[])), RelayError::Unrelated);
+    }
+    // Nor does the end of a chain that has none at all: it is asked for by itself (FW42).
+    assert!(good(&pending, &upstream(&pending, &[alias, address], &[])).is_partial());
+}
+
 #[test]
 fn fw40_equal_records_of_an_rrset_are_relayed_once() {
     let pending = plain(client(WWW, RecordType::A));

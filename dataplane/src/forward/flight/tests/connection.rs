@@ -59,11 +59,17 @@ async fn query(far: &mut TcpStream) -> Vec<u8> {
 }
 
 async fn reply(far: &mut TcpStream, query: &[u8]) {
+    reply_with(far, query, &[vec![0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 4, 192, 0, 2, 1]]).await;
+}
+
+/// The reply with these records.
+async fn reply_with(far: &mut TcpStream, query: &[u8], records: &[Vec<u8>]) {
     // The question is that of the query, whose length differs.
     let end = 12 + query[12..].iter().position(|octet| *octet == 0).unwrap() + 5;
     let mut reply = query[..end].to_vec();
-    (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
-    reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 4, 192, 0, 2, 1]);
+    (reply[2], reply[3], reply[11]) = (0x81, 0x80, 0);
+    reply[6..8].copy_from_slice(&(records.len() as u16).to_be_bytes());
+    reply.extend(records.concat());
     far.write_u16(reply.len() as u16).await.unwrap();
     far.write_all(&reply).await.unwrap();
 }
@@ -165,4 +171,36 @@ async fn fw54_a_wrong_reply_closes_the_connection_and_other_queries_are_asked_ag
     }
     assert_eq!(end(&mut other).await, Origin::Upstream);
     assert_eq!(stage.upstreams.discarded(Discard::Question), 1);
+}
+
+#[tokio::test]
+async fn fw54_a_reply_whose_records_cannot_be_used_leaves_its_connection_to_others() {
+    // An address of three octets.
+    let malformed = vec![vec![0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 3, 192, 0, 2]];
+    // Owners of 120 labels in turn: to read them takes more than the octets of the message allow. They begin behind the
+    // question and the eleven octets in front of the first RDATA.
+    let owners_at = 12 + "evil.example.org".len() + 2 + 4 + 11;
+    let labels = [&b"\x01a".repeat(120)[..], &[0]].concat();
+    let length = (labels.len() as u16).to_be_bytes();
+    let mut costly = vec![[&[0, 0xff, 0, 0, 1, 0, 0, 1, 0][..], &length, &labels[..]].concat()];
+    costly.extend((0..400).map(|number| {
+        let [high, low] = (0xc000 | (owners_at + number % 2 * 2) as u16).to_be_bytes();
+        vec![high, low, 0xff, 0, 0, 1, 0, 0, 1, 0, 0, 0]
+    }));
+    for (records, discarded) in [(malformed, 1), (costly, 0)] {
+        let (stage, mut far) = OverTcp::open().await;
+        let mut other = stage.ask("other.example.org");
+        let asked_other = query(&mut far).await;
+        let mut evil = stage.ask("evil.example.org");
+        let asked = query(&mut far).await;
+        reply_with(&mut far, &asked, &records).await;
+        assert_eq!(end(&mut evil).await, Origin::Failed);
+        reply(&mut far, &asked_other).await;
+        assert_eq!(end(&mut other).await, Origin::Upstream);
+        let more = tokio::time::timeout(Duration::from_millis(1), stage.listener.accept()).await;
+        assert!(more.is_err(), "there is no other connection");
+        assert_eq!(stage.upstreams.discarded(Discard::Malformed), discarded);
+        let seen = stage.upstreams.servers()[0].failed.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(seen, 1, "the attempt failed");
+    }
 }

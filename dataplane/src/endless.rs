@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-/// Before a task that panicked begins again: one that always panics then costs little.
+/// Before a task that panicked begins again ...
 const PAUSE: Duration = Duration::from_secs(1);
+/// ... and each time twice as long, up to this, until it has run for as long: one that always panics then costs little.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Returns when the task ends by itself. `count` is called for each panic.
 pub(crate) async fn endless<T: Future<Output = ()>>(
@@ -16,17 +18,28 @@ pub(crate) async fn endless<T: Future<Output = ()>>(
     begin: impl Fn() -> T,
 ) {
     let task = || AssertUnwindSafe(async { begin().await }).catch_unwind();
-    while task().await.is_err() {
+    let mut pause = PAUSE;
+    loop {
+        let begun = tokio::time::Instant::now();
+        if task().await.is_ok() {
+            return;
+        }
         report(name, &count);
-        tokio::time::sleep(PAUSE).await;
+        if begun.elapsed() >= MAX_PAUSE {
+            pause = PAUSE;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(MAX_PAUSE);
     }
 }
 
 /// The same on a thread of its own.
 pub(crate) fn endless_on_thread(name: &'static str, count: impl Fn(), run: impl Fn()) {
+    let mut pause = PAUSE;
     while catch_unwind(AssertUnwindSafe(&run)).is_err() {
         report(name, &count);
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(MAX_PAUSE);
     }
 }
 
@@ -56,7 +69,7 @@ mod tests {
         })
         .await;
         assert_eq!((begun.get(), panics.get()), (3, 2));
-        assert_eq!(start.elapsed(), 2 * PAUSE);
+        assert_eq!(start.elapsed(), 3 * PAUSE, "one second, then two");
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct Forwarder {
 pub(crate) struct Client {
     /// When it came: all it waits for shares one budget (FW24).
     started: Instant,
+    /// Since when it may share what has ended (FW11): when it came, or when its chain got here.
+    came: Instant,
     /// Shared with the lookups that it begins.
     slot: Arc<Slot>,
 }
@@ -99,7 +101,7 @@ pub(crate) struct Client {
 impl Client {
     /// A client whose query came then, and has this place.
     pub(crate) fn new(started: Instant, slot: Slot) -> Client {
-        Client { started, slot: Arc::new(slot) }
+        Client { started, came: started, slot: Arc::new(slot) }
     }
 }
 
@@ -252,7 +254,7 @@ impl Forwarder {
         client: Client,
         late: impl FnOnce(LateEnd) + Send + 'static,
     ) {
-        let (came, slot) = (client.started, Arc::clone(&client.slot));
+        let (came, slot) = (client.came, Arc::clone(&client.slot));
         let late = Late::new(move |ended| late(LateEnd::of(ended, client)));
         let Some(group) = upstreams.group(group) else {
             late.call(Err(Unresolved::NoServer));
@@ -295,10 +297,9 @@ impl Forwarder {
             }
             // That one failed, and the entry is not asked for again now (CA30, CA41): its client has a reply.
             (Found::Reply { refresh: false, .. }, Purpose::Prefetch)
-            | (
-                Found::Reply { freshness: Freshness::Stale, refresh: false, .. },
-                Purpose::Stale,
-            ) => Some(Err(Unresolved::Silence)),
+            | (Found::Reply { freshness: Freshness::Stale, refresh: false, .. }, Purpose::Stale) => {
+                Some(Err(Unresolved::Silence))
+            }
             // With an older one its client would see too long TTLs.
             (Found::Reply { .. } | Found::Nothing, _) => None,
         }
@@ -333,7 +334,8 @@ impl Forwarder {
         key: &LookupKey,
         slot: &Arc<Slot>,
     ) {
-        let client = Client { started: now(), slot: Arc::clone(slot) };
+        let started = now();
+        let client = Client { started, came: started, slot: Arc::clone(slot) };
         // At a limit a later query will do it.
         let _ = self.join(upstreams, group, key, &client, Purpose::Prefetch);
     }
@@ -356,7 +358,7 @@ impl Forwarder {
             }
         };
         let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
-        match self.table.join(group.route(), key, upstreams.max_in_flight, client.started) {
+        match self.table.join(group.route(), key, upstreams.max_in_flight, client.came) {
             Joined::Running(waiter) => {
                 self.count_joined();
                 Ok(waiter)

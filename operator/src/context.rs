@@ -73,6 +73,7 @@ impl Context {
     pub fn forget(&self, name: &str) {
         self.metrics.gone(name);
         self.backoff.forget(name);
+        self.attempts.forget_all();
         self.last_written.forget(name);
         self.memory.let_go(name);
     }

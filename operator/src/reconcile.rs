@@ -42,13 +42,14 @@ pub async fn reconcile(
     let mut newest = Newest::new(ctx, dns, is_newest);
     let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();
-    let settled =
-        Reconciled { again: None, is_complete: true, is_on_trial: false, retry_after: None };
+    if dns.spec.management_state == ManagementState::Unmanaged {
+        ctx.memory.let_go(&dns.name_any());
+    }
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
             let is_managed = dns.spec.management_state == ManagementState::Managed
-                && admit::is_managed(dns, &ctx.settings).is_ok();
+                && admit::is_free(dns, &observed, &ctx.settings).is_ok();
             let put_back = match is_managed {
                 true => restore(ctx, &mut newest, &observed, now).await?,
                 false => PutBack::default(),
@@ -56,8 +57,7 @@ pub async fn reconcile(
             let status = status::rejected(dns, &violations, &observed, &put_back, now);
             let reported = report(ctx, dns, status).await;
             ctx.events.publish_changes(dns, &changes::of_put_back(dns, &put_back)).await;
-            let again = put_back.outcome.again_in;
-            return with_status(reported, Reconciled { again, ..settled });
+            return with_status(reported, after(&put_back, None));
         }
     };
     let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
@@ -75,8 +75,7 @@ pub async fn reconcile(
             if is_managed {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
-            let again = refusal.again_in.into_iter().chain(put_back.outcome.again_in).min();
-            return with_status(reported, Reconciled { again, ..settled });
+            return with_status(reported, after(&put_back, refusal.again_in));
         }
     };
     let outcome = match dns.spec.management_state {
@@ -84,10 +83,7 @@ pub async fn reconcile(
             let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
             apply(ctx, &mut newest, &desired, &observed, &plan).await?
         }
-        ManagementState::Unmanaged => {
-            ctx.memory.let_go(&dns.name_any());
-            Outcome::default()
-        }
+        ManagementState::Unmanaged => Outcome::default(),
     };
     if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
         let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
@@ -112,11 +108,19 @@ pub async fn reconcile(
     with_status(reported, reconciled)
 }
 
+/// What follows from what was put back while the spec is refused; `again_in`: when the refusal is looked at again.
+fn after(put_back: &PutBack, again_in: Option<Duration>) -> Reconciled {
+    let outcome = &put_back.outcome;
+    Reconciled {
+        again: again_in.into_iter().chain(outcome.again_in).min(),
+        is_complete: outcome.is_complete(),
+        is_on_trial: false,
+        retry_after: outcome.retry_after,
+    }
+}
+
 /// A status that cannot be written now is one more reason to look again.
-fn with_status(
-    reported: anyhow::Result<()>,
-    reconciled: Reconciled,
-) -> anyhow::Result<Reconciled> {
+fn with_status(reported: anyhow::Result<()>, reconciled: Reconciled) -> anyhow::Result<Reconciled> {
     let Err(error) = reported else { return Ok(reconciled) };
     let Unreported { again_in, retry_after, .. } = error.downcast()?;
     Ok(Reconciled {

@@ -203,8 +203,9 @@ async fn make_newer(client: &Client) {
     const DEFINITION: &str =
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterdnses.clusterdns.dev";
     let mut definition = read(client, DEFINITION).await.expect("it exists");
-    let values = definition
-        .pointer_mut("/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/podRecords/enum");
+    let values = definition.pointer_mut(
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/podRecords/enum",
+    );
     values.and_then(Value::as_array_mut).expect("a list of values").push(json!("Future"));
     send(client, Method::PUT, DEFINITION, &definition).await;
 }
@@ -221,7 +222,10 @@ async fn k23_a_clusterdns_of_a_newer_version_is_named_and_not_taken_for_well() {
     let operator = Operator::start(plane.kubeconfig(), NAMESPACE);
     wait_until_accepted(&client, "a").await;
     let path = format!("{RESOURCES}/a");
-    let before = read(&client, &path).await.expect("it exists");
+    let before = wait_for("its address", async || {
+        read(&client, &path).await.filter(|it| it["status"]["clusterIPs"].is_array())
+    })
+    .await;
 
     make_newer(&client).await;
     let pod_records = |value: &str| json!({"spec": {"podRecords": value}});
@@ -237,15 +241,15 @@ async fn k23_a_clusterdns_of_a_newer_version_is_named_and_not_taken_for_well() {
                 it["type"] == kind && it["status"] == value && it["reason"] == "Unreadable"
             })
         };
-        (is("Accepted", "False") && is("Ready", "Unknown") && is("Degraded", "True")).then_some(shown)
+        (is("Accepted", "False") && is("Ready", "Unknown") && is("Degraded", "True"))
+            .then_some(shown)
     })
     .await;
     assert!(shown["status"].to_string().contains("unknown variant `Future`"), "{shown}");
     assert_eq!(shown["status"]["clusterIPs"], before["status"]["clusterIPs"]);
     // No alert may lose what it looks at.
     for (kind, expected) in [("Accepted", 0.0), ("Ready", 0.5), ("Degraded", 1.0)] {
-        let series =
-            format!("clusterdns_operator_condition{{name=\"a\",condition=\"{kind}\"}}");
+        let series = format!("clusterdns_operator_condition{{name=\"a\",condition=\"{kind}\"}}");
         let page = operator.page("/metrics");
         assert!(page.contains(&series), "{kind} is shown: {page}");
         assert_eq!(operator.metric(&series), expected, "{kind}");

@@ -201,10 +201,9 @@ fn o12_while_a_daemon_set_takes_over_the_pods_of_the_deployment_can_be_evicted()
         scene.until("a budget", async || has_budget().await.then_some(())).await;
 
         apply(&scene.client, NAME, spec(&json!({"perNode": {}}))).await;
-        let on_nodes = async || scene.pods(NAME).await.iter().filter(|it| is_of_daemon_set(it)).count();
-        scene
-            .until("a pod on every node", async || (on_nodes().await == 3).then_some(()))
-            .await;
+        let on_nodes =
+            async || scene.pods(NAME).await.iter().filter(|it| is_of_daemon_set(it)).count();
+        scene.until("a pod on every node", async || (on_nodes().await == 3).then_some(())).await;
         scene.until("no budget", async || (!has_budget().await).then_some(())).await;
         let of_deployment = scene.pods(NAME).await.into_iter().find(|pod| !is_of_daemon_set(pod));
         evict(&scene, of_deployment.expect("a pod of the Deployment")).await;

@@ -48,16 +48,26 @@ async fn two_servers_with_the_same_objects_differ_in_nothing_but_cut_rrsets() {
     words.extend(files.iter().map(String::as_str));
     let (outcome, out, err) = printed(&words).await;
     assert_eq!((outcome, err.as_str()), (Severity::Fine, ""), "{out}");
-    let first = out.lines().next().unwrap();
-    assert!(first.ends_with("3 differ on purpose, 0 differ and nothing explains it"), "{out}");
-    assert!(out.contains("\n  WR23 (3): ") && out.contains("big.data.svc."), "{out}");
-    let count: usize = first.split(' ').next().unwrap().parse().unwrap();
-    assert!(count > 100, "{first}");
+    // What is cached counts down while the other server is asked: on a busy machine its TTL may be lower there (RR74).
+    let unexplained = |out: &str| {
+        let first = out.lines().next().unwrap().to_owned();
+        assert!(first.ends_with(" 0 differ and nothing explains it"), "{out}");
+        assert!(out.contains("\n  WR23 (3): ") && out.contains("big.data.svc."), "{out}");
+        let is_class = |line: &&str| line.starts_with("  ") && !line.starts_with("   ");
+        let classes = out.lines().filter(is_class);
+        assert!(
+            classes.map(str::to_owned).all(|it| ["  WR23 ", "  RR74 "].contains(&&it[..7])),
+            "{out}"
+        );
+        first.split(' ').next().unwrap().parse::<usize>().unwrap()
+    };
+    let count = unexplained(&out);
+    assert!(count > 100, "{count}");
     let folder = shop();
     let words = ["--with", &*with, "--against", &*against, "--manifests", &*folder];
     let (outcome, of_folder, err) = printed(&words).await;
     assert_eq!((outcome, err.as_str()), (Severity::Fine, ""), "the folder of the files");
-    assert_eq!(of_folder.lines().next(), Some(first));
+    assert_eq!(unexplained(&of_folder), count);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -313,6 +313,14 @@ impl Index {
         self.held.count(resource)
     }
 
+    /// The list in progress has this object, although it could not be applied: [`Index::end_list`] keeps what is held of it.
+    pub fn was_listed(&mut self, resource: Resource, key: &Key) {
+        let generation = self.generations[resource as usize];
+        if let Some(held) = self.held.get_mut(resource, key) {
+            held.generation = generation;
+        }
+    }
+
     /// Number of Namespaces held that are called like a top-level domain (S1).
     pub fn namespaces_like_top_level_domains(&self) -> usize {
         self.held.like_top_level_domains

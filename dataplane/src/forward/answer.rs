@@ -173,6 +173,8 @@ impl Forwarder {
         key: &LookupKey,
         client: &Client,
     ) -> Result<(Relayed, Freshness), NoHop> {
+        // It did not wait for a turn: what ended before is another answer.
+        let client = &Client { came: super::now(), slot: Arc::clone(&client.slot), ..*client };
         let now_ms = self.clock.now_ms();
         let recoveries = upstreams.recoveries(group);
         let found = upstreams

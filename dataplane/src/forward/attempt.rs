@@ -37,7 +37,7 @@ pub(super) enum AttemptResult {
     /// An ICMP error, a connection refused or broken off.
     Unreachable,
     /// The pause after a connection that failed (FW54): the server was not asked, or not again on another connection.
-    HeldOff { was_sent: bool },
+    HeldOff,
     /// `upstreamPorts` is reached and no socket is open (FW10), or the system gave none: the server was not asked.
     NoPort,
     /// Every connection to the server has as many queries as it may have: the server was not asked.
@@ -203,7 +203,7 @@ pub(super) async fn exchange(
         Ok(reply) => messages.judge(question, &reply),
         Err(failure) => match failure.unsent {
             None => AttemptResult::Unreachable,
-            Some(Unsent::Pause { was_lost }) => AttemptResult::HeldOff { was_sent: was_lost },
+            Some(Unsent::Pause) => AttemptResult::HeldOff,
             Some(Unsent::NoSocket) => AttemptResult::NoPort,
             Some(Unsent::NoPlace) => AttemptResult::NoPlace,
         },

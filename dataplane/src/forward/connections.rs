@@ -97,14 +97,13 @@ pub(super) async fn ask(
     };
     loop {
         let place = match taken.take().or_else(|| connections.place(after, &query, now())) {
-            Some(place) => Ok(place),
+            Some(place) => place,
             None => {
                 let new = Arc::clone(connections);
                 let opening = async move { Box::pin(new.connect()).await };
-                connections.place_on_new(after, &query, opening).await
+                connections.place_on_new(after, &query, opening).await?
             }
         };
-        let place = place.map_err(|failure| failure.after_losses(tries))?;
         let connection = Arc::clone(&place.connection);
         let failure = match place.reply().await {
             Ok(reply) => return Ok(reply),
@@ -249,7 +248,8 @@ impl Connections {
         query: impl Fn(u16) -> Vec<u8>,
         opening: impl Future<Output = Result<Arc<Connection>, Failure>> + Send + 'static,
     ) -> Result<Place, Failure> {
-        let turn = match self.place_or(after, &query, Arc::clone(&self.turn).lock_owned()).await {
+        let turn = self.place_or(after, &query, Arc::clone(&self.turn).lock_owned()).await;
+        let turn = match turn {
             Either::Left(place) => return Ok(place),
             Either::Right(turn) => turn,
         };

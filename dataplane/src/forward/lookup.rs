@@ -261,13 +261,8 @@ impl Lookup {
                 sent.settle(Heard::Nothing);
                 self.plan.unreachable(now);
             }
-            AttemptResult::HeldOff { was_sent } => {
-                if was_sent {
-                    sent.settle(Heard::Nothing);
-                } else {
-                    sent.cancel();
-                    self.sends -= 1;
-                }
+            AttemptResult::HeldOff => {
+                sent.settle(Heard::Nothing);
                 self.plan.held_off(send, now);
             }
             AttemptResult::NoPort => {

@@ -216,8 +216,10 @@ impl Running {
         }
         let mut shard = self.table.shard(&self.id);
         let waiting = shard.running.remove(&self.id);
-        if !is_kept {
-            shard.remember(&self.id, &ended);
+        match is_kept {
+            // The cache has a newer one.
+            true => shard.unkept.retain(|unkept| unkept.id != self.id),
+            false => shard.remember(&self.id, &ended),
         }
         drop(shard);
         self.table.count.fetch_sub(1, Ordering::Relaxed);

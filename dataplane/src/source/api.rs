@@ -283,6 +283,11 @@ async fn follow_pods(sink: &Rc<RefCell<Sink>>, stream: impl Fn() -> Stream) {
     loop {
         if !*wanted.borrow_and_update() {
             is_start = false;
+            // A stream that panicked may have left them.
+            let is_left = sink.borrow().ingest.is_live(Resource::Pods);
+            if is_left {
+                sink.borrow_mut().forget(Resource::Pods);
+            }
             if wanted.changed().await.is_err() {
                 return std::future::pending().await;
             }
@@ -314,10 +319,11 @@ async fn keep_snapshots(sink: Rc<RefCell<Sink>>, ending: channel::Receiver<bool>
 async fn apply_in_turns(sink: Rc<RefCell<Sink>>) {
     let has_events = sink.borrow().has_events();
     loop {
-        has_events.notified().await;
+        // First, because this task may have panicked while events waited.
         while sink.borrow_mut().apply_round() {
             tokio::task::yield_now().await;
         }
+        has_events.notified().await;
     }
 }
 

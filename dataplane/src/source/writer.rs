@@ -256,10 +256,12 @@ impl Writer {
             Change::Apply(object) => (object.resource(), object.key()),
             Change::Delete(resource, key) => (*resource, key.clone()),
         };
-        if let Some(index) = self.renewing_index() {
-            index.apply(change.clone());
-        }
+        // First the one that answers: a defect of the other must not keep the change from it.
+        let again = self.renewal.is_some().then(|| change.clone());
         let applied = self.index.apply(change);
+        if let (Some(index), Some(change)) = (self.renewing_index(), again) {
+            index.apply(change);
+        }
         let is_crowded = |problem: &Problem| matches!(problem, Problem::Crowded { .. });
         let (crowded, own): (Vec<_>, Vec<_>) = applied.problems.into_iter().partition(is_crowded);
         let texts = Texts { own: joined(&own), crowded: joined(&crowded) };
@@ -272,6 +274,14 @@ impl Writer {
     /// nothing that is served.
     pub fn takes_away(&self, resource: Resource, change: &Change) -> bool {
         self.source(resource) != DataSource::None && self.index.takes_away(change)
+    }
+
+    /// The list in progress has this object, although it could not be applied.
+    pub fn was_listed(&mut self, resource: Resource, key: &Key) {
+        self.index.was_listed(resource, key);
+        if let Some(index) = self.renewing_index() {
+            index.was_listed(resource, key);
+        }
     }
 
     /// Rows and ports that are held of an object, see [`Index::rows`].

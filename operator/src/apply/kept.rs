@@ -62,7 +62,8 @@ impl Kept {
     pub(super) fn of(&self, dns: &ClusterDNS) -> Vec<(Kind, DynamicObject)> {
         let texts = self.lock();
         let all = texts.get(&dns.name_any()).into_iter().flatten();
-        let objects = all.filter_map(|(kind, text)| Some((*kind, serde_json::from_str(text).ok()?)));
+        let objects =
+            all.filter_map(|(kind, text)| Some((*kind, serde_json::from_str(text).ok()?)));
         let is_its = |object: &DynamicObject| {
             let mut owners = object.owner_references().iter();
             owners.any(|owner| Some(&owner.uid) == dns.metadata.uid.as_ref())
@@ -99,8 +100,10 @@ mod tests {
     use crate::fixtures::{dns, from};
 
     fn object(instance: &str, uid: &str, filling: &str) -> DynamicObject {
-        from(json!({"metadata": {"name": "x", "labels": {names::INSTANCE: instance}, "annotations": {"a": filling},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "ClusterDNS", "name": instance, "uid": uid}]}}))
+        from(
+            json!({"metadata": {"name": "x", "labels": {names::INSTANCE: instance}, "annotations": {"a": filling},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "ClusterDNS", "name": instance, "uid": uid}]}}),
+        )
     }
 
     fn kinds(kept: &Kept) -> Vec<Kind> {

@@ -61,7 +61,12 @@ fn remember(ctx: &Context, dns: &ClusterDNS) {
         let Some(live) = live.filter(|live| ownership(live, dns) == Ownership::Ours) else {
             continue;
         };
-        if let Some(ours) = owned(kind, &live).filter(|ours| !ctx.memory.knows(kind, ours)) {
+        // Without the rules that another client took over it would keep every client out.
+        let is_whole = |ours: &DynamicObject| {
+            kind != Kind::NetworkPolicy || ours.data.pointer("/spec/ingress").is_some()
+        };
+        let ours = owned(kind, &live).filter(is_whole);
+        if let Some(ours) = ours.filter(|ours| !ctx.memory.knows(kind, ours)) {
             ctx.memory.applied(kind, &ours, &live);
         }
     }

@@ -72,6 +72,11 @@ impl Attempts {
         self.lock().remove(what);
     }
 
+    /// A ClusterDNS is gone, and one of its name would have its failures. Those of others are tried once more.
+    pub fn forget_all(&self) {
+        self.lock().clear();
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Attempt>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -47,6 +47,15 @@ pub fn admit(
     fits_the_nodes(dns, observed)
 }
 
+/// Does this operator manage it, and does no other ClusterDNS have what it claims?
+///
+/// # Errors
+/// It does not, or another one has it: why.
+pub fn is_free(dns: &ClusterDNS, observed: &Observed, settings: &Settings) -> Result<(), Refusal> {
+    is_managed(dns, settings)?;
+    claims::are_free(dns, observed)
+}
+
 /// Is it this operator that manages it?
 ///
 /// # Errors
@@ -112,7 +121,9 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
     if let Some(misfit) = observed.no_node_fits.filter(|_| ready(observed).next().is_some()) {
         let (why, remedy) = match misfit {
             Misfit::NodeSelector => ("has these labels", "correct them, or label nodes first"),
-            Misfit::NodeAffinity => ("has what a required term asks for", "correct it, or label nodes first"),
+            Misfit::NodeAffinity => {
+                ("has what a required term asks for", "correct it, or label nodes first")
+            }
             Misfit::Tolerations => (
                 "is without a taint with the effect NoExecute that they do not tolerate",
                 "tolerate it, or take it from nodes first",

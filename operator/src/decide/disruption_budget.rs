@@ -77,9 +77,7 @@ mod tests {
 
     #[test]
     fn o12_no_budget_where_the_spec_wants_none() {
-        let wanted = |spec: &str| {
-            budget(&dns(spec), &Observed::default(), &ServicePlan::Own)
-        };
+        let wanted = |spec: &str| budget(&dns(spec), &Observed::default(), &ServicePlan::Own);
         assert!(wanted("{}"));
         assert!(wanted("{podDisruptionBudget: {minAvailable: 1}}"));
         assert!(!wanted("{podDisruptionBudget: {enabled: false}}"));
@@ -98,7 +96,12 @@ mod tests {
             ("a Deployment", fixed, pods_of(&[pod("dns-0", 0, 0)]), true),
             ("it becomes a DaemonSet", per_node, pods_of(&[pod("dns-0", 0, 0)]), false),
             ("a DaemonSet", per_node, Observed { daemon_set: set(), ..pods_of(&[]) }, false),
-            ("it becomes a Deployment", fixed, Observed { daemon_set: set(), ..pods_of(&[]) }, false),
+            (
+                "it becomes a Deployment",
+                fixed,
+                Observed { daemon_set: set(), ..pods_of(&[]) },
+                false,
+            ),
             ("its last pod ends", fixed, pods_of(&[left]), false),
         ] {
             for (written, is_counted) in [

@@ -336,11 +336,7 @@ fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> boo
 
 /// What the ConfigMap should hold while the spec is refused: what every pod runs, and no pod that tries another configuration,
 /// because nothing judges it. That it was tried, and what failed, stays known. None: it is not known what pods run.
-pub fn while_refused(
-    dns: &ClusterDNS,
-    observed: &Observed,
-    now: Timestamp,
-) -> Option<RolloutPlan> {
+pub fn while_refused(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<RolloutPlan> {
     let written = Current::read(observed);
     let is_known = matches!(written.edit, Edit::None | Edit::Undone);
     let stable = written.stable.as_deref().filter(|_| is_known)?;
@@ -351,8 +347,9 @@ pub fn while_refused(
         true => adoption::last_seen(dns, observed),
         false => before.service.clone(),
     };
-    let RolloutState { stable, warning, warned_at, has_errors_only, edited_at, is_edit_kept, .. } =
-        plan.state;
+    let RolloutState {
+        stable, warning, warned_at, has_errors_only, edited_at, is_edit_kept, ..
+    } = plan.state;
     plan.needs_pods = before.needs_pods;
     plan.state = RolloutState {
         stable,

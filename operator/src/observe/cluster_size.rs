@@ -195,7 +195,9 @@ mod tests {
     fn k23_of_the_taints_of_a_node_few_are_kept_and_only_those_that_end_pods() {
         let taint = |effect: &str| json!({"key": "k", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
         let of = |taints: Vec<serde_json::Value>| {
-            node(json!({"metadata": {"name": "a"}, "spec": {"taints": taints}})).ending_taints().len()
+            node(json!({"metadata": {"name": "a"}, "spec": {"taints": taints}}))
+                .ending_taints()
+                .len()
         };
         assert_eq!(of(vec![taint("NoSchedule"), taint("NoExecute"), taint("PreferNoSchedule")]), 1);
         assert_eq!(of(vec![taint("NoExecute"); 1_000]), MAX_TAINTS);

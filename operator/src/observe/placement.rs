@@ -138,7 +138,10 @@ mod tests {
             (label("key: pol, operator: Lt, values: ['1']"), no),
             ("{matchFields: [{key: metadata.name, operator: In, values: [a]}]}".to_owned(), fits),
             ("{matchFields: [{key: metadata.name, operator: In, values: [b]}]}".to_owned(), no),
-            ("{matchFields: [{key: metadata.name, operator: NotIn, values: [b]}]}".to_owned(), fits),
+            (
+                "{matchFields: [{key: metadata.name, operator: NotIn, values: [b]}]}".to_owned(),
+                fits,
+            ),
             ("{}".to_owned(), no),
             (
                 "{matchExpressions: [{key: pool, operator: Exists}, {key: pol, operator: Exists}]}"
@@ -165,7 +168,8 @@ mod tests {
 
     #[test]
     fn o2_a_taint_that_ends_pods_is_a_misfit_where_each_node_has_a_pod() {
-        let taint = |key: &str, effect: &str| json!([{"key": key, "value": "dns", "effect": effect}]);
+        let taint =
+            |key: &str, effect: &str| json!([{"key": key, "value": "dns", "effect": effect}]);
         let (fits, no) = (None, Some(Misfit::Tolerations));
         for (tolerations, taints, expected) in [
             ("[]", json!([]), fits),

@@ -94,9 +94,8 @@ pub fn node(pod: &Pod) -> Option<&str> {
 /// uids of what makes pods of ours: our DaemonSet, and ReplicaSets of our Deployment. Anyone who may create pods in the namespace
 /// can give them our labels.
 pub fn makers(workloads: &[String], replica_sets: &[ReplicaSet]) -> BTreeSet<String> {
-    let is_of_ours = |set: &&ReplicaSet| {
-        controller(&set.metadata).is_some_and(|it| workloads.contains(&it.uid))
-    };
+    let is_of_ours =
+        |set: &&ReplicaSet| controller(&set.metadata).is_some_and(|it| workloads.contains(&it.uid));
     let sets = replica_sets.iter().filter(is_of_ours);
     let sets = sets.filter_map(|set| set.metadata.uid.clone());
     workloads.iter().cloned().chain(sets).collect()

@@ -321,10 +321,8 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     let age = |pod: &Pod| observed.pod_reports.get(pods::uid(pod)).map(|report| report.age);
     // While a rollout is stuck, pods from before an edit of the port try a configuration.
     let address = |pod| Some(SocketAddr::new(pods::address(pod)?, pods::dns_port(pod, dns)));
-    let stable = others
-        .filter_map(|pod| Some((age(pod)?, address(pod)?)))
-        .min_by_key(|(age, _)| *age)?
-        .1;
+    let stable =
+        others.filter_map(|pod| Some((age(pod)?, address(pod)?))).min_by_key(|(age, _)| *age)?.1;
     Some(Pair { uid, canary: address(canary)?, stable })
 }
 

@@ -89,7 +89,10 @@ impl std::fmt::Display for Undecodable {
 impl Undecodable {
     /// What cannot be read, for people. It may quote a value of any length.
     pub(crate) fn why(&self) -> String {
-        shortened(&self.error.to_string(), MAX_WHY)
+        let text = self.error.to_string();
+        // Where in the text it is changes with each edit of something else.
+        let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+        shortened(what, MAX_WHY)
     }
 
     /// An object of the same name that has nothing else: to say that the state before is outdated. None for a kind that

@@ -54,11 +54,13 @@ fn s10_dns_from_anywhere_http_from_some_and_nothing_about_egress() {
 fn with_pods(ports: &[i32]) -> Observed {
     let pod = |port: &i32, owner: &str| -> Pod {
         let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": owner, "controller": true}]);
-        let container = |name: &str, port: i32| json!({"name": name, "ports": [
+        let container = |name: &str, port: i32| {
+            json!({"name": name, "ports": [
             {"name": "dns", "containerPort": port, "protocol": "UDP"},
             {"name": "dns-tcp", "containerPort": port, "protocol": "TCP"},
             {"name": "dns-tls", "containerPort": 853, "protocol": "TCP"},
-            {"name": "metrics", "containerPort": 9153, "protocol": "TCP"}]});
+            {"name": "metrics", "containerPort": 9153, "protocol": "TCP"}]})
+        };
         let containers = [container("sidecar", 7), container("clusterdns", *port)];
         let pod = json!({"metadata": {"name": "p", "ownerReferences": owner}, "spec": {"containers": containers}});
         serde_json::from_value(pod).unwrap()
@@ -92,7 +94,9 @@ fn s10_an_edit_of_a_port_cuts_off_no_pod_that_still_has_the_one_before() {
     assert_eq!(of(moved, &[1053, 1053]), [1053, 1053], "the last of the pods before is gone");
     assert_eq!(of(moved, &[5353, 53]), of(moved, &[53, 5353]), "two edits in a row");
     let listener = |port: u16| {
-        format!("{{networkPolicy: true, listeners: {{tls: {{port: {port}, certificate: {{name: c}}}}}}}}")
+        format!(
+            "{{networkPolicy: true, listeners: {{tls: {{port: {port}, certificate: {{name: c}}}}}}}}"
+        )
     };
     assert_eq!(of(&listener(8853), &[53]), [53, 53, 8853, 853]);
     assert_eq!(of("{networkPolicy: true}", &[53]), [53, 53], "a listener is closed at once");

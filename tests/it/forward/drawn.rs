@@ -12,8 +12,8 @@ use super::stage::{FIRST, GOLDEN, Stage};
 async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
     const LOOKUPS: usize = 400;
     let stage = Stage::new(GOLDEN);
-    for _ in 0..LOOKUPS {
-        stage.ask(0, "www.example.org", RecordType::A).await;
+    for number in 0..LOOKUPS {
+        stage.ask(0, &format!("n{number}.example.org"), RecordType::A).await;
     }
     let asked = stage.upstream(FIRST).asked();
     let ports: Vec<u16> = asked.iter().map(|asked| asked.from.port()).collect();
@@ -47,8 +47,8 @@ async fn f5_ports_do_not_come_from_the_range_of_the_system() {
     let range: Vec<usize> = range.split_whitespace().map(|end| end.parse().unwrap()).collect();
     let (all, inside) = (65_536 - 1024, range[1].saturating_sub(range[0].max(1024)) + 1);
     let stage = Stage::new(GOLDEN);
-    for _ in 0..LOOKUPS {
-        stage.ask(0, "www.example.org", RecordType::A).await;
+    for number in 0..LOOKUPS {
+        stage.ask(0, &format!("n{number}.example.org"), RecordType::A).await;
     }
     let asked = stage.upstream(FIRST).asked();
     let is_outside = |port: usize| port < range[0] || port > range[1];
@@ -64,8 +64,8 @@ fn f5_a_small_range_of_the_system_takes_no_bit_from_ports() {
         const LOOKUPS: usize = 1_000;
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40063").unwrap();
         let stage = Stage::new(GOLDEN);
-        for _ in 0..LOOKUPS {
-            stage.ask(0, "www.example.org", RecordType::A).await;
+        for number in 0..LOOKUPS {
+            stage.ask(0, &format!("n{number}.example.org"), RecordType::A).await;
         }
         let asked = stage.upstream(FIRST).asked();
         let over_udp = asked.iter().filter(|asked| asked.transport == UpstreamTransport::Udp);

@@ -160,7 +160,9 @@ fn l12_the_first_hostname_of_a_wide_service_costs_one_endpoint() {
     index.publish(2);
     for hostname in [true, false, true] {
         let cost = steps(&mut index, of(7, hostname));
-        assert!(cost <= STEPS_PER_EVENT + STEPS_PER_ROW * 2 * ADDRESSES as u64, "{cost} steps");
+        // Without it the text of its slice is shorter, so all rows of that slice leave and come.
+        let rows = if hostname { 2 * ADDRESSES } else { 2 * ENDPOINTS * ADDRESSES };
+        assert!(cost <= STEPS_PER_EVENT + STEPS_PER_ROW * rows as u64, "{cost} steps");
     }
     let cost = steps(&mut index, of(8, true));
     assert!(cost <= STEPS_PER_EVENT + STEPS_PER_ROW * 2 * ADDRESSES as u64, "{cost} steps");

@@ -68,6 +68,8 @@ impl Index {
         built.read(slice, self.next.zone.settings.endpoint_names, &entry.text);
         *built.ports(slice) != *entry.ports.all
             || missing_in(&built.entry.rows, &entry.rows).next().is_some()
+            // It would lose what it has, and what leaves with other objects may make room.
+            || !self.has_room(held.service, built.entry.rows.len(), entry.rows.len())
     }
 
     fn pod_takes_away(&self, pod: &Pod) -> bool {

@@ -188,7 +188,7 @@ impl Index {
     }
 
     /// Whether this many rows may take the place of this many others of this Service.
-    fn has_room(&self, service: u32, new: usize, old: usize) -> bool {
+    pub(super) fn has_room(&self, service: u32, new: usize, old: usize) -> bool {
         let held = self.next.services.get(service).map_or(0, |entry| entry.by_address.len());
         new <= old || held - old.min(held) + new <= MAX_SERVICE_ROWS
     }
@@ -300,10 +300,7 @@ impl Index {
 }
 
 /// The rows of one sorted list that another does not have.
-pub(super) fn missing_in<'a>(
-    other: &'a [Row],
-    rows: &'a [Row],
-) -> impl Iterator<Item = &'a Row> {
+pub(super) fn missing_in<'a>(other: &'a [Row], rows: &'a [Row]) -> impl Iterator<Item = &'a Row> {
     let mut other = other.iter().peekable();
     rows.iter().filter(move |row| {
         step(1);

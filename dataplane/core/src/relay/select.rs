@@ -72,6 +72,10 @@ pub(super) fn select(
     if selection.kept.is_blocked {
         return Ok(selection.kept);
     }
+    // AD was about records that are not relayed.
+    if selection.kept.rrset.is_empty() && selection.kept.has_other_types {
+        selection.kept.authentic = false;
+    }
     let kept = &selection.kept;
     // Kept as either, it would be wrong for as long as its records say.
     if rcode != 0 && !kept.rrset.is_empty() {
@@ -127,7 +131,8 @@ impl<'s> Selection<'s, '_> {
             } else if dnssec && self.signs(record, |covered| covered == qtype) {
                 let kept = self.keep(record)?;
                 self.kept.signatures.push(kept);
-            } else if record.rtype != RRSIG {
+            // NS records alone are a referral: they do not say that the server has looked there.
+            } else if !matches!(record.rtype, RRSIG | NS) {
                 self.kept.has_other_types = true;
             }
         }

@@ -168,9 +168,8 @@ pub(in crate::forward) enum Unsent {
     NoSocket,
     /// Every connection has as many queries as it may have.
     NoPlace,
-    /// A connection failed a moment ago, and the next one is made later. A query that was lost on another connection was sent
-    /// there.
-    Pause { was_lost: bool },
+    /// A connection failed a moment ago, and the next one is made later.
+    Pause,
 }
 
 impl Failure {
@@ -211,16 +210,7 @@ impl Failure {
 
     /// The same failure for a query that was not sent because of it.
     pub(super) fn held_off(self) -> Failure {
-        Failure { unsent: self.unsent.or(Some(Unsent::Pause { was_lost: false })), ..self }
-    }
-
-    /// The same for a query that was lost this many times before.
-    pub(super) fn after_losses(self, losses: usize) -> Failure {
-        let unsent = self.unsent.map(|unsent| match unsent {
-            Unsent::Pause { .. } => Unsent::Pause { was_lost: losses > 0 },
-            Unsent::NoSocket | Unsent::NoPlace => unsent,
-        });
-        Failure { unsent, ..self }
+        Failure { unsent: self.unsent.or(Some(Unsent::Pause)), ..self }
     }
 
     /// The server does not speak our protocol.

@@ -46,11 +46,6 @@ pub(in crate::forward) fn fill(connections: &Connections) -> impl Sized + use<> 
     connections.collect::<Vec<_>>()
 }
 
-/// As after a connection that has just failed.
-pub(in crate::forward) fn pause(connections: &Connections) {
-    connections.shared.pause.failed(&Failure::broken(), now());
-}
-
 #[tokio::test]
 async fn fw54_replies_out_of_order_reach_their_queries_and_32_fit() {
     let (near, mut far) = tokio::io::duplex(4096);

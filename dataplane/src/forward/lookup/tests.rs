@@ -204,25 +204,6 @@ async fn fw52_a_lookup_without_a_connection_place_tries_again_and_condemns_no_se
     assert_eq!(server.seen(now()).sent, 1, "others are overdue");
 }
 
-#[tokio::test(start_paused = true)]
-async fn fw54_a_query_that_is_not_sent_in_a_pause_says_nothing_about_its_server() {
-    let (ip, port, transport) = ([127, 0, 0, 1].into(), 9, config::Transport::Tcp);
-    let server = config::Server { ip, port, transport, tls: None };
-    let group = config::Group { servers: vec![server], options: GroupOptions::default() };
-    let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
-    let upstreams = Upstreams::of(&config, Path::new(""));
-    let group = upstreams.group(0).unwrap();
-    let server = &group.servers[0];
-    crate::forward::connections::tests::pause(&server.connections);
-    for _ in 0..5 {
-        let key = LookupKey::new(Name::ROOT, 1, false, false);
-        assert!(poll!(Box::pin(lookup(group, &[0], &key, now()))).is_pending());
-    }
-    let seen = server.seen(now());
-    assert_eq!((seen.sent, seen.heard, seen.in_flight), (0, [0; 3], 0));
-    assert!(server.probe_at(false, now()).is_none(), "there is no suspicion");
-}
-
 /// Waits for the next query, while no time passes.
 async fn query(far: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let (mut buffer, began) = ([0; 512], std::time::Instant::now());

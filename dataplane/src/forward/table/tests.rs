@@ -18,7 +18,9 @@ fn later() -> Instant {
 #[tokio::test]
 async fn fw11_one_lookup_per_route_and_key_and_a_bound_on_all() {
     let table = Arc::new(Table::default());
-    let Joined::Begun(first, running) = table.join(1, &key("a.example"), 2, now()) else { panic!() };
+    let Joined::Begun(first, running) = table.join(1, &key("a.example"), 2, now()) else {
+        panic!()
+    };
     let Joined::Running(second) = table.join(1, &key("a.example"), 2, now()) else { panic!() };
     let Joined::Begun(..) = table.join(2, &key("a.example"), 2, now()) else {
         panic!("another route")
@@ -37,7 +39,9 @@ async fn fw11_one_lookup_per_route_and_key_and_a_bound_on_all() {
 #[tokio::test]
 async fn fw11_a_lookup_that_breaks_off_ends_for_those_who_wait() {
     let table = Arc::new(Table::default());
-    let Joined::Begun(waiter, running) = table.join(1, &key("a.example"), 1, now()) else { panic!() };
+    let Joined::Begun(waiter, running) = table.join(1, &key("a.example"), 1, now()) else {
+        panic!()
+    };
     drop(running);
     assert!(matches!(ended(waiter).await, Err(Unresolved::Silence)));
     assert_eq!(table.len(), 0);
@@ -82,7 +86,8 @@ async fn fw11_results_that_are_not_kept_have_a_bound() {
         let key = LookupKey::new(Name::from_text("a.example").unwrap(), 16, false, false);
         let length = u16::try_from(octets).unwrap().to_be_bytes();
         let question = [key.name().wire(), &[0, 16, 0, 1]].concat();
-        let record = [&[0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 0][..], &length, &vec![0; octets][..]].concat();
+        let record =
+            [&[0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 0][..], &length, &vec![0; octets][..]].concat();
         let reply = [&[0, 0, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0][..], &question, &record].concat();
         let Verdict::Good(relayed) = key.judge(0, &reply, &TtlCaps::default()) else { panic!() };
         let Joined::Begun(_, running) = table.join(1, &key, 1, later()) else { panic!() };

@@ -35,8 +35,7 @@ impl Ingest {
 
     /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, resource: Resource) {
-        // Of a list that broke off.
-        self.put_off.take(resource);
+        self.put_off.begin(resource);
         self.writer.begin(resource);
         self.status.begin(resource);
     }
@@ -121,6 +120,8 @@ impl Ingest {
         if let Ok(Some(named)) = catch_unwind(|| decode::named(text)) {
             let key = convert::key(&named.metadata);
             tracing::error!(resource = resource.plural(), namespace = %key.namespace, name = %key.name, "{DEFECT}");
+            // It exists: the end of a list must not take it for gone.
+            self.writer.was_listed(resource, &key);
             self.status.explain(resource, &key, Some(DEFECT.to_owned()));
         }
         true
@@ -193,6 +194,7 @@ impl Ingest {
         for text in self.put_off.take(resource) {
             self.apply(resource, &text);
         }
+        self.put_off.complete(resource);
         let removed = self.writer.complete(resource, decode::version(Some(version)));
         self.status.complete(resource);
         removed

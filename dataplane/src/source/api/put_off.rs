@@ -7,17 +7,35 @@ use dataplane_core::Resource;
 /// nothing was heard.
 const MAX_PUT_OFF: usize = 8 << 20;
 
+/// Lists in a row in which objects wait. What is new in them would not be served for as long as lists break off; after these,
+/// that is worse than what E22 promises.
+const MAX_LISTS: usize = 5;
+
 /// The objects that wait, by resource.
 #[derive(Debug, Default)]
 pub(super) struct PutOff {
     objects: [Vec<Box<[u8]>>; Resource::ALL.len()],
     octets: usize,
+    /// Lists of each resource that have begun since a complete one.
+    begun: [usize; Resource::ALL.len()],
 }
 
 impl PutOff {
-    /// Keeps an object, as JSON; false when there is no room.
+    /// A list begins: what waits is of one that broke off.
+    pub(super) fn begin(&mut self, resource: Resource) {
+        self.take(resource);
+        self.begun[resource as usize] += 1;
+    }
+
+    /// The list is complete.
+    pub(super) fn complete(&mut self, resource: Resource) {
+        self.begun[resource as usize] = 0;
+    }
+
+    /// Keeps an object, as JSON; false when it must not wait, or there is no room.
     pub(super) fn keep(&mut self, resource: Resource, text: &[u8]) -> bool {
-        if self.octets + text.len() > MAX_PUT_OFF {
+        let is_late = self.begun[resource as usize] > MAX_LISTS;
+        if is_late || self.octets + text.len() > MAX_PUT_OFF {
             return false;
         }
         self.octets += text.len();
@@ -36,6 +54,24 @@ impl PutOff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn e22_nothing_waits_after_several_lists_that_broke_off() {
+        let mut put_off = PutOff::default();
+        let pods = Resource::Pods;
+        for _ in 0..MAX_LISTS {
+            put_off.begin(pods);
+            assert!(put_off.keep(pods, b"{}"));
+        }
+        put_off.begin(pods);
+        assert!(!put_off.keep(pods, b"{}"));
+        put_off.begin(Resource::Services);
+        assert!(put_off.keep(Resource::Services, b"{}"), "each resource for itself");
+        assert!(put_off.take(pods).is_empty(), "dropped with its list");
+        put_off.complete(pods);
+        put_off.begin(pods);
+        assert!(put_off.keep(pods, b"{}"));
+    }
 
     #[test]
     fn e21_what_waits_is_bounded_and_what_was_taken_leaves_room() {

@@ -79,7 +79,11 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     }
     let real: Vec<String> = cluster_ips(service).map(|ip| ip.to_string()).collect();
     let is_leaving = service.metadata.deletion_timestamp.is_some();
-    if is_leaving || real.is_empty() || !missing(dns, &before, service).is_empty() {
+    // A person gave up the one that was ours: this one was taken over instead of it.
+    let is_taken_over =
+        before.is_ours && standing != Standing::Own && super::is_annotated(service, dns);
+    let has_lost = !is_taken_over && !missing(dns, &before, service).is_empty();
+    if is_leaving || real.is_empty() || has_lost {
         return before;
     }
     let is_ours = standing == Standing::Own;

@@ -2,6 +2,7 @@
 
 mod documents;
 mod waits;
+mod stuck;
 mod rounds;
 mod losses;
 

@@ -215,12 +215,17 @@ fn o12_load_puts_back_a_number_of_zero_because_an_autoscaler_never_does() {
     let scaled_to = |count: u32, manager: &str| {
         let mut observed = cluster(9, 9);
         deploy(&mut observed, count);
-        observed.deployment.as_mut().unwrap().metadata.managed_fields =
-            Some(vec![from(json!({"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}))]);
+        observed.deployment.as_mut().unwrap().metadata.managed_fields = Some(vec![from(
+            json!({"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}),
+        )]);
         observed
     };
-    let wants = |count: i32| from(json!({"spec": {"maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
-        "status": {"desiredReplicas": count, "currentReplicas": count}}));
+    let wants = |count: i32| {
+        from(
+            json!({"spec": {"maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
+        "status": {"desiredReplicas": count, "currentReplicas": count}}),
+        )
+    };
     for (what, count, manager, autoscaler, expected) in [
         ("nothing is wrong", 3, "kubectl", Some(3), None),
         ("the autoscaler raises it", 1, "kubectl", Some(3), None),

@@ -87,7 +87,12 @@ mod tests {
         };
         let fine = object(json!([condition("Ready", good)]), json!({"desired": 2}));
         assert_eq!(mended(&fine), None, "the spec is not its business, nor unknown fields");
-        let conditions = json!([condition("Ready", bad), condition("Audited", good), condition("Theirs", bad), 7]);
+        let conditions = json!([
+            condition("Ready", bad),
+            condition("Audited", good),
+            condition("Theirs", bad),
+            7
+        ]);
         let spoiled = object(conditions, json!({"desired": -1}));
         let expected = json!({"metadata": {"resourceVersion": "7"},
             "status": {"conditions": [condition("Audited", good)], "replicas": null}});
@@ -120,9 +125,16 @@ mod tests {
             assert_eq!(shown(kind), Some((value, REASON, Some(3))), "{kind}");
         }
         assert_eq!(shown("Audited"), None, "others keep theirs");
-        assert_eq!((status.cluster_ips.as_slice(), status.observed_generation), (&["10.96.0.10".to_owned()][..], Some(3)));
+        assert_eq!(
+            (status.cluster_ips.as_slice(), status.observed_generation),
+            (&["10.96.0.10".to_owned()][..], Some(3))
+        );
         assert!(status.conditions[0].message.contains("unknown variant `Future`"));
         dns.status = Some(status.clone());
-        assert_eq!(of(&dns, &message("unknown variant `Future`"), at(120)), status, "not written again");
+        assert_eq!(
+            of(&dns, &message("unknown variant `Future`"), at(120)),
+            status,
+            "not written again"
+        );
     }
 }

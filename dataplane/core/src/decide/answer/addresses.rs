@@ -120,7 +120,13 @@ impl Answer<'_> {
                 // The usual case: all endpoints have the port.
                 if !lists.are_all() {
                     let of = (ipv6, room);
-                    return entry.visit_subset_addresses(records, &lists, of, seed, from_kubernetes);
+                    return entry.visit_subset_addresses(
+                        records,
+                        &lists,
+                        of,
+                        seed,
+                        from_kubernetes,
+                    );
                 }
                 entry.visit_addresses(ipv6, seed, from_kubernetes)
             }

@@ -91,11 +91,10 @@ impl Answer<'_> {
         }
         let first = (entry.draw_pair(self.records, &lists, self.seed), self.seed);
         let room = reply.room();
-        let is_cut =
-            entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
-                self.endpoint_target(entry, label)
-                    .is_none_or(|target| self.write_service(target.wire(), port, reply))
-            });
+        let is_cut = entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
+            self.endpoint_target(entry, label)
+                .is_none_or(|target| self.write_service(target.wire(), port, reply))
+        });
         if is_cut {
             // As if it did not fit (WR21, WR23).
             reply.truncate();

@@ -152,7 +152,9 @@ fn rr32_endpoints_with_and_without_hostnames_do_not_hide_each_other() {
         one_beside(2),
         (1..=60).map(shared).chain([([1, 0], None)]).collect(),
         (1..=60).map(shared).chain([([2, 0], None)]).collect(),
-        (0..100).map(|number| if number % 2 == 0 { named(number) } else { plain(number) }).collect(),
+        (0..100)
+            .map(|number| if number % 2 == 0 { named(number) } else { plain(number) })
+            .collect(),
         (1..=100).map(plain).chain((1..=100).map(spelled)).chain([([0, 9], None)]).collect(),
         (1..=100).map(plain).chain((1..=100).map(spelled)).chain([([3, 9], None)]).collect(),
     ];
@@ -227,9 +229,8 @@ fn wr23_a_walk_that_would_take_too_many_looks_says_that_it_is_cut() {
 
 #[test]
 fn wr23_ports_of_a_name_that_very_many_share_are_cut_and_said_to_be() {
-    let of = |a: u8| -> Vec<_> {
-        (0..60).map(|number| ([a, number], Some("db".to_owned()))).collect()
-    };
+    let of =
+        |a: u8| -> Vec<_> { (0..60).map(|number| ([a, number], Some("db".to_owned()))).collect() };
     let records = index([slice(0, false, &[80], &of(1)), slice(1, false, &[81], &of(2))]).records();
     let entry = entry(&records);
     let name = super::EndpointName::read(b"db");

@@ -28,7 +28,8 @@ fn ca3_a_denial_with_records_of_the_type_is_no_answer() {
 #[test]
 fn fw40_a_reply_with_other_types_at_the_name_says_that_there_is_none_of_this_one() {
     let pending = plain(client(WWW, RecordType::AAAA));
-    let (address, of_other) = ("www.example.org. 300 A 192.0.2.1", "a.example.org. 300 A 192.0.2.1");
+    let (address, of_other) =
+        ("www.example.org. 300 A 192.0.2.1", "a.example.org. 300 A 192.0.2.1");
     let alias = "www.example.org. 300 CNAME a.example.org.";
     let ns = "example.org. 900 NS ns.example.org.";
     for (answer, aliases) in [(&[address][..], 0), (&[alias, of_other], 1), (&[of_other, alias], 1)]

@@ -173,8 +173,10 @@ fn ours() -> Service {
 
 /// As another client writes it in place of ours: without owner and labels, and with its own selector.
 fn replaced(uid: &str, address: &str, selector: Value) -> Service {
-    from(json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": uid, "resourceVersion": "300"},
-        "spec": {"clusterIP": address, "clusterIPs": [address], "selector": selector}}))
+    from(
+        json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": uid, "resourceVersion": "300"},
+        "spec": {"clusterIP": address, "clusterIPs": [address], "selector": selector}}),
+    )
 }
 
 #[test]
@@ -227,8 +229,7 @@ fn o16_what_others_created_in_place_of_our_service_is_not_given_back() {
 fn o16_what_replaced_our_service_and_was_adopted_since_is_given_back() {
     let mut observed = with(ours());
     reconcile(&mut observed, &dns("{}"), 0).unwrap();
-    let mut adopted =
-        replaced("another", "10.96.7.7", json!({"app": "x", INSTANCE: "default"}));
+    let mut adopted = replaced("another", "10.96.7.7", json!({"app": "x", INSTANCE: "default"}));
     adopted.metadata.annotations = switched().metadata.annotations;
     observed.service = Some(adopted.clone());
     let plan = reconcile(&mut observed, &dns("{}"), 1).unwrap();

@@ -59,8 +59,10 @@ fn o16_a_service_replaced_by_one_with_other_addresses_is_degraded() {
 #[test]
 fn o16_a_service_of_ours_replaced_by_one_of_others_is_no_green_status() {
     let mut story = Story::settled("{}");
-    story.observed.service = Some(from(json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": "b"},
-        "spec": {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "selector": {"app": "x"}}})));
+    story.observed.service = Some(from(
+        json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": "b"},
+        "spec": {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "selector": {"app": "x"}}}),
+    ));
     let status = story.reconcile(10);
     is(
         &story,
@@ -266,7 +268,9 @@ fn o4_what_cannot_be_put_back_is_reported_beside_a_refusal() {
     let status = refused(&story.dns, &refusal, &story.observed, &put_back, at(20));
     let degraded = condition(&status, "Degraded").unwrap();
     assert_eq!(degraded.reason, "CABundleMissing");
-    for words in ["no bundle; ", "clusterdns-default: denied; ", "argocd-controller writes spec.ingress"] {
+    for words in
+        ["no bundle; ", "clusterdns-default: denied; ", "argocd-controller writes spec.ingress"]
+    {
         assert!(degraded.message.contains(words), "{words}: {}", degraded.message);
     }
 }
@@ -337,7 +341,9 @@ fn o19_a_workload_that_wants_no_pod_is_a_problem() {
     let status = story.reconcile(10);
     let degraded = condition(&status, "Degraded").unwrap();
     assert_eq!(degraded.reason, "NoPodWanted");
-    assert!(degraded.message.contains("kubectl -n kube-system scale deployment/clusterdns-default"));
+    assert!(
+        degraded.message.contains("kubectl -n kube-system scale deployment/clusterdns-default")
+    );
 }
 
 #[test]

@@ -36,8 +36,15 @@ pub(crate) async fn endless<T: Future<Output = ()>>(
 /// The same on a thread of its own.
 pub(crate) fn endless_on_thread(name: &'static str, count: impl Fn(), run: impl Fn()) {
     let mut pause = PAUSE;
-    while catch_unwind(AssertUnwindSafe(&run)).is_err() {
+    loop {
+        let begun = std::time::Instant::now();
+        if catch_unwind(AssertUnwindSafe(&run)).is_ok() {
+            return;
+        }
         report(name, &count);
+        if begun.elapsed() >= MAX_PAUSE {
+            pause = PAUSE;
+        }
         std::thread::sleep(pause);
         pause = (2 * pause).min(MAX_PAUSE);
     }

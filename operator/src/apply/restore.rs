@@ -61,9 +61,11 @@ fn remember(ctx: &Context, dns: &ClusterDNS) {
         let Some(live) = live.filter(|live| ownership(live, dns) == Ownership::Ours) else {
             continue;
         };
-        // Without the rules that another client took over it would keep every client out.
+        // Without the rules that another client took over it would keep every client out, and without its selector it would
+        // hold for all pods of the namespace.
         let is_whole = |ours: &DynamicObject| {
-            kind != Kind::NetworkPolicy || ours.data.pointer("/spec/ingress").is_some()
+            let has = |field: &str| ours.data.pointer(field).is_some();
+            kind != Kind::NetworkPolicy || has("/spec/ingress") && has("/spec/podSelector")
         };
         let ours = owned(kind, &live).filter(is_whole);
         if let Some(ours) = ours.filter(|ours| !ctx.memory.knows(kind, ours)) {

@@ -157,11 +157,11 @@ pub(in crate::forward) struct Failure {
     pub(in crate::forward) reason: Reason,
     /// What the library or the system said.
     pub(in crate::forward) text: Arc<str>,
-    /// Why the query was not sent, where no connection was tried for it.
+    /// Why the query was not sent, or not again, where no connection was tried for it.
     pub(in crate::forward) unsent: Option<Unsent>,
 }
 
-/// Why a query did not leave: the server was not asked.
+/// Why a query did not leave, or not again after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::forward) enum Unsent {
     /// The system gave us no socket.

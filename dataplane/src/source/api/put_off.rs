@@ -1,5 +1,5 @@
 //! Objects of lists that take something away from what is served: a later object of the list may have it, so they wait for
-//! the end of the list, and a list that breaks off takes nothing away (E21, E22).
+//! the end of the list, and a list that breaks off takes nothing away, up to five in a row (E21, E22).
 
 use dataplane_core::Resource;
 

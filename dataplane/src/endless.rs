@@ -18,35 +18,42 @@ pub(crate) async fn endless<T: Future<Output = ()>>(
     begin: impl Fn() -> T,
 ) {
     let task = || AssertUnwindSafe(async { begin().await }).catch_unwind();
-    let mut pause = PAUSE;
+    let mut pauses = Pauses::default();
     loop {
         let begun = tokio::time::Instant::now();
         if task().await.is_ok() {
             return;
         }
         report(name, &count);
-        if begun.elapsed() >= MAX_PAUSE {
-            pause = PAUSE;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(MAX_PAUSE);
+        tokio::time::sleep(pauses.next(begun.elapsed())).await;
     }
 }
 
 /// The same on a thread of its own.
 pub(crate) fn endless_on_thread(name: &'static str, count: impl Fn(), run: impl Fn()) {
-    let mut pause = PAUSE;
+    let mut pauses = Pauses::default();
     loop {
         let begun = std::time::Instant::now();
         if catch_unwind(AssertUnwindSafe(&run)).is_ok() {
             return;
         }
         report(name, &count);
-        if begun.elapsed() >= MAX_PAUSE {
-            pause = PAUSE;
-        }
-        std::thread::sleep(pause);
-        pause = (2 * pause).min(MAX_PAUSE);
+        std::thread::sleep(pauses.next(begun.elapsed()));
+    }
+}
+
+/// The pauses of one task.
+#[derive(Debug, Default)]
+struct Pauses {
+    last: Duration,
+}
+
+impl Pauses {
+    /// The next one, after a run of this length.
+    fn next(&mut self, ran: Duration) -> Duration {
+        let longer = if ran >= MAX_PAUSE { PAUSE } else { (2 * self.last).max(PAUSE) };
+        self.last = longer.min(MAX_PAUSE);
+        self.last
     }
 }
 

@@ -276,13 +276,7 @@ endpoints:
             let folder = crate::snapshot::tests::Folder::new();
             let text = crowded_by_an_older_namespace(spec);
             std::fs::write(folder.0.join("objects.yaml"), text).unwrap();
-            let setup = crate::source::writer::Setup {
-                counters: Vec::new(),
-                identity: dataplane_core::Identity::default(),
-                resolv_conf: "/nonexistent".into(),
-                location: Default::default(),
-                status: Arc::default(),
-            };
+            let setup = crate::source::writer::Setup::reporting_to(Arc::default());
             let files = crate::source::files::Files::open(&folder.0, setup).unwrap();
             let records = Arc::clone(&files.state().published.load().records);
             let asked = |at: &str| asked(&format!("at={at}&as={UID}"), Some(UID), &records);

@@ -43,14 +43,7 @@ impl Drop for Folder {
 
 fn writer(config: &Config) -> (Writer, Arc<Status>) {
     let status = Arc::<Status>::default();
-    let setup = Setup {
-        counters: Vec::new(),
-        identity: crate::identity::of_this_process(None),
-        resolv_conf: PathBuf::from("/nonexistent"),
-        location: Default::default(),
-        status: status.clone(),
-    };
-    (Writer::new(config, setup).unwrap(), status)
+    (Writer::new(config, Setup::reporting_to(status.clone())).unwrap(), status)
 }
 
 fn service(name: &str, uid: u128, version: u64) -> Object {

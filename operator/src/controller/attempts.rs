@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::backoff;
+use super::backoff::{self, Failure};
 
 /// Objects that are remembered; a ClusterDNS has about a dozen, and most of them never fail.
 const MAX_REMEMBERED: usize = 1_000;
@@ -61,7 +61,7 @@ impl Attempts {
         }
         let before = failed.get(what).filter(|last| last.generation == generation);
         let failures = before.map_or(0, |last| last.failures).saturating_add(1);
-        let wait = backoff::pause(failures, at_most);
+        let wait = backoff::pause(failures, Failure { at_most, asked: None });
         let (not_before, why) = (now + wait, why.to_owned());
         failed.insert(what.to_owned(), Attempt { generation, failures, not_before, why });
         wait

@@ -99,9 +99,7 @@ impl Backoff {
                 Some(_) | None => 0,
             };
             history.failures = before.saturating_add(1);
-            let asked = failure.asked.unwrap_or_default().min(LONGEST_ASKED);
-            let wait = after(history.failures).min(failure.at_most.unwrap_or(LONGEST));
-            let wait = with_jitter(wait.max(asked));
+            let wait = pause(history.failures, failure);
             history.failed = Some((generation, now + wait));
             wait
         })
@@ -126,9 +124,11 @@ impl Backoff {
     }
 }
 
-/// The wait of one object after this many failures, or of its status; never longer than `at_most`, but for the jitter.
-pub(super) fn pause(failures: u32, at_most: Option<Duration>) -> Duration {
-    with_jitter(after(failures).min(at_most.unwrap_or(LONGEST)))
+/// The wait after this many failures, of a ClusterDNS, or of one object and its status, within these bounds but for the jitter.
+pub(super) fn pause(failures: u32, bounds: Failure) -> Duration {
+    let asked = bounds.asked.unwrap_or_default().min(LONGEST_ASKED);
+    let wait = after(failures).min(bounds.at_most.unwrap_or(LONGEST));
+    with_jitter(wait.max(asked))
 }
 
 /// The wait after this many failures; each doubles it, up to [`LONGEST`].

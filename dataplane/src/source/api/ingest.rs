@@ -221,7 +221,6 @@ impl Ingest {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::Arc;
 
     use super::*;
@@ -237,14 +236,7 @@ mod tests {
     #[test]
     fn an_object_that_meets_a_defect_is_named_and_those_after_it_are_applied() {
         let status = Arc::<Status>::default();
-        let setup = Setup {
-            counters: Vec::new(),
-            identity: crate::identity::of_this_process(None),
-            resolv_conf: PathBuf::from("/nonexistent"),
-            location: Default::default(),
-            status: Arc::clone(&status),
-        };
-        let writer = Writer::unconfigured(setup).unwrap();
+        let writer = Writer::unconfigured(Setup::reporting_to(Arc::clone(&status))).unwrap();
         let mut ingest = Ingest::new(writer, StreamStatus::new(Arc::clone(&status)));
         let cart = service("cart");
         let defect = |_: &mut Ingest| panic!("a defect");

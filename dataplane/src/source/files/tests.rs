@@ -4,8 +4,6 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use dataplane_core::Identity;
-
 use super::*;
 use crate::snapshot::tests::Folder;
 
@@ -34,13 +32,8 @@ impl Disk {
     }
 
     fn open(&self) -> Files {
-        let setup = Setup {
-            counters: Vec::new(),
-            identity: Identity::default(),
-            resolv_conf: self.resolv_conf(),
-            location: Default::default(),
-            status: Arc::default(),
-        };
+        let resolv_conf = self.resolv_conf();
+        let setup = Setup { resolv_conf, ..Setup::reporting_to(Arc::default()) };
         Files::open(&self.manifests.0, setup).unwrap()
     }
 }

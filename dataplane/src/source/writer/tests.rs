@@ -7,16 +7,22 @@ use dataplane_core::{Endpoint, Namespace, Object, Slice};
 
 use super::*;
 
+impl Setup {
+    /// For tests: no counters, a resolv.conf that does not exist, and the identity of this process.
+    pub(crate) fn reporting_to(status: Arc<Status>) -> Setup {
+        Setup {
+            counters: Vec::new(),
+            identity: crate::identity::of_this_process(None),
+            resolv_conf: PathBuf::from("/nonexistent"),
+            location: Location::default(),
+            status,
+        }
+    }
+}
+
 fn writer() -> Writer {
     let identity = Identity { instance_id: "00000000000000ab".repeat(2), ..Identity::default() };
-    let status = Arc::<Status>::default();
-    let setup = Setup {
-        counters: Vec::new(),
-        identity,
-        resolv_conf: "/nonexistent".into(),
-        location: Default::default(),
-        status,
-    };
+    let setup = Setup { identity, ..Setup::reporting_to(Arc::default()) };
     Writer::new(&Config::default(), setup).unwrap()
 }
 

@@ -5,7 +5,6 @@ mod relists;
 mod resolv_conf;
 mod turns;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ use crate::source::api::status::StreamStatus;
 use crate::source::api::{Credentials, Options, Pace, Wanted, decode, open};
 use crate::source::objects::convert;
 use crate::source::writer::{Setup, Writer};
-use crate::status::Status;
 
 /// Generous: machines that build are slow at times.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,7 +30,7 @@ const OBJECTS: [Resource; 3] = [Resource::Services, Resource::EndpointSlices, Re
 
 /// A sink whose configuration comes from a ConfigMap that was not read yet.
 fn sink() -> Sink {
-    sink_with(setup(Arc::default()))
+    sink_with(Setup::reporting_to(Arc::default()))
 }
 
 fn sink_with(setup: Setup) -> Sink {
@@ -44,16 +42,6 @@ fn sink_with(setup: Setup) -> Sink {
     let configuration = Configuration::new(wanted, own, pace);
     let writer = Writer::unconfigured(setup).unwrap();
     Sink::new(Ingest::new(writer, StreamStatus::new(status)), configuration)
-}
-
-fn setup(status: Arc<Status>) -> Setup {
-    Setup {
-        counters: Vec::new(),
-        identity: crate::identity::of_this_process(None),
-        resolv_conf: PathBuf::from("/nonexistent"),
-        location: Default::default(),
-        status,
-    }
 }
 
 /// The ConfigMap has this configuration for every pod.
@@ -340,7 +328,8 @@ fn d4_what_is_kept_is_served_before_any_request_is_sent() {
             pace: Pace::with_spread(Duration::ZERO),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (_client, sink) = runtime.block_on(open(options, setup(Arc::default()))).unwrap();
+        let (_client, sink) =
+            runtime.block_on(open(options, Setup::reporting_to(Arc::default()))).unwrap();
         let sink = sink.borrow();
         assert!(sink.configuration.is_configured());
         assert_eq!(running(&sink).ttl_seconds, ttl_s);

@@ -11,7 +11,8 @@ fn fw3_the_servers_of_another_resolv_conf_are_in_use_within_five_seconds() {
     let path = folder.0.join("resolv.conf");
     let write = |text: &str| std::fs::write(&path, text).unwrap();
     write("nameserver 10.0.0.2\n");
-    let mut sink = sink_with(Setup { resolv_conf: path.clone(), ..setup(Arc::default()) });
+    let mut sink =
+        sink_with(Setup { resolv_conf: path.clone(), ..Setup::reporting_to(Arc::default()) });
     adopt(&mut sink, &json!({"format": 1}));
     let (state, status) = (sink.ingest.writer.state(), Arc::clone(&sink.ingest.status.shared));
     let servers = || -> Vec<String> {

@@ -176,13 +176,17 @@ impl Server {
         self.state().health.probe_unsent(now);
     }
 
-    pub(super) fn probed(&self, with_edns: bool, heard: Heard, now: Instant) {
+    /// What came of a probe of this form; `refuses_edns` where its Rcode is one of those that may be about the OPT record.
+    pub(super) fn probed(&self, with_edns: bool, heard: Heard, refuses_edns: bool, now: Instant) {
         let mut state = self.state();
         let before = state.health.standing();
         state.health.probe_ended(heard, now);
         match heard {
             Heard::Good | Heard::Error => {
-                state.edns.probe_answered(with_edns, now);
+                match with_edns && refuses_edns {
+                    true => state.edns.probe_refused(),
+                    false => state.edns.probe_answered(with_edns, now),
+                }
                 state.window.replied(now);
                 state.give_places();
             }

@@ -47,6 +47,11 @@ impl Edns {
         self.flips = with == self.is_used(now);
     }
 
+    /// A server that did not answer has refused a probe with an OPT record, which may be for that record: what is known stays.
+    pub(in crate::forward) fn probe_refused(&mut self) {
+        self.flips = false;
+    }
+
     /// A server that did not answer has answered a probe of this form.
     pub(in crate::forward) fn probe_answered(&mut self, with: bool, now: Instant) {
         self.flips = false;

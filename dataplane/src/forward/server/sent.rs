@@ -17,7 +17,10 @@ pub(in crate::forward) struct Sent {
     at: Instant,
     with_edns: bool,
     is_overdue: bool,
+    /// Its result is known, or it was not sent.
     is_settled: bool,
+    /// It is among those that were sent, as metrics show them.
+    is_counted: bool,
     /// The response code of its reply.
     rcode: u16,
     /// Whether that code is no error, also if the attempt failed.
@@ -34,8 +37,6 @@ impl Server {
 
     /// The same with a place that was given.
     pub(super) fn sent_now(self: &Arc<Self>, with_edns: bool) -> Sent {
-        self.counters.sent.fetch_add(1, Ordering::Relaxed);
-        self.sent.fetch_add(1, Ordering::Relaxed);
         let server = Arc::clone(self);
         Sent {
             server,
@@ -43,6 +44,7 @@ impl Server {
             with_edns,
             is_overdue: false,
             is_settled: false,
+            is_counted: false,
             rcode: 0,
             is_no_error: false,
         }
@@ -60,6 +62,7 @@ impl Sent {
     pub(in crate::forward) fn look(&mut self, now: Instant) {
         if self.overdue_at().is_some_and(|at| now >= at) {
             self.is_overdue = true;
+            self.count();
             let mut state = self.server.state();
             state.window.leave();
             state.window.was_silent(self.at, now);
@@ -99,12 +102,20 @@ impl Sent {
     /// The server was not asked.
     pub(in crate::forward) fn cancel(mut self) {
         self.is_settled = true;
-        self.server.counters.sent.fetch_sub(1, Ordering::Relaxed);
-        self.server.sent.fetch_sub(1, Ordering::Relaxed);
+        self.is_counted = true;
+    }
+
+    /// Counts it once, as soon as it is known that it was sent: a count that is shown never decreases.
+    fn count(&mut self) {
+        if !std::mem::replace(&mut self.is_counted, true) {
+            self.server.counters.sent.fetch_add(1, Ordering::Relaxed);
+            self.server.sent.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn settle_at(&mut self, heard: Heard, now: Instant) {
         self.is_settled = true;
+        self.count();
         let server = &self.server;
         server.heard[heard as usize].fetch_add(1, Ordering::Relaxed);
         if heard != Heard::Good {
@@ -146,6 +157,7 @@ impl Drop for Sent {
             state.window.leave();
             state.give_places();
         }
+        self.count();
         let now = now();
         if !self.is_settled && now >= self.at + USUAL.interval {
             self.settle_at(Heard::Nothing, now);

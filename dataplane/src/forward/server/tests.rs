@@ -29,6 +29,28 @@ fn l16_a_query_that_is_overdue_gives_its_place_to_others_once() {
     assert_eq!(in_flight(), 0);
 }
 
+/// Metrics show it as a counter: one that decreases looks like a process that was started again.
+#[test]
+fn e55_the_count_of_queries_that_were_sent_never_decreases() {
+    let server = server();
+    let sent = || {
+        let shown = server.seen(now()).sent;
+        assert_eq!(server.counters.sent.load(Ordering::Relaxed), shown);
+        shown
+    };
+    let refused = server.send(true).unwrap();
+    let before = sent();
+    refused.cancel();
+    assert_eq!((before, sent()), (0, 0), "it did not leave");
+    let mut silent = server.send(true).unwrap();
+    silent.look(silent.overdue_at().unwrap());
+    assert_eq!(sent(), 1, "it is overdue");
+    silent.settle(Heard::Nothing);
+    server.send(true).unwrap().settle(Heard::Good);
+    drop(server.send(true).unwrap());
+    assert_eq!(sent(), 3, "each once, also one that another server was faster than");
+}
+
 #[test]
 fn fw28_referrals_are_no_error_codes() {
     let server = server();

@@ -1,5 +1,6 @@
-//! The queries on one shared socket, by id: those that wait, and those that ended a moment ago without a reply. A
-//! late reply to one of these is not counted as an attempt to guess an id (FW13).
+//! The queries on one shared socket, by id: those that wait, those that ended a moment ago without a reply, and the last
+//! ones that were answered. A late reply to one of these, or a second one, which the network or the server may send, is no
+//! attempt to guess an id (FW13).
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,6 +13,9 @@ use crate::forward::random;
 pub(super) const LATE: Duration = Duration::from_secs(4);
 /// Queries that ended without a reply that are remembered on one shared socket; the oldest is forgotten.
 pub(super) const MAX_ENDED: usize = 256;
+/// Queries that were answered which are remembered on one shared socket; the oldest is forgotten. Without a time: a second reply
+/// that lies in the buffer of the socket is read only when the next one comes.
+pub(super) const MAX_ANSWERED: usize = 128;
 /// Queries that wait on one shared socket, at most: half of the ids, so that a free one is soon drawn.
 const MAX_ON_PORT: usize = 1 << 15;
 
@@ -30,8 +34,12 @@ pub(super) struct Asked<C> {
     pub(super) waiting: HashMap<u16, Asker<C>>,
     /// Ids of queries that ended without a reply, and when; the latest last.
     pub(super) ended: VecDeque<(Instant, u16)>,
+    /// Ids of queries that were answered; the latest last.
+    pub(super) answered: VecDeque<u16>,
     /// When the latest query left.
     pub(super) latest: Instant,
+    /// One query has the socket for itself, which closes with it: what comes after its reply is not read.
+    is_own: bool,
 }
 
 /// One query that waits for its reply.
@@ -58,8 +66,14 @@ impl<C> std::fmt::Debug for Asked<C> {
 }
 
 impl<C> Asked<C> {
-    pub(super) fn new(now: Instant) -> Asked<C> {
-        Asked { waiting: HashMap::new(), ended: VecDeque::new(), latest: now }
+    pub(super) fn new(now: Instant, is_own: bool) -> Asked<C> {
+        Asked {
+            waiting: HashMap::new(),
+            ended: VecDeque::new(),
+            answered: VecDeque::new(),
+            latest: now,
+            is_own,
+        }
     }
 
     /// A query begins; an id for it, or none where as many wait as may.
@@ -70,15 +84,25 @@ impl<C> Asked<C> {
         self.latest = now;
         self.forget(now);
         // A late reply must not meet a later query.
-        let is_free = |id: &u16| !self.waiting.contains_key(id) && !self.has_ended(*id);
+        let is_free = |id: &u16| !self.waiting.contains_key(id) && !self.had(*id);
         std::iter::repeat_with(|| random() as u16).find(is_free)
     }
 
     /// A query does not wait any more.
     pub(super) fn end(&mut self, id: u16, now: Instant) {
-        if self.waiting.remove(&id).is_some_and(|asker| !asker.is_answered) {
-            self.note_ended(id, now);
+        match self.waiting.remove(&id) {
+            Some(Asker { is_answered: false, .. }) => self.note_ended(id, now),
+            Some(Asker { is_answered: true, .. }) if !self.is_own => self.note_answered(id),
+            Some(_) | None => {}
         }
+    }
+
+    /// Its query was answered.
+    fn note_answered(&mut self, id: u16) {
+        if self.answered.len() == MAX_ANSWERED {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(id);
     }
 
     /// Its query ended without a reply.
@@ -93,7 +117,7 @@ impl<C> Asked<C> {
     /// Whether no query has this id, or had it a moment ago.
     pub(super) fn is_stray(&mut self, id: Option<u16>, now: Instant) -> bool {
         self.forget(now);
-        id.is_none_or(|id| !self.waiting.contains_key(&id) && !self.has_ended(id))
+        id.is_none_or(|id| !self.waiting.contains_key(&id) && !self.had(id))
     }
 
     /// Gives this to all tasks that wait; one that does not keep up misses it.
@@ -141,8 +165,8 @@ impl<C> Asked<C> {
         }
     }
 
-    /// Whether a query with this id ended without a reply a moment ago.
-    pub(super) fn has_ended(&self, id: u16) -> bool {
-        self.ended.iter().any(|(_, ended)| *ended == id)
+    /// Whether a query with this id ended a moment ago.
+    pub(super) fn had(&self, id: u16) -> bool {
+        self.answered.contains(&id) || self.ended.iter().any(|(_, ended)| *ended == id)
     }
 }

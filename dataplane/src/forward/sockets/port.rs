@@ -134,7 +134,7 @@ impl Port {
         Port {
             socket,
             common: Arc::clone(common),
-            asked: Mutex::new(Asked::new(now)),
+            asked: Mutex::new(Asked::new(now, is_own)),
             opened: now,
             is_own,
             end: Mutex::default(),

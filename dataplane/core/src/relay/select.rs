@@ -41,6 +41,8 @@ impl Default for TtlCaps {
 /// send none twice, and the work must grow with the reply only.
 const COMPARED: usize = 64;
 
+const NXDOMAIN: u8 = 3;
+
 /// The message costs more than its length allows (row L12): as a chain that is too long (FW41).
 const TOO_MUCH: RelayError = RelayError::Chain;
 
@@ -77,8 +79,9 @@ pub(super) fn select(
         selection.kept.authentic = false;
     }
     let kept = &selection.kept;
-    // Kept as either, it would be wrong for as long as its records say.
-    if rcode != 0 && !kept.rrset.is_empty() {
+    // Kept as either, it would be wrong for as long as its records say. A name with other types exists, too.
+    let is_there = rcode == NXDOMAIN && kept.has_other_types;
+    if is_there || (rcode != 0 && !kept.rrset.is_empty()) {
         return Err(RelayError::Unrelated);
     }
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {

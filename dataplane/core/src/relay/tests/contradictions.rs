@@ -18,10 +18,30 @@ fn ca3_a_denial_with_records_of_the_type_is_no_answer() {
             }
         }
     }
-    // The chain alone says where the name that does not exist was looked for.
-    let mut reply = upstream(&pending, &alias[..1], &[SOA]);
-    reply.metadata.response_code = ResponseCode::NXDomain;
-    assert_eq!(good(&pending, &reply).lifetime_s(), 20);
+    // The chain alone says where the name that does not exist was looked for (RFC 6604 §3), and so it does with its signatures
+    // and with records of other names.
+    let signature = "a.example.org. 300 TYPE46 000100";
+    let beside = [alias[0], signature, "b.example.org. 300 A 192.0.2.1"];
+    for answer in [&alias[..1], &beside] {
+        let mut reply = upstream(&pending, answer, &[SOA]);
+        reply.metadata.response_code = ResponseCode::NXDomain;
+        assert_eq!(good(&pending, &reply).lifetime_s(), 20, "{answer:?}");
+    }
+}
+
+/// NXDOMAIN says that the name has no records of any type (RFC 2308 §2.1).
+#[test]
+fn ca3_a_denial_of_a_name_with_records_of_other_types_is_no_answer() {
+    let pending = plain(client(WWW, RecordType::AAAA));
+    let address = "www.example.org. 300 A 192.0.2.1";
+    let alias = ["www.example.org. 300 CNAME a.example.org.", "a.example.org. 300 A 192.0.2.1"];
+    for answer in [&[address][..], &alias] {
+        for authority in [&[][..], &[SOA]] {
+            let mut reply = upstream(&pending, answer, authority);
+            reply.metadata.response_code = ResponseCode::NXDomain;
+            assert_eq!(failed(&pending, &reply), RelayError::Unrelated, "{answer:?}");
+        }
+    }
 }
 
 /// A load balancer that knows addresses of IPv4 only may answer a question for AAAA with them (RFC 4074 §4).

@@ -210,6 +210,9 @@ impl Forwarder {
         stale: Relayed,
         client: &Client,
     ) -> Result<(Relayed, Freshness), Unresolved> {
+        if let Some(refreshed) = self.fresh(upstreams, group, key) {
+            return Ok(refreshed);
+        }
         let lookup = self.look_up(upstreams, group, key, client, Purpose::Stale);
         let timer = client.started + Duration::from_millis(CLIENT_TIMER_MS);
         // A timer that has run out still lets the lookup begin.
@@ -217,6 +220,24 @@ impl Forwarder {
             Ok(Ok(relayed)) => Ok((relayed, Freshness::Fresh { age_s: 0 })),
             // N18, N20, or silence so far.
             Ok(Err(_)) | Err(_) => Ok((stale, Freshness::Stale)),
+        }
+    }
+
+    /// What the cache has by now, with its age: a query that has waited for its turn was decided before the lookup of another one
+    /// ended (FW11).
+    fn fresh(
+        &self,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+    ) -> Option<(Relayed, Freshness)> {
+        let at = (self.clock.now_ms(), upstreams.recoveries(group));
+        match self.cache.peek(upstreams.route(group)?, key, at, upstreams.cache())?.found {
+            Found::Reply { relayed, freshness: freshness @ Freshness::Fresh { .. }, .. } => {
+                self.count_joined();
+                Some((relayed, freshness))
+            }
+            Found::Reply { .. } | Found::Failed { .. } | Found::Nothing => None,
         }
     }
 

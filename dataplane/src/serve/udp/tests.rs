@@ -210,6 +210,11 @@ impl Site {
     /// Takes equal queries in one batch, and asks for some of them at a time; what they begin is over before the next. How many
     /// are answered, and how many queries the upstream has got so far.
     async fn ask_together(&mut self, queries: usize) -> (usize, u64) {
+        self.ask_in_turns(queries, Duration::ZERO).await
+    }
+
+    /// The same with this much time between two turns.
+    async fn ask_in_turns(&mut self, queries: usize, between: Duration) -> (usize, u64) {
         let (mut batch, published) = (Batch::new(), self.responder.state.published.load_full());
         for _ in 0..queries {
             self.client.send(&question("www.example.org", 1, true)).unwrap();
@@ -223,6 +228,7 @@ impl Site {
             while self.responder.forwarder.lookups() > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
+            self.responder.forwarder.clock().advance(between);
         }
         self.client.set_nonblocking(true).unwrap();
         let answers = std::iter::from_fn(|| self.client.recv(&mut [0; 512]).ok()).count();
@@ -277,6 +283,14 @@ async fn c8_ca41_queries_of_one_batch_for_an_expired_answer_ask_once_though_it_f
             assert_eq!(site.ask_together(EQUAL).await, (EQUAL, 2), "{ttl_s} {fails}");
         }
     }
+}
+
+#[tokio::test]
+async fn fw11_a_query_for_an_expired_answer_that_waits_long_for_its_turn_finds_the_new_one() {
+    let mut site = Site::for_many(|_| {}).await;
+    assert_eq!(site.ask_together(1).await, (1, 1));
+    site.responder.forwarder.clock().advance(Duration::from_secs(601));
+    assert_eq!(site.ask_in_turns(EQUAL, Duration::from_secs(2)).await, (EQUAL, 2));
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
-//! Servers that are unusable, because they are down or lead back to us, and groups without a server: `/config` shows them, and
-//! the operator reports them.
+//! Servers that are unusable, because they are down, answer with errors only or lead back to us, and groups without a server:
+//! `/config` shows them, and the operator reports them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::plan::Standing;
 use super::server::{LOOP_REMEDY, Server};
 use super::upstreams::{DEFAULT_GROUP, Group, Upstreams};
 use super::view::transport;
@@ -13,7 +14,10 @@ use super::view::transport;
 /// Why a group of the resource has no server: each of them is named in the log, with its reason.
 const NO_USABLE_SERVER: &str = "none of its servers can be asked over the transport that it needs: correct tls, or name other servers";
 
-/// A server that is unusable, because it is down or leads back to us, as `/config` shows it.
+/// What a person should do about a server that answers with errors only (FW28).
+const ERRORS_REMEDY: &str = "it answers with errors only: check that it allows queries from pods, and the servers that it asks itself";
+
+/// A server that is unusable, as `/config` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Down {
     /// `upstreams`, or a stub domain.
@@ -53,6 +57,16 @@ impl Upstreams {
             Some((now.saturating_duration_since(since), remedy))
         };
         self.unusable(most, is_down)
+    }
+
+    /// Servers that answer with errors only (FW28), in each group that they are in; at most `most`. What leads back to us is not
+    /// asked.
+    pub fn failing(&self, now: Instant, most: usize) -> Vec<Down> {
+        self.unusable(most, |server| {
+            let seen = server.seen(now);
+            let is_failing = seen.standing == Standing::Failing && seen.looping_for.is_none();
+            Some((seen.standing_for.filter(|_| is_failing)?, Some(ERRORS_REMEDY)))
+        })
     }
 
     /// Servers that lead back to us and are not asked (FW50), in each group that they are in; at most `most`.

@@ -51,6 +51,8 @@ struct Shown<'a> {
     certificates: Vec<CertificateState>,
     /// Servers that have failed every attempt for a minute or more.
     upstreams_down: Vec<Down>,
+    /// Servers that answer with errors only.
+    upstreams_failing: Vec<Down>,
     /// Servers that lead back to ClusterDNS, and so are not asked.
     upstreams_looping: Vec<Down>,
     /// Groups that name no server which can be asked.
@@ -139,6 +141,7 @@ fn text(running: &Running, status: &Status) -> String {
         warning_count: reported.warnings.len(),
         certificates: running.serving.certificates(),
         upstreams_down: upstreams.down(Instant::now(), MAX_LISTED),
+        upstreams_failing: upstreams.failing(Instant::now(), MAX_LISTED),
         upstreams_looping: upstreams.looping(Instant::now(), MAX_LISTED),
         upstreams_without_servers: upstreams.without_servers(MAX_LISTED),
         other_kinds: &reported.other_kinds,

@@ -212,6 +212,8 @@ pub struct Reported {
     pub skipped: Arc<[crds::v1alpha1::SkippedObject]>,
     /// Upstreams that are down for at least 60 s.
     pub upstreams_down: Vec<DownServer>,
+    /// Upstreams that have answered with errors only for at least 60 s.
+    pub upstreams_failing: Vec<DownServer>,
     /// Upstreams that lead back to ClusterDNS, so that the pod does not ask them.
     pub upstreams_looping: Vec<DownServer>,
     /// Groups of upstreams in which the pod has no server to ask.
@@ -229,7 +231,7 @@ pub struct EmptyGroup {
     pub why: String,
 }
 
-/// An upstream that is unusable for a pod: it is down, or leads back to ClusterDNS.
+/// An upstream that is unusable for a pod: it is down, answers with errors only, or leads back to ClusterDNS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DownServer {
     /// `upstreams`, or a stub domain.

@@ -152,6 +152,27 @@ fn e55_an_address_with_two_transports_is_two_servers_and_one_written_twice_is_on
 }
 
 #[test]
+fn fw28_a_server_that_answers_with_errors_only_is_shown_with_what_to_do() {
+    let servers = ["10.0.0.2:53", "10.0.0.3:53"].map(|text| server(text, config::Transport::Udp));
+    let config =
+        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
+    let upstreams = Upstreams::of(&config, Path::new(""));
+    let refusing = &upstreams.group(0).unwrap().servers[0];
+    assert!(upstreams.failing(now(), 9).is_empty());
+    for _ in 0..10 {
+        refusing.send(true).unwrap().replied(Heard::Error, 5);
+    }
+    let later = now() + Duration::from_secs(61);
+    let shown = upstreams.failing(later, 9);
+    let [row] = &shown[..] else { panic!("one server") };
+    assert_eq!((row.server.as_str(), row.group_servers), ("10.0.0.2:53", 2));
+    assert!(row.seconds >= 60 && row.remedy.is_some(), "{row:?}");
+    assert!(upstreams.down(later, 9).is_empty(), "it answers");
+    refusing.loop_probed(Some(true), now());
+    assert!(upstreams.failing(later, 9).is_empty(), "it leads back and is not asked");
+}
+
+#[test]
 fn e55_an_address_with_two_names_is_two_servers_on_every_page() {
     let servers = ["one.example", "two.example"].map(|name| {
         let mut server = server("10.0.0.2:853", config::Transport::Tls);

@@ -40,6 +40,7 @@ fn own(reported: &Reported) -> usize {
         rejection,
         skipped: _,
         upstreams_down,
+        upstreams_failing,
         upstreams_looping,
         upstreams_without_servers,
         certificates,
@@ -52,7 +53,11 @@ fn own(reported: &Reported) -> usize {
     size_of::<Reported>()
         + texts
         + rejection.as_ref().map_or(0, String::len)
-        + upstreams_down.iter().chain(upstreams_looping).map(down).sum::<usize>()
+        + [upstreams_down, upstreams_failing, upstreams_looping]
+            .into_iter()
+            .flatten()
+            .map(down)
+            .sum::<usize>()
         + upstreams_without_servers.iter().map(empty).sum::<usize>()
         + certificates.iter().map(certificate).sum::<usize>()
 }

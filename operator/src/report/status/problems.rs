@@ -13,7 +13,7 @@ use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
-use super::upstreams::{no_usable_upstream, upstream_down, upstream_looping};
+use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
 use crate::apply::contention::Contested;
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
@@ -53,6 +53,7 @@ pub(super) fn problems(
         no_usable_upstream(observed),
         upstream_looping(observed),
         upstream_down(observed),
+        upstream_failing(observed),
         canary_warning(plan),
         certificate_missing(dns, observed),
         certificate_unread(observed),

@@ -1,5 +1,5 @@
-//! Upstreams that are unusable for most pods: single servers that are down or lead back to ClusterDNS, and groups in which no
-//! server is left, whose names get SERVFAIL.
+//! Upstreams that are unusable for most pods: single servers that are down, answer with errors only or lead back to ClusterDNS,
+//! and groups in which no server is left, whose names get SERVFAIL.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,9 @@ const DEFAULT_GROUP: &str = "upstreams";
 
 /// Groups in which more than half of the pods have no usable server: clients get SERVFAIL for their names.
 pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
-    let unusable =
-        servers_of_most(observed, |pod| pod.upstreams_down.iter().chain(&pod.upstreams_looping));
+    let unusable = servers_of_most(observed, |pod| {
+        pod.upstreams_down.iter().chain(&pod.upstreams_looping).chain(&pod.upstreams_failing)
+    });
     let mut groups: BTreeMap<&str, Vec<&DownServer>> = BTreeMap::new();
     for server in unusable {
         groups.entry(&server.group).or_default().push(server);
@@ -44,8 +45,9 @@ pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
         "NoUsableUpstream",
         format!(
             "more than half of the pods got no usable reply for 60 s from any server of {}: clients get SERVFAIL for these \
-             names, except for what is still cached. Check that the servers run, that pods reach them, that they do not \
-             forward to ClusterDNS, and names and certificates of encrypted ones; or replace them in the spec",
+             names, except for what is still cached. Check that the servers run, that pods reach them, that they answer with more \
+             than errors, that they do not forward to ClusterDNS, and names and certificates of encrypted ones; or replace \
+             them in the spec",
             named(groups)
         ),
     )
@@ -89,6 +91,24 @@ pub(super) fn upstream_down(observed: &Observed) -> Option<Problem> {
             "more than half of the pods got no reply from these servers for 60 s: {}. Check that they run and that pods reach \
              them, or replace them in the spec",
             named(down)
+        ),
+    )
+}
+
+/// Servers that answer more than half of the pods with errors only: they run, but an access list of theirs may have changed.
+/// Pods report a server after 60 s.
+pub(super) fn upstream_failing(observed: &Observed) -> Option<Problem> {
+    let failing = servers_of_most(observed, |pod| pod.upstreams_failing.iter());
+    if failing.is_empty() {
+        return None;
+    }
+    let failing = failing.into_iter().map(|it| format!("{} {}", it.group, server(it))).collect();
+    problem(
+        "UpstreamFailing",
+        format!(
+            "more than half of the pods got only errors, such as REFUSED or SERVFAIL, from these servers for 60 s: {}. Check that \
+             they allow queries from pods, and the servers that they ask themselves, or replace them in the spec",
+            named(failing)
         ),
     )
 }

@@ -1,4 +1,4 @@
-//! What the status says of upstreams that are down, lead back to ClusterDNS, or are not there.
+//! What the status says of upstreams that are down, answer with errors only, lead back to ClusterDNS, or are not there.
 
 use super::*;
 use crate::observe::observed::{DownServer, EmptyGroup, Reported};
@@ -127,6 +127,32 @@ fn o18_a_group_without_a_server_left_is_named_with_the_remedy() {
     let message = &condition(&status, "Degraded").unwrap().message;
     let named = "any server of spec.upstreams (all names outside of the cluster): 192.0.2.1:853, 192.0.2.2:853 (the name is \
                  wrong): clients get SERVFAIL";
+    assert!(message.contains(named), "{message}");
+}
+
+/// An access list that was changed: the servers answer REFUSED to all.
+#[test]
+fn fw28_servers_that_answer_with_errors_only_are_named_and_leave_their_group_without_one() {
+    let mut story = Story::settled("{}");
+    let refusing = DownServer {
+        remedy: Some("it answers with errors only".to_owned()),
+        ..down_server("upstreams", "192.0.2.1:53", 2)
+    };
+    reported(&mut story.observed, "dns-0").upstreams_failing = vec![refusing.clone()];
+    story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    both_report(&mut story, |pod| pod.upstreams_failing = vec![refusing.clone()]);
+    let status = story.reconcile(20);
+    is(&story, "True=Valid True=Serving False=Complete True=UpstreamFailing", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains(": upstreams 192.0.2.1:53. Check that they allow"), "{message}");
+    // The other one is silent: none gives an answer.
+    let down = vec![down_server("upstreams", "192.0.2.2:53", 2)];
+    both_report(&mut story, |pod| pod.upstreams_down = down.clone());
+    let status = story.reconcile(30);
+    is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    let named = "192.0.2.1:53 (it answers with errors only), 192.0.2.2:53: clients get SERVFAIL";
     assert!(message.contains(named), "{message}");
 }
 

@@ -1,0 +1,133 @@
+//! Pages of data planes, of this version and of others, and large ones.
+
+use super::*;
+use serde_json::json;
+
+#[test]
+fn o4_a_document_is_taken_from_a_pod_only_with_its_own_revision() {
+    let written = crds::Config::default().to_json();
+    let shown = |revision: &str| {
+        let document: serde_json::Value = serde_json::from_str(&written).unwrap();
+        let page = json!({"revision": revision, "maxFormat": 1, "document": document});
+        document_of(&serde_json::to_string_pretty(&page).unwrap())
+    };
+    fn document_of(page: &str) -> Option<String> {
+        document(page.as_bytes()).unwrap()
+    }
+    assert_eq!(shown(&config::revision_of(&written)).as_deref(), Some(written.as_str()));
+    assert_eq!(shown("0123456789ab"), None);
+    assert_eq!(document_of(r#"{"revision": "0123456789ab"}"#), None, "it does not say");
+}
+
+#[test]
+fn what_a_data_plane_shows_is_read() {
+    let shown = json!({"revision": "0123456789ab", "format": 1, "maxFormat": 2, "role": "stable", "document": {},
+        "rejection": {"origin": "stable.json", "violations": [
+            {"field": "spec.domain", "reason": "Invalid", "message": "no"}]},
+        "skippedObjects": [{"kind": "Service", "namespace": "n", "name": "s", "reason": "r"}],
+        "upstreamsDown": [{"group": "upstreams", "server": "192.0.2.1", "seconds": 61},
+            {"group": "upstreams", "server": "192.0.2.2", "seconds": 59},
+            {"group": "upstreams", "server": "192.0.2.3", "transport": "TLS", "serverName": "dns.example",
+                "groupServers": 3, "seconds": 99, "remedy": "renew it"}],
+        "upstreamsFailing": [{"group": "upstreams", "server": "192.0.2.5", "groupServers": 3, "seconds": 60},
+            {"group": "upstreams", "server": "192.0.2.6", "groupServers": 3, "seconds": 59}],
+        "upstreamsLooping": [{"group": "upstreams", "server": "192.0.2.4", "groupServers": 3, "seconds": 1,
+            "remedy": "point it elsewhere"}],
+        "upstreamsWithoutServers": [{"group": "corp.example", "why": "correct tls"}],
+        "certificates": [{"secret": "dns-tls", "notBeforeSeconds": 5, "notAfterSeconds": 7, "trouble": null},
+            {"secret": "doh", "notBeforeSeconds": null, "notAfterSeconds": null, "trouble": "not PEM"}]});
+    let reported = read(shown.to_string().as_bytes()).unwrap();
+    assert_eq!(reported.process, "", "as of a version that does not say");
+    let mut newer = shown.clone();
+    newer["instanceId"] = json!("5e11");
+    newer["fromTheFuture"] = json!({});
+    assert_eq!(read(newer.to_string().as_bytes()).unwrap().process, "5e11");
+    assert_eq!(
+        (reported.revision.as_str(), reported.max_format, reported.role.as_str()),
+        ("0123456789ab", 2, "stable")
+    );
+    assert_eq!(reported.rejection.as_deref(), Some("spec.domain: no"));
+    assert_eq!(reported.skipped[0].name, "s");
+    let at = |seconds| Timestamp::from_second(seconds).unwrap();
+    let [good, bad] = &reported.certificates[..] else { panic!("two certificates") };
+    assert_eq!((good.secret.as_str(), good.validity), ("dns-tls", Some((at(5), at(7)))));
+    assert_eq!((bad.validity, bad.trouble.as_deref()), (None, Some("not PEM")));
+    let down = |server: &str, transport: &str, group_servers, remedy: Option<&str>| DownServer {
+        group: "upstreams".to_owned(),
+        server: server.to_owned(),
+        transport: transport.to_owned(),
+        group_servers,
+        remedy: remedy.map(str::to_owned),
+        ..DownServer::default()
+    };
+    let mut over_tls = down("192.0.2.3", "TLS", 3, Some("renew it"));
+    over_tls.server_name = "dns.example".to_owned();
+    let expected = [down("192.0.2.1", "", 0, None), over_tls];
+    assert_eq!(reported.upstreams_down, expected);
+    assert_eq!(reported.upstreams_failing, [down("192.0.2.5", "", 3, None)]);
+    let mut older = shown.clone();
+    older.as_object_mut().unwrap().remove("upstreamsFailing");
+    let older = read(older.to_string().as_bytes()).unwrap();
+    assert_eq!(older.upstreams_failing, [], "as of a version that does not say");
+    let looping = down("192.0.2.4", "", 3, Some("point it elsewhere"));
+    assert_eq!(reported.upstreams_looping, [looping], "at once: a probe has shown it");
+    let empty = EmptyGroup { group: "corp.example".to_owned(), why: "correct tls".to_owned() };
+    assert_eq!(reported.upstreams_without_servers, [empty]);
+}
+
+#[test]
+fn k23_a_report_is_bounded_also_where_a_pod_answers_with_much() {
+    let long = "x".repeat(2_000);
+    let down = json!({"group": long, "server": long, "transport": long, "serverName": long,
+        "seconds": 61, "remedy": long});
+    let skipped = json!({"kind": long, "namespace": long, "name": long, "reason": long});
+    let shown = json!({"instanceId": long, "revision": long, "maxFormat": 1, "role": long,
+        "rejection": {"violations": vec![json!({"field": long, "message": long}); 9]},
+        "skippedObjects": vec![skipped; 25], "upstreamsDown": vec![down.clone(); 300],
+        "upstreamsFailing": vec![down.clone(); 300],
+        "upstreamsLooping": vec![down; 300],
+        "upstreamsWithoutServers": vec![json!({"group": long, "why": long}); 300],
+        "certificates": vec![json!({"secret": long, "trouble": long}); 9]});
+    let reported = Ok(read(shown.to_string().as_bytes()).unwrap());
+    let octets = size::Size::default().with(&reported);
+    assert!(octets < 176 << 10, "{octets}");
+
+    let short = json!({"group": "", "server": "", "seconds": 61});
+    let many = json!({"revision": "r", "maxFormat": 1, "upstreamsDown": vec![short; 100_000]});
+    let reported = read(many.to_string().as_bytes()).unwrap();
+    assert_eq!((reported.upstreams_down.len(), reported.revision.as_str()), (MAX_ROWS, "r"));
+    let reported = size::Size::default().with(&Ok(reported));
+    assert!(reported < 176 << 10, "{reported}");
+}
+
+#[test]
+fn k23_servers_that_are_down_for_a_moment_take_no_row_of_those_that_are_down() {
+    let down = |server: &str, seconds: u64| json!({"group": "g", "server": server, "seconds": seconds, "remedy": "x".repeat(150)});
+    let mut all = vec![down("192.0.2.1", DOWN_S - 1); MAX_ROWS];
+    all.push(down("192.0.2.2", DOWN_S));
+    let shown = json!({"revision": "r", "maxFormat": 1, "upstreamsDown": all});
+    let reported = read(shown.to_string().as_bytes()).unwrap();
+    let servers: Vec<&str> = reported.upstreams_down.iter().map(|it| it.server.as_str()).collect();
+    assert_eq!(servers, ["192.0.2.2"]);
+
+    let shown = json!({"revision": "r", "maxFormat": 1,
+        "upstreamsDown": vec![down("192.0.2.3", DOWN_S); MAX_ROWS],
+        "upstreamsLooping": [down("192.0.2.4", 1)],
+        "upstreamsWithoutServers": [{"group": "corp.example", "why": "correct tls"}]});
+    let reported = read(shown.to_string().as_bytes()).unwrap();
+    assert!(reported.upstreams_down.len() < MAX_ROWS, "there is no room for all");
+    assert_eq!(
+        (reported.upstreams_looping.len(), reported.upstreams_without_servers.len()),
+        (1, 1)
+    );
+}
+
+#[test]
+fn k23_of_a_page_with_many_rows_few_are_held_while_it_is_read() {
+    let skipped = json!({"kind": "", "namespace": "", "name": "", "reason": ""});
+    let shown = json!({"revision": "r", "maxFormat": 1, "skippedObjects": vec![skipped; 5_000],
+        "rejection": {"violations": vec![json!({"field": "", "message": ""}); 5_000]}});
+    let shown: Shown = serde_json::from_value(shown).unwrap();
+    let violations = shown.rejection.unwrap().violations.len();
+    assert_eq!((shown.skipped_objects.len(), violations), (MAX_ROWS, MAX_ROWS));
+}

@@ -76,6 +76,18 @@ fn fw40_a_reply_with_other_types_at_the_name_says_that_there_is_none_of_this_one
 }
 
 #[test]
+fn fw40_ad_is_not_relayed_where_the_records_that_it_was_about_are_dropped() {
+    let pending = plain(Asked { ad: true, ..client(WWW, RecordType::AAAA) });
+    for (answer, expected) in
+        [(&[][..], "rd ra ad"), (&["www.example.org. 300 A 192.0.2.1"], "rd ra")]
+    {
+        let mut reply = upstream(&pending, answer, &[SOA]);
+        reply.metadata.authentic_data = true;
+        assert_eq!(flags(&relay(&pending, &reply)), expected, "{answer:?}");
+    }
+}
+
+#[test]
 fn fw40_equal_records_of_an_rrset_are_relayed_once() {
     let pending = plain(client(WWW, RecordType::A));
     let [one, two] = ["www.example.org. 60 A 192.0.2.1", "www.example.org. 60 A 192.0.2.2"];
@@ -87,6 +99,39 @@ fn fw40_equal_records_of_an_rrset_are_relayed_once() {
         ["www.example.org. 60 TYPE1000 c0000201", one, "www.example.org. 60 TYPE1000 c0000201"];
     let reply = relay(&pending, &upstream(&pending, &answer, &[]));
     assert_eq!(reply.answers.len(), 2);
+}
+
+#[test]
+fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed() {
+    let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
+    let private = [
+        "10.1.2.3",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.168.1.1",
+        "127.0.0.1",
+        "127.255.255.254",
+        "169.254.1.1",
+        "0.0.0.0",
+        "fc00::1",
+        "fdff::1",
+        "fe80::1",
+        "febf::1",
+        "::1",
+        "::",
+        "::ffff:169.254.1.1",
+    ];
+    let public = ["9.255.255.255", "172.32.0.1", "192.0.2.1", "2001:db8::1", "64:ff9b::c000:201"];
+    let rows = private.map(|address| (address, true));
+    for (address, is_private) in rows.into_iter().chain(public.map(|address| (address, false))) {
+        let qtype = if address.contains(':') { RecordType::AAAA } else { RecordType::A };
+        let pending = plain(client(WWW, qtype));
+        let answer = format!("www.example.org. 60 {qtype} {address}");
+        let reply = upstream(&pending, &[&answer], &[]).to_vec().unwrap();
+        let judged = pending.judge(ID, &reply, &caps);
+        let Verdict::Good(relayed) = judged else { panic!("{address}: {judged:?}") };
+        assert_eq!(relayed.is_blocked(), is_private, "{address}");
+    }
 }
 
 /// SvcPriority 1, TargetName `.`, and one SvcParam.

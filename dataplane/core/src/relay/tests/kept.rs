@@ -43,6 +43,38 @@ fn ca3_a_denial_from_a_cache_of_http_has_the_time_that_is_left() {
 }
 
 #[test]
+fn ca2_ttls_of_signatures_count_where_they_are_relayed() {
+    let answer = ["www.example.org. 60 A 192.0.2.1", "www.example.org. 20 TYPE46 000100"];
+    for (do_, kept_s) in [(false, 60), (true, 20)] {
+        let pending = plain(Asked { do_, ..client("www.example.org.", RecordType::A) });
+        let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+        assert_eq!(relayed.lifetime_s(), kept_s, "DO {do_}");
+    }
+}
+
+#[test]
+fn ca3_a_denial_is_kept_for_the_least_of_its_ttls_the_minimum_and_the_cap() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let alias = "www.example.org. 4 CNAME a.example.org.";
+    for (ttl_s, minimum_s, answer, shown_s, kept_s) in [
+        (900, 7_200, &[][..], 30, 30),
+        (900, 20, &[], 20, 20),
+        (5, 20, &[], 5, 5),
+        (900, 20, &[alias], 20, 4),
+    ] {
+        let soa =
+            format!("example.org. {ttl_s} SOA ns.example.org. h.example.org. 1 2 3 4 {minimum_s}");
+        for rcode in [ResponseCode::NoError, ResponseCode::NXDomain] {
+            let mut message = upstream(&pending, answer, &[&soa]);
+            message.metadata.response_code = rcode;
+            let reply = relay(&pending, &message);
+            assert_eq!(reply.authorities[0].ttl, shown_s, "{soa} {rcode}");
+            assert_eq!(good(&pending, &message).lifetime_s(), kept_s, "{soa} {rcode} {answer:?}");
+        }
+    }
+}
+
+#[test]
 fn fw44_ttls_count_down_to_one_and_a_ttl_of_zero_stays() {
     let pending = plain(client("www.example.org.", RecordType::A));
     let answer = ["www.example.org. 600 CNAME a.example.", "a.example. 90 A 192.0.2.1"];

@@ -64,6 +64,9 @@ fn fw12_only_the_reply_to_our_query_is_believed() {
     reply.queries[0].set_query_type(RecordType::AAAA);
     assert_eq!(discarded(&pending, &reply), Discard::Question);
     let mut reply = right();
+    reply.queries[0].set_query_class(hickory_proto::rr::DNSClass::CH);
+    assert_eq!(discarded(&pending, &reply), Discard::Question);
+    let mut reply = right();
     reply.queries[0].set_name(HickoryName::from_ascii("www.example.net.").unwrap());
     assert_eq!(discarded(&pending, &reply), Discard::Question);
     let mut reply = right();

@@ -21,6 +21,16 @@ fn fw40_records_off_the_chain_are_dropped() {
 }
 
 #[test]
+fn fw40_the_soa_beside_an_answer_is_dropped() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let reply = upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[SOA]);
+    let relayed = relay(&pending, &reply);
+    assert_eq!((relayed.answers.len(), relayed.authorities.len()), (1, 0));
+    // So its TTL does not count.
+    assert_eq!(good(&pending, &reply).lifetime_s(), 60);
+}
+
+#[test]
 fn fw41_the_chain_is_put_in_order() {
     let pending = plain(client("a.example.", RecordType::A));
     let reply = upstream(

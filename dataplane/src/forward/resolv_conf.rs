@@ -117,6 +117,12 @@ mod tests {
     }
 
     #[test]
+    fn fw3_an_address_of_one_link_is_skipped_and_reported() {
+        let text = "nameserver fe80::1%eth0\nnameserver 10.0.0.2\n";
+        assert_eq!(parse(text), (vec!["10.0.0.2".into()], 1));
+    }
+
+    #[test]
     fn fw3_a_file_without_servers_leaves_those_that_are_used() {
         let path = std::env::temp_dir().join(format!("resolv.conf-{}", std::process::id()));
         let write = |text: &str| std::fs::write(&path, text).unwrap();

@@ -326,3 +326,47 @@ fn a_page_looks_at_a_bounded_number_of_slots_also_where_most_are_empty() {
     assert_eq!(shown, cache.entries());
     assert!(pages >= 2, "{shown} entries on {pages} pages");
 }
+
+#[test]
+fn ca5_fw11_a_cache_that_is_off_says_that_it_keeps_nothing() {
+    for limits in [CacheLimits { octets: 0, ..LIMITS }, CacheLimits { entries: 0, ..LIMITS }] {
+        let (cache, key) = (Cache::default(), key("a.example"));
+        // So the result is given to those who came before, in another way.
+        assert!(!cache.keep(ROUTE, (&reply(&key, 600, 9), SERVER), 0, &limits));
+        assert!(!cache.note_failure(ROUTE, &key, true, (0, 0), &limits));
+        assert_eq!((cache.octets(), cache.entries()), (0, 0));
+        assert_eq!(cache.counters().insertions.load(Ordering::Relaxed), 0);
+    }
+}
+
+#[test]
+fn ca20_after_a_good_reply_the_next_failure_is_the_first_again() {
+    let cache = Cache::default();
+    let limits = CacheLimits { rules: CacheRules { stale_s: 0, ..LIMITS.rules }, ..LIMITS };
+    let key = key("a.example");
+    let fail = |now_ms| cache.note_failure(ROUTE, &key, true, (now_ms, 0), &limits);
+    let is_remembered = |now_ms| {
+        matches!(cache.find(ROUTE, &key, now_ms, 0, &limits), Found::Failed { was_silent: true })
+    };
+    assert!(fail(0) && fail(1_000));
+    assert!(is_remembered(2_999) && !is_remembered(3_000), "the second one for 2 s");
+    keep(&cache, "a.example", 9, 3_000, &limits);
+    // Its TTL is 600 s.
+    let expired = 603_000;
+    assert!(!is_remembered(expired) && fail(expired));
+    assert!(is_remembered(expired + 999) && !is_remembered(expired + 1_000));
+}
+
+#[test]
+fn ca5_a_name_that_returns_soon_after_it_was_evicted_outlives_a_scan() {
+    let cache = Cache::default();
+    let is_kept = || cache.peek(ROUTE, &key("a.example"), (0, 0), &LIMITS).is_some();
+    let mut scanned = (0..).map(|n| keep(&cache, &format!("n{n}.example"), 9, 0, &LIMITS));
+    keep(&cache, "a.example", 9, 0, &LIMITS);
+    while is_kept() {
+        scanned.next();
+    }
+    keep(&cache, "a.example", 9, 0, &LIMITS);
+    scanned.take(10 * LIMITS.entries).for_each(drop);
+    assert!(is_kept(), "though no client has asked for it again");
+}

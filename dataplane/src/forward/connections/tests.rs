@@ -1,6 +1,6 @@
 //! Connections as queries use them, over pipes instead of sockets.
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 
 use super::connection::{IDLE, Message, SILENCE};
 use super::failure::Reason;
@@ -23,13 +23,13 @@ pub(super) fn query(id: u16) -> Vec<u8> {
     id.to_be_bytes().to_vec()
 }
 
-async fn read_query(far: &mut DuplexStream) -> Vec<u8> {
+async fn read_query(far: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut octets = vec![0; far.read_u16().await.unwrap().into()];
     far.read_exact(&mut octets).await.unwrap();
     octets
 }
 
-async fn write_reply(far: &mut DuplexStream, octets: &[u8]) {
+async fn write_reply(far: &mut (impl AsyncWrite + Unpin), octets: &[u8]) {
     far.write_u16(octets.len() as u16).await.unwrap();
     far.write_all(octets).await.unwrap();
 }

@@ -121,3 +121,17 @@ fn authorities(bundle: Option<&CaBundle>) -> Result<RootCertStore, String> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fw2_beside_the_authorities_of_a_bundle_none_is_trusted() {
+        let authority = rcgen::generate_simple_self_signed(["ca.example".to_owned()]).unwrap();
+        let bundle = CaBundle::Pem(authority.cert.pem());
+        assert_eq!(authorities(Some(&bundle)).unwrap().len(), 1);
+        let public = authorities(None).unwrap();
+        assert_eq!(public.len(), webpki_roots::TLS_SERVER_ROOTS.len());
+    }
+}

@@ -110,6 +110,18 @@ fn fw23_other_numbers_of_servers_end_too() {
 }
 
 #[test]
+fn fw23_of_servers_that_give_errors_at_once_eight_are_asked() {
+    let started = Instant::now();
+    let mut plan = Plan::new(candidates(15), started);
+    let mut asked = 0;
+    while let Next::Send(send) = plan.next(started) {
+        plan.error(send.place, started);
+        asked += 1;
+    }
+    assert_eq!(asked, 8);
+}
+
+#[test]
 fn fw24_servers_that_are_all_down_are_asked_once_and_two_seconds_are_enough() {
     let started = Instant::now();
     let down = |member| Candidate { standing: Standing::Down, ..candidate(member) };

@@ -60,6 +60,7 @@ async fn fw50_a_server_that_refuses_edns_is_found_and_probed_without_from_then_o
 
 #[tokio::test]
 async fn fw50_a_clusterdns_that_has_no_server_to_ask_ends_no_loop_and_begins_none() {
+    let mut labels = std::collections::HashSet::new();
     for (ede, decides) in [(0, false), (22, true)] {
         let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
@@ -68,6 +69,8 @@ async fn fw50_a_clusterdns_that_has_no_server_to_ask_ends_no_loop_and_begins_non
         loop_probe(server, 7);
         let mut buffer = [0; 512];
         let (octets, peer) = far.recv_from(&mut buffer).await.unwrap();
+        assert_eq!(buffer[3] & 0x10, 0x10, "CD");
+        assert!(labels.insert(buffer[13..45].to_vec()), "32 digits that no one can guess");
         let named = b"\x100000000000000007\x0fclusterdns-loop\0";
         assert!(buffer.windows(named.len()).any(|part| part == named), "its replicas know it");
         // The length of the OPT record, which is the last one, and one Extended DNS Error.

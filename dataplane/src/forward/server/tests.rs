@@ -130,3 +130,14 @@ async fn fw52_who_leaves_the_queue_takes_no_place_with_it() {
     drop(last);
     assert_eq!(server.seen(now()).in_flight, taken.len());
 }
+
+#[test]
+fn fw25_silence_alone_disables_no_edns() {
+    let server = server();
+    for _ in 0..20 {
+        let mut silent = server.send(true).unwrap();
+        silent.look(silent.overdue_at().unwrap());
+        silent.settle(Heard::Nothing);
+    }
+    assert!(server.seen(now()).edns);
+}

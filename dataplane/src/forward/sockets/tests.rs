@@ -10,7 +10,7 @@ use dataplane_core::Discard;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use super::asked::{Asker, By, LATE, MAX_ANSWERED, MAX_ENDED};
+use super::asked::{Asked, Asker, By, LATE, MAX_ANSWERED, MAX_ENDED};
 use super::*;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
@@ -296,4 +296,19 @@ async fn fw12_an_id_is_taken_while_its_datagram_is_judged() {
         }
     };
     tokio::time::timeout(PATIENCE, is_free).await.expect("its id is free");
+}
+
+#[test]
+fn f8_an_id_whose_reply_may_still_come_is_not_drawn_again() {
+    let start = now();
+    let mut asked = Asked::<()>::new(start, false);
+    let ended: BTreeSet<u16> = (0..MAX_ENDED as u16).collect();
+    ended.iter().for_each(|id| asked.note_ended(*id, start));
+    // Each is drawn once in 65,536 times where it is free.
+    let mut drawn_again = |at| {
+        let ids = (0..10_000).map(|_| asked.draw(at).expect("nothing waits"));
+        ids.filter(|id| ended.contains(id)).count()
+    };
+    assert_eq!(drawn_again(start + LATE - Duration::from_millis(1)), 0);
+    assert!(drawn_again(start + LATE) > 0, "they are free again");
 }

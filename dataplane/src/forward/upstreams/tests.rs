@@ -363,3 +363,14 @@ fn fw44_a_group_may_only_lower_the_cap_of_ttls() {
         assert_eq!(upstreams.group(0).unwrap().caps.max_s, cap);
     }
 }
+
+#[test]
+fn fw3_what_is_skipped_of_resolv_conf_is_reported() {
+    let path = std::env::temp_dir().join(format!("noted-resolv.conf-{}", std::process::id()));
+    std::fs::write(&path, "nameserver 127.0.0.53\nnameserver 10.0.0.2\n").unwrap();
+    let upstreams = config::Upstreams::FromResolvConf(GroupOptions::default());
+    let upstreams = Upstreams::of(&Config { upstreams, ..Config::default() }, &path);
+    std::fs::remove_file(&path).unwrap();
+    let notes = upstreams.notes(now());
+    assert!(notes.len() == 1 && notes[0].contains("nameserver 127.0.0.53"), "{notes:?}");
+}

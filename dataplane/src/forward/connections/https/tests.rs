@@ -3,15 +3,24 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crds::config;
 use hyper::body::Frame;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioExecutor;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
-use super::super::Connections;
+use super::super::failure::Reason;
 use super::super::tests::{idle, query};
+use super::super::{Client, Connections, Progress};
 use super::*;
+use crate::forward::server_identity::ServerIdentity;
 
 /// A server that answers each request before its body, which it never lets us send.
 async fn answers_early(io: impl AsyncRead + AsyncWrite + Unpin) {
@@ -198,4 +207,34 @@ fn ca2_the_age_of_http_is_whole_seconds_and_nonsense_is_none() {
     for (text, age) in cases {
         assert_eq!(age_s(&of(text)), age, "{text}");
     }
+}
+
+#[tokio::test]
+async fn fw2_a_server_that_does_not_choose_http2_is_asked_nothing() {
+    let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
+    // It knows no ALPN.
+    let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let ca_bundle = Some(config::CaBundle::Pem(made.cert.pem()));
+    let tls = Some(config::ServerTls { server_name: "dns.example".into(), ca_bundle });
+    let identity = ServerIdentity { address, transport: config::Transport::Https, tls };
+    let connections = Arc::new(Connections::new(address, Client::new(&identity).unwrap()));
+    let came = tokio::spawn(async move {
+        let (far, _) = listener.accept().await.unwrap();
+        let mut far = TlsAcceptor::from(Arc::new(server)).accept(far).await.unwrap();
+        let mut octets = Vec::new();
+        // The other side may end without saying so.
+        let _ = far.read_to_end(&mut octets).await;
+        octets
+    });
+    let failure = super::super::ask(&connections, Progress::Unsent, query).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::Handshake);
+    assert_eq!(came.await.unwrap(), [0; 0]);
 }

@@ -159,3 +159,22 @@ async fn fw54_failures_are_counted_also_after_the_client_has_left() {
     let counted: Vec<_> = failures();
     assert_eq!(counted, [("timeout", 1), ("broken", 1)]);
 }
+
+#[tokio::test]
+async fn fw54_a_query_whose_second_connection_breaks_too_is_not_sent_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connections = Arc::new(Connections::new(listener.local_addr().unwrap(), None));
+    let asks = Arc::clone(&connections);
+    let asked = tokio::spawn(async move { ask(&asks, Progress::Unsent, query).await });
+    for _ in 0..TRIES {
+        let (mut far, _) = listener.accept().await.unwrap();
+        read_query(&mut far).await;
+        // A reply to another query: there is no pause before the next connection.
+        let other = connections.place(0, query, now()).unwrap();
+        let octets = read_query(&mut far).await;
+        write_reply(&mut far, &octets).await;
+        other.reply().await.unwrap();
+    }
+    assert!(asked.await.unwrap().is_err_and(|failure| failure.is_loss()));
+    assert_eq!(connections.counted(now()).opened, TRIES as u64);
+}

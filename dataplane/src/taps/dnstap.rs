@@ -268,7 +268,26 @@ fn pause(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+
+    #[test]
+    fn exchanges_without_a_reader_are_lost_and_counted() {
+        let (dnstap, mut connection) = (Dnstap::default(), Connection::default());
+        let exchange = Exchange { query: &[0; 12], reply: &[0; 12], ..Exchange::default() };
+        let put = |connection: &mut Connection| {
+            (0..3).for_each(|place| dnstap.put(place, &exchange));
+            dnstap.send(connection, &Speaker::default());
+            (dnstap.sent(), dnstap.lost())
+        };
+        assert_eq!(put(&mut connection), (0, 3));
+        let (near, far) = UnixStream::pair().unwrap();
+        connection.stream = Some(Stream::Unix(near));
+        assert_eq!(put(&mut connection), (3, 3));
+        drop(far);
+        assert_eq!(put(&mut connection).1, 6, "some of them with the connection that failed");
+    }
 
     #[test]
     fn pauses_grow_to_half_a_minute() {

@@ -156,3 +156,37 @@ impl QueryLog {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// A bound, so that a failing test ends.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    struct Refuses;
+
+    impl Write for Refuses {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_standard_output_refuses_are_lost_and_counted() {
+        // Its thread never ends.
+        let log: &QueryLog = Box::leak(Box::default());
+        log.set_on(true);
+        (0..3).for_each(|place| log.put(place, &Exchange::default()));
+        std::thread::spawn(|| log.write_to(Refuses));
+        log.flush(PATIENCE);
+        assert_eq!((log.written(), log.lost()), (0, 3));
+        log.set_on(false);
+    }
+}

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use crds::Config;
-use crds::config::{self, Group, GroupOptions, Server};
+use crds::config::{self, Group, GroupOptions, Logging, QueryLog, Server};
 use dataplane_core::{Identity, Index, Records, Transport};
 use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::Limit;
+use crate::taps::Taps;
 use crate::{serve, settings};
 
 /// A bound, so that a failing test ends.
@@ -358,4 +359,18 @@ fn seeds_differ_within_and_between_threads() {
     assert_eq!(seen.len(), 2000);
     // All residues of a small modulus come up: rotation of small RRsets uses these.
     assert_eq!((0..200).map(|_| one.next() % 3).filter(|&r| r == 2).count().min(1), 1);
+}
+
+#[test]
+fn of_a_query_that_waits_the_taps_get_512_octets() {
+    let taps = Taps::default();
+    taps.apply(&Logging { queries: QueryLog::All, ..Logging::default() });
+    let began = taps.wanted().begin().unwrap();
+    let address = SocketAddr::from(([192, 0, 2, 1], 1));
+    let asker = Asker { client: address, server: address, over: ServedOver::Tcp };
+    for (octets, kept, is_cut) in [(60, 60, false), (512, 512, false), (60_000, 512, true)] {
+        let query = vec![0; octets];
+        let later = Asked { began: &began, asker, query: &query, is_cut: false }.keep();
+        assert_eq!((later.borrow().query.len(), later.borrow().is_cut), (kept, is_cut));
+    }
 }

@@ -182,6 +182,8 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ("replica=3", "'replica' not allowed"),
         ("workloadNamespaces=null", "workloadNamespaces"),
         ("image.digest=latest", "image/digest"),
+        ("image.tag=0.0.9", "the programs of 0.0.9 do not know all flags that the chart of"),
+        ("image.tag=v0.0.9-rc.1", "leave image.tag empty, or use the chart of 0.0.9-rc.1"),
         ("http.port=80", "http/port"),
         ("nameOverride=clusterdns-default", "nameOverride"),
         ("serviceAccount.create=false", "name the ServiceAccount that exists"),

@@ -3,6 +3,14 @@
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.name: with create: false, name the ServiceAccount that exists" -}}
 {{- end -}}
+{{- /* An older operator does not know every flag that this chart writes, and would not start. */ -}}
+{{- $tag := trimPrefix "v" .Values.image.tag -}}
+{{- if and (not .Values.image.digest) (regexMatch "^[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?$" $tag) -}}
+{{- $own := semver .Chart.AppVersion -}}
+{{- if semverCompare (printf "< %d.%d.0-0" $own.Major $own.Minor) $tag -}}
+{{- fail (printf "image.tag: the programs of %s do not know all flags that the chart of %s writes: leave image.tag empty, or use the chart of %s" $tag .Chart.AppVersion $tag) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.metrics.podMonitor .Values.metrics.serviceMonitor -}}
 {{- fail "metrics: podMonitor and serviceMonitor would both scrape every pod: choose one" -}}
 {{- end -}}

@@ -30,8 +30,7 @@ RUN target="$(rustc --print host-tuple)" \
         echo "$program is not static"; exit 1; \
       fi; \
     done \
- && cargo fetch --locked && cargo about generate --frozen --fail --config .ci/about.toml --workspace \
-      --output-file /out/THIRD-PARTY.html .ci/about.hbs
+ && cargo fetch --locked && .ci/third-party /out/THIRD-PARTY.html
 
 # A release gives the programs it has built itself for this stage: .ci/release replaces the stage above by a folder.
 FROM scratch

@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node cluster conformance soak lint oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools crates release workflows
+.PHONY: help run test node cluster conformance soak lint deny oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools crates release workflows
 
 include tests/tools/tools.mk
 
@@ -37,6 +37,7 @@ help:
 	@echo "make bench  time answers and changes, in process and over sockets beside other servers (optimised; some 15 minutes)"
 	@echo "make bench SET=load  only over sockets, into docs/benchmarks.md; SET=all  everything, with a real API server (an hour)"
 	@echo "make miri   the reading of ancillary data under MIRI (needs a nightly toolchain; some minutes)"
+	@echo "make deny   licences, sources and live advisories of all crates, by cargo-deny (builds it once; needs its database)"
 	@echo "make oldest check that the oldest compiler that Cargo.toml names builds everything (needs rustup; some minutes)"
 	@echo "make fuzz   the fuzz targets, $(SECONDS) s each (needs a nightly toolchain and cargo-fuzz); make -j4 fuzz runs them side by side"
 	@echo "make edits  a million edits of hostile objects: memory follows what is held (optimised; some minutes)"
@@ -124,6 +125,15 @@ lint: check-tools
 	else \
 	  echo "cargo-deny is not installed: licences are not checked, and advisories only by .ci/advisories.yaml (cargo install cargo-deny)"; \
 	fi
+
+# Rows P1 and P2, with the live database of advisories: fails where cargo-deny, or its database, cannot be had. Built once,
+# outside the repository.
+DENY := 0.20.2
+DENY_ROOT := $(or $(CLUSTERDNS_CACHE),$(HOME)/.cache/clusterdns)/cargo-deny-$(DENY)
+
+deny: check-tools
+	@[ -x "$(DENY_ROOT)/bin/cargo-deny" ] || cargo install --quiet --locked --root "$(DENY_ROOT)" cargo-deny@$(DENY)
+	PATH="$(DENY_ROOT)/bin:$$PATH" cargo deny --locked check
 
 # Row P8. The minor version alone names its newest patch.
 OLDEST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,5 +1,6 @@
 # All that is in the image of one architecture, as CycloneDX, from the documents of both programs. `.ci/release contents`
-# gives: version, architecture, digest (sha256:...), library (the words of the C library) and files (the output of sha256sum).
+# gives: version, architecture, digest (sha256:...), library (the words of the C library), the versions of libgcc and rust, and
+# files (the output of sha256sum).
 ($digest | split(":")[1]) as $hex
 | ($library | capture("\\((?<package>[^)]*)\\) [a-z]* release version (?<version>[0-9.]+)$")) as $libc
 | [$files | split("\n")[] | select(. != "") | split("  ") | {
@@ -12,6 +13,18 @@
     cpe: "cpe:2.3:a:gnu:glibc:\($libc.version):*:*:*:*:*:*:*", purl: "pkg:generic/glibc@\($libc.version)",
     properties: [{name: "clusterdns:package", value: $libc.package}]
   }) as $glibc
+| ({
+    type: "library", "bom-ref": "pkg:generic/libgcc@\($libgcc)", name: "libgcc", version: $libgcc,
+    description: "The runtime library of GCC, linked in statically", scope: "required",
+    licenses: [{expression: "GPL-3.0-or-later WITH GCC-exception-3.1"}], purl: "pkg:generic/libgcc@\($libgcc)"
+  }) as $gcc
+| ({
+    type: "library", "bom-ref": "pkg:generic/rust@\($rust)", name: "rust", version: $rust,
+    description: "The standard library of Rust, with the crates that are built into it", scope: "required",
+    licenses: [{expression: "MIT OR Apache-2.0"}],
+    cpe: "cpe:2.3:a:rust-lang:rust:\($rust):*:*:*:*:*:*:*", purl: "pkg:generic/rust@\($rust)"
+  }) as $std
+| [$glibc, $gcc, $std] as $linked
 | [.[].metadata.component] as $programs
 | {
     bomFormat: .[0].bomFormat, specVersion: .[0].specVersion, version: 1,
@@ -22,11 +35,11 @@
         purl: "pkg:oci/clusterdns@sha256%3A\($hex)?arch=\($architecture)&tag=\($version)"
       }
     }),
-    components: ($programs + ([.[].components[]] | unique_by(."bom-ref") | map(select(."bom-ref" as $ref | $programs | all(."bom-ref" != $ref)))) + [$glibc] + $files),
+    components: ($programs + ([.[].components[]] | unique_by(."bom-ref") | map(select(."bom-ref" as $ref | $programs | all(."bom-ref" != $ref)))) + $linked + $files),
     dependencies: (
       [{ref: "image", dependsOn: ([$programs[]."bom-ref"] + [$files[]."bom-ref"])}]
       + ([.[].dependencies[]] | group_by(.ref) | map({ref: .[0].ref, dependsOn: ([.[].dependsOn // [] | .[]] | unique)})
-        | map(if .ref as $ref | $programs | any(."bom-ref" == $ref) then .dependsOn += [$glibc."bom-ref"] else . end))
-      + [{ref: $glibc."bom-ref", dependsOn: []}]
+        | map(if .ref as $ref | $programs | any(."bom-ref" == $ref) then .dependsOn += [$linked[]."bom-ref"] else . end))
+      + [$linked[] | {ref: ."bom-ref", dependsOn: []}]
     )
   }

@@ -296,6 +296,44 @@ fn a_release_stops_without_a_section_in_the_changelog() {
 }
 
 #[test]
+fn a_release_stops_when_pages_install_another_version_or_from_another_registry() {
+    let tree = Tree::new();
+    let line = "$ REGISTRY=registry.example.com/dns VERSION=1.2.3\n";
+    tree.write("README.md", line);
+    tree.write("docs/install.md", "$ make image IMAGE=REGISTRY/clusterdns:1.2.3     # with docker\n");
+    tree.commit();
+    let check = |registry: &str| ran(tree.step("check", "1.2.3").env("REGISTRY", registry));
+    let (passed, text) = check("registry.example.com/dns");
+    assert!(passed, "{text}");
+    let (passed, text) = check("ghcr.io/someone");
+    assert!(!passed && text.contains("README.md says REGISTRY=registry.example.com/dns"), "{text}");
+    tree.write("README.md", &line.replace("1.2.3", "1.2.2"));
+    tree.commit();
+    refused(&tree, "1.2.3", &["README.md says VERSION=1.2.2, not 1.2.3"]);
+    tree.write("README.md", line);
+    tree.write("docs/install.md", "$ make image IMAGE=REGISTRY/clusterdns:1.2.2\n");
+    tree.commit();
+    refused(&tree, "1.2.3", &["docs/install.md says /clusterdns:1.2.2, not 1.2.3"]);
+}
+
+#[test]
+fn a_release_stops_when_documents_of_an_older_one_have_changed() {
+    let tree = Tree::new();
+    tree.write("crds/tests/formats/1.2.2/minimal.json", "{}\n");
+    tree.commit();
+    tree.git(&["tag", "v1.2.2"]);
+    // What an older version does not know grows.
+    tree.write("crds/tests/formats/1.2.2/ignores.txt", "hosts\n");
+    tree.commit();
+    let (passed, text) = tree.check("1.2.3");
+    assert!(passed, "{text}");
+    tree.write("crds/tests/formats/1.2.2/minimal.json", "{\"hosts\":[]}\n");
+    tree.commit();
+    let says = ["documents of version 1.2.2", "git checkout v1.2.2 -- ", "1.2.2/minimal.json"];
+    refused(&tree, "1.2.3", &says);
+}
+
+#[test]
 fn a_release_stops_with_changes_that_are_in_no_commit() {
     let tree = Tree::new();
     tree.write("new.txt", "new");
@@ -330,7 +368,8 @@ fn artifact_hub_can_read_what_the_chart_says_about_itself() {
     let levels =
         ["Basic Install", "Seamless Upgrades", "Full Lifecycle", "Deep Insights", "Auto Pilot"];
     assert!(levels.contains(&said("operatorCapabilities").as_str()));
-    let is_early = env!("CARGO_PKG_VERSION").starts_with("0.").to_string();
+    let version = env!("CARGO_PKG_VERSION");
+    let is_early = (version.starts_with("0.") || version.contains('-')).to_string();
     assert_eq!((said("operator"), said("prerelease")), ("true".to_owned(), is_early));
     let crds: Value = serde_saphyr::from_str(&said("crds")).expect("YAML");
     let crd: Value = serde_saphyr::from_str(&read("crds/clusterdns.yaml")).expect("YAML");

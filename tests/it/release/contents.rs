@@ -7,10 +7,12 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::control_plane::{not_run, path_of};
 
+use super::tools::pinned;
 use super::{Tree, krew, ran};
 use crate::architecture::{read, root};
 
-const LIBRARY: &str = "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36";
+const LIBRARY: &str =
+    "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36\n12.2.0\n";
 const DIGEST: &str = "sha256:00000000000000000000000000000000000000000000000000000000000000";
 
 /// Whether a program is there. If not, the test did not run; where CI is set that is a failure.
@@ -107,7 +109,7 @@ fn image_sbom(data_plane: &[&str]) -> (bool, String, Tree) {
 }
 
 #[test]
-fn p3_the_sbom_of_the_image_names_programs_crates_files_and_the_c_library() {
+fn p3_the_sbom_of_the_image_names_programs_crates_files_and_what_else_is_linked_in() {
     if !has(&installed("jq"), "install jq") {
         return;
     }
@@ -123,8 +125,11 @@ fn p3_the_sbom_of_the_image_names_programs_crates_files_and_the_c_library() {
     let components = sbom["components"].as_array().expect("a list");
     let names: Vec<_> = components.iter().filter_map(|it| it["name"].as_str()).collect();
     let files = ["/clusterdns-operator", "/clusterdns-dataplane", "/THIRD-PARTY.html", "/LICENSE"];
-    assert_eq!(names, [&["operator", "dataplane", "ring", "serde", "glibc"][..], &files].concat());
-    assert!(components.iter().any(|it| it["name"] == "glibc" && it["version"] == "2.36"));
+    assert_eq!(names, [&["operator", "dataplane", "ring", "serde", "glibc", "libgcc", "rust"][..], &files].concat());
+    let rust = pinned("rust");
+    for (name, version) in [("glibc", "2.36"), ("libgcc", "12.2.0"), ("rust", rust.as_str())] {
+        assert!(components.iter().any(|it| it["name"] == name && it["version"] == version));
+    }
     // Each dependency is one of the components.
     let dependencies = sbom["dependencies"].as_array().expect("a list");
     let named = dependencies.iter().flat_map(|it| it["dependsOn"].as_array().expect("a list"));
@@ -187,6 +192,7 @@ fn what_artifact_hub_reads_has_the_types_that_it_asks_for_and_goes_beside_the_ch
         let types = [&manifest["config"], &manifest["layers"][0]].map(|it| &it["mediaType"]);
         assert_eq!(types[0], "application/vnd.cncf.artifacthub.config.v1+yaml");
         assert_eq!(types[1], "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml");
+        assert_ne!(manifest["config"]["size"], 0, "Harbor refuses a configuration without octets");
         let layer = layout.join(blob(&manifest["layers"][0]["digest"]));
         assert_eq!(fs::read_to_string(layer).expect("the layer"), hub);
         digest
@@ -195,14 +201,32 @@ fn what_artifact_hub_reads_has_the_types_that_it_asks_for_and_goes_beside_the_ch
 
     tree.write("target/release-1.2.3/image-digest.txt", "sha256:1d\n");
     let skopeo = r#"echo "$@"; for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
-    let mut publish = tree.step_with(&[("skopeo", skopeo)], "publish");
-    let (_, text) = ran(publish.env("REGISTRY", "registry.example.com/dns"));
+    tree.executable("tests/tools/build", "echo helm");
     let to = "docker://registry.example.com/dns/charts/clusterdns:artifacthub.io";
-    assert!(
-        text.lines()
-            .any(|line| line.contains("/artifacthub:artifacthub.io ") && line.ends_with(to)),
-        "{text}"
-    );
+    let helm = ("helm", "echo Digest: sha256:2e");
+    let published = |skopeo: &str| {
+        let mut publish = tree.step_with(&[("skopeo", skopeo), helm], "publish");
+        ran(publish.env("REGISTRY", "registry.example.com/dns"))
+    };
+    let pushes = |text: &str| {
+        let mut lines = text.lines();
+        lines.any(|line| line.contains("/artifacthub:artifacthub.io ") && line.ends_with(to))
+    };
+    let (passed, text) = published(skopeo);
+    assert!(passed && pushes(&text), "{text}");
+    // A registry that does not take it stops nothing: image and chart are there.
+    let refuses = format!("{skopeo}\ncase \"$*\" in *artifacthub*) exit 1 ;; esac");
+    let (passed, text) = published(&refuses);
+    assert!(passed && text.contains("Artifact Hub shows no owner"), "{text}");
+    // What an older version says about the repository is not what holds.
+    tree.git(&["tag", "v1.2.3"]);
+    tree.git(&["tag", "v1.3.0-rc.1"]);
+    let (passed, text) = published(skopeo);
+    assert!(passed && !pushes(&text), "{text}");
+    tree.git(&["tag", "--delete", "v1.3.0-rc.1"]);
+    tree.git(&["tag", "v1.2.3-rc.1"]);
+    let (passed, text) = published(skopeo);
+    assert!(passed && pushes(&text), "{text}");
 }
 
 #[test]
@@ -259,4 +283,44 @@ fn p4_what_is_in_the_image_is_attested_for_each_architecture() {
         text.contains("sign --yes --recursive registry.example.com/dns/clusterdns@sha256:image\n"),
         "{text}"
     );
+}
+
+/// cargo-about knows what Cargo.lock has; the standard library and the C library are not in there.
+#[test]
+fn p3_the_licence_page_has_the_texts_of_what_is_linked_in_besides_crates() {
+    let tree = Tree::new();
+    tree.write(".ci/third-party", &read(".ci/third-party"));
+    let about =
+        r#"while [ "$1" != --output-file ]; do shift; done; cp crates.html "$2""#;
+    tree.write("crates.html", "<body>\n<li class=\"crate\">serde 1.0.0</li>\n</body>\n</html>\n");
+    let sysroot = tree.path().join("sysroot");
+    let path = tree.path_with(&[("cargo", about), ("rustc", &format!("echo {}", sysroot.display()))]);
+    let written = |tree: &Tree| {
+        let mut command = Command::new("sh");
+        command.current_dir(tree.path()).args([".ci/third-party", "page.html"]).env("PATH", &path);
+        ran(command.env("LICENCE_TEXTS", tree.path()))
+    };
+    tree.write("common-licenses/LGPL-2.1", "Lesser <GPL>\n");
+    tree.write("doc/libc6-dev/copyright", "Roland & others\n");
+    let (passed, text) = written(&tree);
+    assert!(!passed && text.contains("COPYRIGHT-library.html") && text.contains("rustup"), "{text}");
+    tree.write(
+        "sysroot/share/doc/rust/COPYRIGHT-library.html",
+        "<html>\n<body>\n<h1>The Rust Standard Library</h1>\n</body>\n</html>\n",
+    );
+    let (passed, text) = written(&tree);
+    assert!(passed, "{text}");
+    let page = fs::read_to_string(tree.path().join("page.html")).expect("a page");
+    for part in [
+        "serde 1.0.0",
+        "<h1>The Rust Standard Library</h1>",
+        "Roland &amp; others",
+        "Lesser &lt;GPL&gt;",
+    ] {
+        assert_eq!(page.matches(part).count(), 1, "{part} in {page}");
+    }
+    assert_eq!((page.matches("<body>").count(), page.matches("</body>\n</html>").count()), (1, 1));
+    fs::remove_dir_all(tree.path().join("doc")).expect("can be removed");
+    let (passed, text) = written(&tree);
+    assert!(!passed && text.contains("doc/libc6-dev/copyright"), "{text}");
 }

@@ -173,7 +173,7 @@ async fn fw27_a_dead_stub_domain_condemns_no_server_that_answers_for_another_gro
 }
 
 #[tokio::test]
-async fn fw27_of_many_groups_one_probe_asks_for_four_and_after_silence_the_next_for_others() {
+async fn fw27_of_many_groups_a_probe_asks_for_four_and_after_silence_for_others() {
     const DOMAINS: [&str; 5] = ["a.example", "b.example", "c.example", "d.example", "e.example"];
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let upstreams = with_stub_domains(&far, &DOMAINS, &far);

@@ -286,7 +286,7 @@ async fn c8_ca41_queries_of_one_batch_for_an_expired_answer_ask_once_though_it_f
 }
 
 #[tokio::test]
-async fn fw11_a_query_for_an_expired_answer_that_waits_long_for_its_turn_finds_the_new_one() {
+async fn fw11_a_query_for_an_expired_answer_that_waits_for_its_turn_finds_the_new_one() {
     let mut site = Site::for_many(|_| {}).await;
     assert_eq!(site.ask_together(1).await, (1, 1));
     site.responder.forwarder.clock().advance(Duration::from_secs(601));

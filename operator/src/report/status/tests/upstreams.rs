@@ -132,7 +132,7 @@ fn o18_a_group_without_a_server_left_is_named_with_the_remedy() {
 
 /// An access list that was changed: the servers answer REFUSED to all.
 #[test]
-fn fw28_servers_that_answer_with_errors_only_are_named_and_leave_their_group_without_one() {
+fn fw28_servers_that_give_errors_only_are_named_and_leave_their_group_without_one() {
     let mut story = Story::settled("{}");
     let refusing = DownServer {
         remedy: Some("it answers with errors only".to_owned()),

@@ -11,6 +11,7 @@ mod kept;
 mod owned;
 mod tries;
 mod restore;
+mod held_back;
 mod fingerprint;
 pub mod contention;
 
@@ -18,23 +19,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ClusterDNS;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::context::Context;
 use crate::decide::adoption;
-use crate::decide::plan::{Plan, SelectorPatch, ServicePlan, Size};
+use crate::decide::plan::{Plan, ServicePlan, Size};
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observed::{Child, Observed};
 use crate::observe::stubs::is_stub;
-use crate::runtime::lease::NotLeading;
 use crate::runtime::resources;
 use crate::runtime::time_limit::within;
 use crate::runtime::write::WriteError;
-use contention::{Edit, Key};
+use contention::Edit;
 use memory::Why;
 pub use newest::{Newest, Stopped};
 use outcome::{Outcome, Written, described};
@@ -50,7 +51,7 @@ pub async fn apply(
     ctx: &Context,
     newest: &mut Newest<'_>,
     desired: &Desired,
-    observed: &Observed,
+    (observed, now): (&Observed, Timestamp),
     plan: &Plan,
 ) -> Result<Outcome, Stopped> {
     let dns = newest.dns();
@@ -64,9 +65,11 @@ pub async fn apply(
         // First of all, so that no other failed write delays it: clients ask this Service.
         let is_gone = *kind == Kind::Service && observed.service.is_none();
         let needs = if is_gone { &[] } else { order::needs(*kind) };
-        if let Some(missing) = needs.iter().find(|kind| tries.outcome.failed.contains(kind)) {
-            let why = format!("waits for the {} before it", resources::name(*missing));
-            tries.depends(&memory::key(*kind, object), why);
+        let missing = needs.iter().find(|kind| tries.outcome.failed.contains(kind));
+        let is_new = || held_back::is_new(ctx, (*kind, object), observed, &plan.rollout);
+        if let Some(missing) = missing.filter(|_| is_new()) {
+            let it = held_back::HeldBack { kind: *kind, wanted: object, missing: *missing };
+            it.put_back(ctx, newest, (observed, now), plan, &mut tries).await?;
             continue;
         }
         let is_awaited = is_gone && had_addresses(dns);
@@ -77,11 +80,11 @@ pub async fn apply(
         ServicePlan::Adopted { patch: Some(patch), .. }
         | ServicePlan::Released { patch: Some(patch), .. } => {
             newest.ensure().await?;
-            switch(ctx, dns, patch, &mut tries).await?;
+            service::switch(ctx, dns, patch, &mut tries).await?;
         }
         ServicePlan::Recreated { manifest, labels: _ } => {
             newest.ensure().await?;
-            create_again(ctx, dns, manifest, &mut tries).await?;
+            service::create_adopted(ctx, dns, manifest, &mut tries).await?;
         }
         ServicePlan::Own
         | ServicePlan::Adopted { patch: None, .. }
@@ -276,62 +279,6 @@ async fn hold_replicas(
     let deployments = resources::api(&ctx.client, Kind::Deployment, namespace);
     let patch = Patch::Apply(&body);
     ctx.writes.send("Deployment", deployments.patch(name, &params, &patch)).await.map(drop)
-}
-
-/// Moves an adopted Service. The rollout's state has remembered it by now.
-async fn switch(
-    ctx: &Context,
-    dns: &ClusterDNS,
-    patch: &SelectorPatch,
-    tries: &mut Tries<'_>,
-) -> Result<(), NotLeading> {
-    let key = key_of_service(dns);
-    if tries.outcome.failed.contains(&Kind::ConfigMap) || tries.waits(&key) {
-        return Ok(());
-    }
-    let which = (key.1.as_str(), key.2.as_str());
-    let instance = dns.name_any();
-    match service::patch_selector(&ctx.client, &ctx.writes, which, &instance, patch).await {
-        Ok(_) => {
-            tries.succeeded(&key);
-            tries.outcome.switched = Some(patch.add);
-        }
-        Err(WriteError::NotLeading(lost)) => return Err(lost),
-        Err(error) => tries.refused(&key, &error),
-    }
-    Ok(())
-}
-
-fn key_of_service(dns: &ClusterDNS) -> Key {
-    let (namespace, name) = names::service(dns);
-    (Kind::Service, namespace, name)
-}
-
-/// Creates an adopted Service again, even if other writes failed: without it clients have no DNS.
-async fn create_again(
-    ctx: &Context,
-    dns: &ClusterDNS,
-    manifest: &Value,
-    tries: &mut Tries<'_>,
-) -> Result<(), NotLeading> {
-    let key = key_of_service(dns);
-    let which = (key.1.as_str(), key.2.as_str());
-    match service::create_again(&ctx.client, &ctx.writes, which, manifest).await {
-        Ok(_) => {
-            tries.succeeded(&key);
-            tries.outcome.written.push(Written {
-                kind: Kind::Service,
-                what: described(&key),
-                why: Why::Missing,
-                editor: None,
-            });
-        }
-        Err(WriteError::NotLeading(lost)) => return Err(lost),
-        // Another client was faster, which the watch will show.
-        Err(error) if error.code() == Some(409) => {}
-        Err(error) => tries.refused(&key, &error),
-    }
-    Ok(())
 }
 
 /// Only after everything that it depends on is as it should be.

@@ -81,7 +81,7 @@ pub async fn reconcile(
     let outcome = match dns.spec.management_state {
         ManagementState::Managed => {
             let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
-            apply(ctx, &mut newest, &desired, &observed, &plan).await?
+            apply(ctx, &mut newest, &desired, (&observed, now), &plan).await?
         }
         ManagementState::Unmanaged => Outcome::default(),
     };

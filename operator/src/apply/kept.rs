@@ -1,5 +1,5 @@
-//! Objects of ours as they were applied last. While a spec is refused, nothing else says how they should be. Only what clients
-//! depend on is here, and no configuration: what pods run is known from the ConfigMap and from pods.
+//! Objects of ours as they were applied last. While a spec is refused, or waits for a right, nothing else says how they should be.
+//! Only what clients depend on is here, and no configuration: what pods run is known from the ConfigMap and from pods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

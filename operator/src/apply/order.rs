@@ -9,8 +9,8 @@ use crate::observe::observed::{Child, Observed};
 use crate::observe::pods;
 use crate::runtime::resources;
 
-/// The kinds that must be written before this one. If one of them failed, this one waits; everything else is written: a
-/// refused PodMonitor must not keep a repaired configuration from the pods.
+/// The kinds that must be written before new content of this one. If one of them failed, that content waits; everything else is
+/// written: a refused PodMonitor must not keep a repaired configuration from the pods.
 pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
     const RIGHTS: &[Kind] = &[
         Kind::ServiceAccount,

@@ -9,6 +9,35 @@ use super::fingerprint::{fields, step};
 use crate::desired::Kind;
 use crate::runtime::resources;
 
+/// The selector of a Service.
+pub(super) const SELECTOR: &str = "/spec/selector";
+
+/// Whether it could be created again from these fields alone. Another client may have taken over one of them and deleted the
+/// object later: a Role without rules keeps every pod from its configuration, a NetworkPolicy without its rules keeps every client
+/// out, and without its selector it holds for all pods of the namespace.
+pub(super) fn is_whole(kind: Kind, ours: &DynamicObject) -> bool {
+    let fields: &[&str] = match kind {
+        Kind::ClusterRole | Kind::Role => &["/rules"],
+        Kind::ClusterRoleBinding | Kind::RoleBinding => &["/roleRef", "/subjects"],
+        Kind::Service => &[SELECTOR, "/spec/ports"],
+        Kind::NetworkPolicy => &["/spec/podSelector", "/spec/ingress"],
+        Kind::Deployment | Kind::DaemonSet => &["/spec/selector", CONTAINERS],
+        Kind::HorizontalPodAutoscaler => {
+            &["/spec/scaleTargetRef", "/spec/minReplicas", "/spec/maxReplicas"]
+        }
+        Kind::ServiceAccount
+        | Kind::ConfigMap
+        | Kind::PodDisruptionBudget
+        | Kind::PodMonitor
+        | Kind::PrometheusRule => &[],
+    };
+    let mut containers = ours.data.pointer(CONTAINERS).and_then(Value::as_array).into_iter();
+    fields.iter().all(|field| ours.data.pointer(field).is_some())
+        && containers.all(|all| !all.is_empty() && all.iter().all(|it| it["image"].is_string()))
+}
+
+const CONTAINERS: &str = "/spec/template/spec/containers";
+
 /// Our fields of this object, and what names it. None where we own nothing, or not all that the owners say is there: it is
 /// applied as a whole, so what would be missing in it would be removed.
 pub(super) fn owned(kind: Kind, live: &DynamicObject) -> Option<DynamicObject> {
@@ -96,6 +125,55 @@ mod tests {
                 "volumes": [{"name": "state", "emptyDir": {"sizeLimit": "1Gi"}}]}}}});
         assert_eq!(serde_json::to_value(&ours).unwrap(), expected);
     }
+
+    #[test]
+    fn o4_an_object_from_which_another_client_took_what_it_needs_is_not_whole() {
+        let containers = json!([{"name": "dns", "image": "i"}]);
+        let workload =
+            json!({"spec": {"selector": {}, "template": {"spec": {"containers": containers}}}});
+        let binding = json!({"roleRef": {}, "subjects": []});
+        let autoscaler =
+            json!({"spec": {"scaleTargetRef": {}, "minReplicas": 2, "maxReplicas": 3}});
+        for (kind, whole, needed) in [
+            (Kind::ClusterRole, json!({"rules": []}), &["/rules"][..]),
+            (Kind::Role, json!({"rules": []}), &["/rules"]),
+            (Kind::ClusterRoleBinding, binding.clone(), &["/roleRef", "/subjects"]),
+            (Kind::RoleBinding, binding, &["/roleRef", "/subjects"]),
+            (
+                Kind::Service,
+                json!({"spec": {"selector": {}, "ports": []}}),
+                &["/spec/selector", "/spec/ports"],
+            ),
+            (
+                Kind::NetworkPolicy,
+                json!({"spec": {"podSelector": {}, "ingress": []}}),
+                &["/spec/podSelector", "/spec/ingress"],
+            ),
+            (Kind::Deployment, workload.clone(), &["/spec/selector", "/spec/template", IMAGE]),
+            (Kind::DaemonSet, workload, &["/spec/selector", "/spec/template", IMAGE]),
+            (
+                Kind::HorizontalPodAutoscaler,
+                autoscaler,
+                &["/spec/scaleTargetRef", "/spec/minReplicas", "/spec/maxReplicas"],
+            ),
+            (Kind::ServiceAccount, json!({}), &[]),
+        ] {
+            let is_whole = |object: &Value| {
+                let mut object = object.clone();
+                object["metadata"] = json!({"name": "x"});
+                is_whole(kind, &from(object))
+            };
+            assert!(is_whole(&whole), "{kind:?}");
+            for field in needed {
+                let (parent, key) = field.rsplit_once('/').unwrap();
+                let mut part = whole.clone();
+                part.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key).unwrap();
+                assert!(!is_whole(&part), "{kind:?} without {field}");
+            }
+        }
+    }
+
+    const IMAGE: &str = "/spec/template/spec/containers/0/image";
 
     #[test]
     fn o4_where_something_of_ours_is_missing_nothing_is_cut_out() {

@@ -6,16 +6,18 @@ use crds::ClusterDNS;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
+use serde_json::json;
 
 use super::kept::KINDS;
 use super::outcome::{PutBack, Restored};
-use super::owned::owned;
+use super::owned::{SELECTOR, is_whole, owned};
 use super::ownership::{Ownership, ownership};
 use super::tries::Tries;
-use super::{Means, Newest, Stopped, live, service, write};
+use super::{Means, Newest, Stopped, hold_replicas, live, service, write};
 use crate::context::Context;
 use crate::decide::config_map::CANARY;
-use crate::decide::{adoption, config_map, rollout};
+use crate::decide::plan::RolloutPlan;
+use crate::decide::{adoption, config_map, rollout, scale};
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observed::Observed;
@@ -34,10 +36,11 @@ pub async fn restore(
     now: Timestamp,
 ) -> Result<PutBack, Stopped> {
     let dns = newest.dns();
-    let service = service_again(ctx, newest, observed).await?;
     let mut tries = Tries::of(ctx, dns, None);
+    let service = service_again(ctx, newest, observed, &mut tries).await?;
     let how = (observed, Means::default());
-    if let Some(map) = configuration(ctx, dns, observed, now) {
+    let rollout = rollout::nothing_new(dns, observed, now);
+    if let Some(map) = rollout.and_then(|rollout| configuration(ctx, dns, observed, rollout)) {
         write(ctx, newest, (Kind::ConfigMap, &map), how, &mut tries).await?;
     }
     remember(ctx, dns);
@@ -47,11 +50,49 @@ pub async fn restore(
             write(ctx, newest, (kind, &object), how, &mut tries).await?;
         }
     }
+    if let Some(replicas) = autoscaled(&ctx.memory.kept.of(dns), observed) {
+        up_from_zero(ctx, newest, (observed, replicas), &mut tries).await?;
+    }
     Ok(PutBack { service, outcome: tries.outcome })
 }
 
-/// What an operator before this one applied, as it is now: this one started while the spec is refused.
-fn remember(ctx: &Context, dns: &ClusterDNS) {
+/// How many pods the autoscaler wanted last, within the bounds that were applied with it; none where no autoscaler says it.
+fn autoscaled(kept: &[(Kind, DynamicObject)], observed: &Observed) -> Option<u32> {
+    let (_, autoscaler) = kept.iter().find(|(kind, _)| *kind == Kind::HorizontalPodAutoscaler)?;
+    let bound = |field: &str| {
+        let pods = autoscaler.data.pointer(field)?.as_u64()?;
+        u32::try_from(pods).ok()
+    };
+    let (least, most) = (bound("/spec/minReplicas")?, bound("/spec/maxReplicas")?);
+    Some(scale::autoscaled(observed).min(most).max(least))
+}
+
+/// Another client scaled to zero, and no autoscaler ends that. The number is held by a second manager until the autoscaler has
+/// written its own: as one of our fields it would be put back against the autoscaler.
+pub(super) async fn up_from_zero(
+    ctx: &Context,
+    newest: &mut Newest<'_>,
+    (observed, replicas): (&Observed, u32),
+    tries: &mut Tries<'_>,
+) -> Result<(), Stopped> {
+    let dns = newest.dns();
+    let (namespace, name) = (names::service(dns).0, names::child(&dns.name_any()));
+    let live = observed.deployment.as_ref().and_then(|it| it.spec.as_ref()?.replicas);
+    let key = (Kind::Deployment, namespace, name);
+    if live != Some(0) || tries.outcome.has_failed(Kind::Deployment) || tries.waits(&key) {
+        return Ok(());
+    }
+    newest.ensure().await?;
+    match hold_replicas(ctx, (&key.1, &key.2), replicas).await {
+        Ok(()) => tries.succeeded(&key),
+        Err(WriteError::NotLeading(lost)) => return Err(lost.into()),
+        Err(error) => tries.refused(&key, &error),
+    }
+    Ok(())
+}
+
+/// What an operator before this one applied, as it is now: this one began while nothing new may be written.
+pub(super) fn remember(ctx: &Context, dns: &ClusterDNS) {
     let (namespace, service) = names::service(dns);
     let child = names::child(&dns.name_any());
     for kind in KINDS {
@@ -61,14 +102,15 @@ fn remember(ctx: &Context, dns: &ClusterDNS) {
         let Some(live) = live.filter(|live| ownership(live, dns) == Ownership::Ours) else {
             continue;
         };
-        // Without the rules that another client took over it would keep every client out, and without its selector it would
-        // hold for all pods of the namespace.
-        let is_whole = |ours: &DynamicObject| {
-            let has = |field: &str| ours.data.pointer(field).is_some();
-            kind != Kind::NetworkPolicy || has("/spec/ingress") && has("/spec/podSelector")
+        let Some(mut ours) = owned(kind, &live).filter(|ours| !ctx.memory.knows(kind, ours)) else {
+            continue;
         };
-        let ours = owned(kind, &live).filter(is_whole);
-        if let Some(ours) = ours.filter(|ours| !ctx.memory.knows(kind, ours)) {
+        // Another client took the selector over. That of our Service is always the same, so it is put back.
+        let lost_selector = kind == Kind::Service && ours.data.pointer(SELECTOR).is_none();
+        if lost_selector && ours.data["spec"].is_object() {
+            ours.data["spec"]["selector"] = json!(names::selector(&dns.name_any()));
+            ctx.memory.kept.applied(kind, &ours);
+        } else if is_whole(kind, &ours) {
             ctx.memory.applied(kind, &ours, &live);
         }
     }
@@ -76,16 +118,17 @@ fn remember(ctx: &Context, dns: &ClusterDNS) {
 
 /// The configuration ConfigMap, where it may have to be written: it is not as it was, or this process wrote it and sees whether
 /// another client has since.
-fn configuration(
+pub(super) fn configuration(
     ctx: &Context,
     dns: &ClusterDNS,
     observed: &Observed,
-    now: Timestamp,
+    rollout: RolloutPlan,
 ) -> Option<DynamicObject> {
-    let rollout = rollout::while_refused(dns, observed, now)?;
     let map = observed.config_map.as_ref();
+    let state = config_map::state_in(map);
     let is_as_it_was = config_map::whole(map) == Some(rollout.stable.as_str())
-        && config_map::text(map, CANARY).is_none();
+        && config_map::text(map, CANARY).is_none()
+        && (&state.switch, &state.service) == (&rollout.state.switch, &rollout.state.service);
     let wanted = Desired::configuration(dns, observed, rollout, &ctx.settings);
     (!is_as_it_was || ctx.memory.knows(Kind::ConfigMap, &wanted)).then_some(wanted)
 }
@@ -95,11 +138,13 @@ async fn service_again(
     ctx: &Context,
     newest: &mut Newest<'_>,
     observed: &Observed,
+    tries: &mut Tries<'_>,
 ) -> Result<Restored, Stopped> {
     let dns = newest.dns();
     let Some(manifest) = adoption::restorable(observed) else { return Ok(Restored::Unneeded) };
-    let (namespace, name) = names::service(dns);
-    let exists = live(ctx, Kind::Service, &namespace, &name).await.is_ok_and(|live| live.is_some());
+    let key = service::key(dns);
+    let (_, namespace, name) = &key;
+    let exists = live(ctx, Kind::Service, namespace, name).await.is_ok_and(|live| live.is_some());
     if exists {
         return Ok(Restored::Unneeded);
     }
@@ -113,14 +158,14 @@ async fn service_again(
     };
     match created {
         Ok(_) => {
+            tries.succeeded(&key);
             tracing::info!("the operator created the deleted Service {namespace}/{name} again");
             Ok(Restored::Created)
         }
         Err(WriteError::NotLeading(lost)) => Err(lost.into()),
+        // Clients are without DNS, so each look tries it, and the next one comes soon.
         Err(error) => {
-            tracing::warn!(
-                "the operator cannot create the Service {namespace}/{name} again: {error}"
-            );
+            tries.refused(&key, &error);
             Ok(Restored::Failed(error.to_string()))
         }
     }

@@ -1,15 +1,80 @@
 //! All writes to a foreign Service: a merge patch, with the resourceVersion that was read, adds our key to its selector or
 //! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was.
 
+use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use super::contention::Key;
+use super::memory::Why;
+use super::outcome::{Written, described};
+use super::tries::Tries;
+use crate::context::Context;
 use crate::decide::plan::SelectorPatch;
+use crate::desired::Kind;
 use crate::names;
+use crate::runtime::lease::NotLeading;
 use crate::runtime::write::{WriteError, Writes};
+
+/// Moves an adopted Service, once the rollout's state has remembered that.
+pub(super) async fn switch(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    patch: &SelectorPatch,
+    tries: &mut Tries<'_>,
+) -> Result<(), NotLeading> {
+    let key = key(dns);
+    if tries.is_undecided || tries.waits(&key) {
+        return Ok(());
+    }
+    let which = (key.1.as_str(), key.2.as_str());
+    let instance = dns.name_any();
+    match patch_selector(&ctx.client, &ctx.writes, which, &instance, patch).await {
+        Ok(_) => {
+            tries.succeeded(&key);
+            tries.outcome.switched = Some(patch.add);
+        }
+        Err(WriteError::NotLeading(lost)) => return Err(lost),
+        Err(error) => tries.refused(&key, &error),
+    }
+    Ok(())
+}
+
+/// Creates an adopted Service again, even if other writes failed: without it clients have no DNS.
+pub(super) async fn create_adopted(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    manifest: &Value,
+    tries: &mut Tries<'_>,
+) -> Result<(), NotLeading> {
+    let key = key(dns);
+    let which = (key.1.as_str(), key.2.as_str());
+    match create_again(&ctx.client, &ctx.writes, which, manifest).await {
+        Ok(_) => {
+            tries.succeeded(&key);
+            tries.outcome.written.push(Written {
+                kind: Kind::Service,
+                what: described(&key),
+                why: Why::Missing,
+                editor: None,
+            });
+        }
+        Err(WriteError::NotLeading(lost)) => return Err(lost),
+        // Another client was faster, which the watch will show.
+        Err(error) if error.code() == Some(409) => {}
+        Err(error) => tries.refused(&key, &error),
+    }
+    Ok(())
+}
+
+/// The Service that this ClusterDNS names.
+pub(super) fn key(dns: &ClusterDNS) -> Key {
+    let (namespace, name) = names::service(dns);
+    (Kind::Service, namespace, name)
+}
 
 /// Sends it.
 ///

@@ -1,5 +1,10 @@
 //! What is sent to an API server where another client writes, too.
 
+mod cluster;
+mod story;
+mod held_back;
+mod refused;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
@@ -9,6 +14,7 @@ use std::time::Instant;
 use hyper::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
+use serde_json::Value;
 
 use super::*;
 use crate::controller::attempts::Attempts;
@@ -74,7 +80,7 @@ async fn o4_a_field_that_another_client_always_sets_back_is_not_written_each_tim
     let apply = async |wanted: &DynamicObject| {
         let desired = Desired { objects: vec![(Kind::Deployment, wanted.clone())] };
         let mut newest = Newest::new(&ctx, &dns, true);
-        apply(&ctx, &mut newest, &desired, &Observed::default(), &plan).await.unwrap()
+        apply(&ctx, &mut newest, &desired, (&Observed::default(), at(0)), &plan).await.unwrap()
     };
     let written = || contested.lock().unwrap().written;
     for n in 1..=4 {
@@ -197,7 +203,9 @@ async fn o13_what_is_denied_for_good_is_tried_with_patience_and_delays_no_other_
     let count = |part: &str| store.lock().unwrap().count(part);
     let apply = async |dns: &ClusterDNS| {
         let mut newest = Newest::new(&ctx, dns, true);
-        apply(&ctx, &mut newest, &two_objects(), &Observed::default(), &plan()).await.unwrap()
+        apply(&ctx, &mut newest, &two_objects(), (&Observed::default(), at(0)), &plan())
+            .await
+            .unwrap()
     };
     let first = apply(&dns).await;
     for edits in 1..5 {
@@ -225,7 +233,7 @@ async fn o4_while_a_spec_is_refused_what_was_applied_last_is_put_back() {
         written.map(|it| (it.kind, it.why)).collect::<Vec<_>>()
     };
     assert_eq!(restore(&mut newest).await, [], "nothing was applied");
-    apply(&ctx, &mut newest, &two_objects(), &nothing, &plan()).await.unwrap();
+    apply(&ctx, &mut newest, &two_objects(), (&nothing, at(0)), &plan()).await.unwrap();
     assert_eq!(restore(&mut newest).await, [], "all is as it was");
     store.lock().unwrap().scale(DEPLOYMENT, 0);
     assert_eq!(restore(&mut newest).await, [(Kind::Deployment, Why::Edited)]);

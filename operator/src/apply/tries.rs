@@ -22,6 +22,8 @@ pub(super) struct Tries<'a> {
     generation: Option<i64>,
     /// What decides a trial waits no longer than this.
     trial: Option<Duration>,
+    /// rollout.json does not say what was decided now.
+    pub(super) is_undecided: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -29,7 +31,7 @@ impl<'a> Tries<'a> {
     /// `trial`: a pod tries a configuration, and this pass is due again after this time.
     pub(super) fn of(ctx: &'a Context, dns: &ClusterDNS, trial: Option<Duration>) -> Tries<'a> {
         let (attempts, generation) = (&ctx.attempts, dns.metadata.generation);
-        Tries { attempts, generation, trial, outcome: Outcome::default() }
+        Tries { attempts, generation, trial, is_undecided: false, outcome: Outcome::default() }
     }
 
     /// Whether it failed a moment ago, so that it is not tried now.
@@ -37,6 +39,7 @@ impl<'a> Tries<'a> {
         let what = described(key);
         let Some((why, left)) = self.attempts.waits(&what, self.generation) else { return false };
         tracing::debug!("{what} is tried again in {} ms: {why}", left.as_millis());
+        self.is_undecided |= key.0 == Kind::ConfigMap;
         self.outcome.failed(key.0, what, why);
         self.outcome.again_within(left);
         true
@@ -52,6 +55,7 @@ impl<'a> Tries<'a> {
         tracing::warn!("the operator cannot write {what}: {why}");
         let at_most = self.trial.filter(|_| key.0 == Kind::ConfigMap);
         let wait = self.attempts.failed(&what, self.generation, (&why, at_most));
+        self.is_undecided |= key.0 == Kind::ConfigMap;
         self.outcome.failed(key.0, what, why);
         self.outcome.again_within(wait);
     }

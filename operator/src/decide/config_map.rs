@@ -4,7 +4,7 @@ use crds::{Config, config};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
-use crate::decide::plan::RolloutState;
+use crate::decide::plan::{RolloutPlan, RolloutState};
 use crate::observe::observed::Observed;
 
 /// Key of the document that every pod runs, but for the canary.
@@ -108,6 +108,21 @@ pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
 pub fn canary(observed: &Observed) -> Option<(Config, RolloutState)> {
     let (config, _) = Config::from_json(text(observed.config_map.as_ref(), CANARY)?).ok()?;
     Some((config, state(observed)))
+}
+
+/// Whether pods would get a document that none of them has: it is not in the ConfigMap, and was not there before another client
+/// edited or deleted it.
+pub fn has_new_document(rollout: &RolloutPlan, observed: &Observed) -> bool {
+    let Current { stable, state, .. } = Current::read(observed);
+    let canary = text(observed.config_map.as_ref(), CANARY);
+    let is_new = |text: &str| {
+        let revision = config::revision_of(text);
+        let is_on_trial = state.canary_pod.is_some() && state.canary == revision;
+        let is_there = [stable.as_deref(), canary].contains(&Some(text));
+        !is_there && !is_on_trial && state.stable != revision
+    };
+    let stable = Some(rollout.stable.as_str()).filter(|stable| !stable.is_empty());
+    stable.into_iter().chain(rollout.canary.as_deref()).any(is_new)
 }
 
 /// What stable pods run. A document of another version that cannot be read counts as empty.

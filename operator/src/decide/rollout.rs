@@ -6,6 +6,7 @@
 mod trial;
 mod rounds;
 mod retry;
+mod nothing_new;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::decide::plan::{HeldBy, Notice, RolloutPlan, RolloutState, Size};
 use crate::decide::scale;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
+pub use nothing_new::nothing_new;
 
 /// Ready pods without which nothing can be compared, so that nothing is tried.
 const PODS_TO_TRY: usize = 2;
@@ -332,41 +334,6 @@ fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> boo
     let is_settled =
         written.state.stable == plan.state.stable && pods::ready(observed).all(runs_it);
     written.state.needs_pods && !is_settled
-}
-
-/// What the ConfigMap should hold while the spec is refused: what every pod runs, and no pod that tries another configuration,
-/// because nothing judges it. That it was tried, and what failed, stays known. None: it is not known what pods run.
-pub fn while_refused(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<RolloutPlan> {
-    let written = Current::read(observed);
-    let is_known = matches!(written.edit, Edit::None | Edit::Undone);
-    let stable = written.stable.as_deref().filter(|_| is_known)?;
-    let before = &written.state;
-    let mut plan = keep(stable, before);
-    (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
-    let service = match before.service.is_unknown() {
-        true => adoption::last_seen(dns, observed),
-        false => before.service.clone(),
-    };
-    let RolloutState {
-        stable, warning, warned_at, has_errors_only, edited_at, is_edit_kept, ..
-    } = plan.state;
-    plan.needs_pods = before.needs_pods;
-    plan.state = RolloutState {
-        stable,
-        warning,
-        warned_at,
-        has_errors_only,
-        edited_at,
-        is_edit_kept,
-        canary: before.canary.clone(),
-        losses: before.losses,
-        failed_pod: before.failed_pod.clone(),
-        needs_pods: before.needs_pods,
-        switch: before.switch.clone(),
-        service,
-        ..retry::remembered(before)
-    };
-    Some(plan)
 }
 
 /// The plan that repeats what is in the cluster, so that nothing is written.

@@ -139,7 +139,7 @@ pub(crate) fn on_nodes(observed: &Observed) -> u32 {
 }
 
 /// Pods that the autoscaler wanted when it looked last; 0 where it has not, or has seen that it is switched off.
-fn autoscaled(observed: &Observed) -> u32 {
+pub(crate) fn autoscaled(observed: &Observed) -> u32 {
     let status = observed.autoscaler.as_ref().and_then(|autoscaler| autoscaler.status.as_ref());
     status.map_or(0, |status| u32::try_from(status.desired_replicas).unwrap_or(0))
 }

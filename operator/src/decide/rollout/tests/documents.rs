@@ -244,7 +244,7 @@ fn o4_an_edit_that_cannot_be_undone_is_written_once_and_no_document_is_no_edit()
 
 #[test]
 fn o4_while_a_spec_is_refused_pods_run_what_they_ran_and_none_tries_another() {
-    let refused = |story: &Story| while_refused(&story.dns, &story.observed, at(110));
+    let refused = |story: &Story| nothing_new(&story.dns, &story.observed, at(110));
     let state = |plan: &RolloutPlan| serde_json::to_string(&plan.state).unwrap();
     let mut story = Story::with_pods(3);
     let settled = story.reconcile(1);
@@ -253,25 +253,67 @@ fn o4_while_a_spec_is_refused_pods_run_what_they_ran_and_none_tries_another() {
     // Nothing would judge the trial.
     story.edit(NEW);
     assert!(story.reconcile(100).canary.is_some());
+    story.pods_follow();
     let plan = refused(&story).unwrap();
     assert_eq!((plan.state.stable.as_str(), &plan.canary), (revision(OLD).as_str(), &None));
-    assert_eq!((&plan.state.canary, &plan.state.canary_pod), (&revision(NEW), &None));
-    // It begins again when the spec is accepted, and one ready pod gets no untried configuration.
+    assert_eq!(plan.state.canary_pod, None);
+    // It begins again when the spec is accepted.
     write(&mut story.observed, &plan);
     story.pods_follow();
-    let mut alone = Story { observed: story.observed.clone(), dns: story.dns.clone() };
-    for pod in &mut alone.observed.pods[1..] {
-        *pod = unready(pod.clone());
-    }
-    for second in (120..600).step_by(30) {
-        assert_eq!(alone.reconcile(second).state.stable, revision(OLD), "{second}");
-    }
     assert!(story.reconcile(120).canary.is_some());
 }
 
 #[test]
+fn o17_a_trial_that_a_refused_spec_ended_delays_an_edit_only_if_it_broke_a_pod() {
+    let refused = |story: &Story| nothing_new(&story.dns, &story.observed, at(110));
+    let stable_later = |change: &dyn Fn(&mut Story)| {
+        let mut story = Story::with_pods(3);
+        story.edit(NEW);
+        assert_eq!(story.reconcile(100).state.canary_pod.unwrap().name, "dns-0");
+        story.pods_follow();
+        change(&mut story);
+        // Two looks at the refused spec: what the first one knew stays known.
+        for _ in 0..2 {
+            let plan = refused(&story).unwrap();
+            write(&mut story.observed, &plan);
+        }
+        let pods = &mut story.observed.pods;
+        // One pod is ready when the spec is correct again.
+        *pods = pods.iter().cloned().map(unready).collect();
+        pods[2] = pod("dns-2", 2, 0);
+        story.pods_follow();
+        for second in (120..240).step_by(10) {
+            story.reconcile(second);
+        }
+        config_map::state(&story.observed).stable
+    };
+    assert_eq!(stable_later(&|_| {}), revision(NEW), "the canary was well");
+    let suspects: [&dyn Fn(&mut Story); 5] = [
+        &|story| story.observed.pods[0] = unready(pod("dns-0", 0, 0)),
+        &|story| story.observed.pods[0] = pod("dns-0", 0, 1),
+        &|story| _ = story.observed.pods.remove(0),
+        &|story| reported(&mut story.observed, "dns-0").process = "another".to_owned(),
+        &|story| reported(&mut story.observed, "dns-0").rejection = Some("why".to_owned()),
+    ];
+    for (case, change) in suspects.into_iter().enumerate() {
+        let stable = stable_later(&|story| {
+            change(story);
+            story.observed.pods.resize(3, unready(pod("dns-3", 0, 0)));
+        });
+        assert_eq!(stable, revision(OLD), "{case}");
+    }
+    // A round in which it answered worse, once.
+    let worse = stable_later(&|story| {
+        story.compare(false, true);
+        story.reconcile(105);
+        story.observed.comparison = None;
+    });
+    assert_eq!(worse, revision(OLD));
+}
+
+#[test]
 fn o4_while_a_spec_is_refused_an_edit_is_undone_as_far_as_it_is_known() {
-    let refused = |story: &Story| while_refused(&story.dns, &story.observed, at(110));
+    let refused = |story: &Story| nothing_new(&story.dns, &story.observed, at(110));
     let mut story = after_a_failed_trial();
     story.is_edited(Some(OLD));
     let plan = refused(&story).unwrap();

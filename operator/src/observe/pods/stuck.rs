@@ -3,9 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
 use super::{
-    DAEMON_TEMPLATE_HASH, is_leaving, is_ready, label, newest_template_of_daemon_set, node,
+    DAEMON_TEMPLATE_HASH, is_leaving, is_ready, is_seen, label, newest_template_of_daemon_set, node,
 };
 use crate::observe::observed::Observed;
 
@@ -75,11 +76,12 @@ pub fn is_paused(observed: &Observed) -> bool {
 /// status of a DaemonSet says so.
 pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     let Some(set) = &observed.daemon_set else { return false };
-    let is_long = |since: Timestamp| now.duration_since(since) >= DEADLINE;
-    // What was written a moment ago is on its way.
-    if written_at(set).is_some_and(|at| !is_long(at)) {
+    // Its controller makes pods of a new template before it says that it has seen it: until then the newest pod is of an older one.
+    let seen = set.status.as_ref().and_then(|status| status.observed_generation);
+    if !is_seen(&set.metadata, seen) {
         return false;
     }
+    let is_long = |since: Timestamp| now.duration_since(since) >= DEADLINE;
     let made = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod);
     let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
     let youngest = pods.iter().filter_map(|pod| created(pod)).max();
@@ -91,13 +93,19 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
             && !is_cut_off(pod)
             && unready_since(pod).is_some_and(is_long)
     };
-    pods.iter().any(waits) || youngest.is_some_and(is_long)
+    // A new template may be on its way to its first pod. A pod that waits is not ready, also if something was written.
+    let is_on_its_way = written_at(set).is_some_and(|at| !is_long(at));
+    pods.iter().any(waits) || !is_on_its_way && youngest.is_some_and(is_long)
 }
 
-/// When a client changed it last, besides the controller that writes its status.
+/// When a client that has fields of its spec wrote it last. One that writes annotations changes no pod.
 fn written_at(set: &DaemonSet) -> Option<Timestamp> {
     let writes = set.metadata.managed_fields.iter().flatten();
-    let writes = writes.filter(|it| it.subresource.as_deref() != Some("status"));
+    let has_spec = |it: &&ManagedFieldsEntry| {
+        let fields = it.fields_v1.as_ref();
+        fields.is_none_or(|fields| fields.0.get("f:spec").is_some())
+    };
+    let writes = writes.filter(|it| it.subresource.as_deref() != Some("status")).filter(has_spec);
     writes.filter_map(|it| Some(it.time.as_ref()?.0)).max()
 }
 

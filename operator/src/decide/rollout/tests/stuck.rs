@@ -141,6 +141,32 @@ fn o7_with_a_pod_on_each_node_a_rollout_that_makes_steps_is_waited_for() {
 }
 
 #[test]
+fn o7_with_a_pod_on_each_node_a_client_that_always_writes_hides_no_waiting_pod() {
+    let stalled = |observed: &Observed, seconds| pods::has_stalled(observed, at(seconds));
+    let mut story = Story::with_pods(3);
+    rolls_out(&mut story, 2, 300);
+    let written_by = |story: &mut Story, fields: serde_json::Value| {
+        let set = story.observed.daemon_set.as_mut().unwrap();
+        let all = set.metadata.managed_fields.as_mut().unwrap();
+        all.push(from(
+            json!({"manager": "argocd", "operation": "Update", "time": at(890).to_string(),
+            "fieldsV1": fields}),
+        ));
+    };
+    written_by(&mut story, json!({"f:spec": {"f:minReadySeconds": {}}}));
+    assert!(!stalled(&story.observed, 899) && stalled(&story.observed, 900), "ten minutes");
+    // A template that its controller has not seen yet may have repaired it.
+    story.observed.daemon_set.as_mut().unwrap().metadata.generation = Some(2);
+    assert!(!stalled(&story.observed, 900));
+    // No pod waits, and none is made: what stamps annotations is no new template.
+    let mut story = Story::with_pods(3);
+    rolls_out(&mut story, 2, 300);
+    story.observed.pods.retain(pods::is_ready);
+    written_by(&mut story, json!({"f:metadata": {"f:annotations": {"f:stamp": {}}}}));
+    assert!(stalled(&story.observed, 900));
+}
+
+#[test]
 fn o17_a_paused_deployment_does_not_keep_configurations_from_its_pods() {
     let mut story = Story::with_pods(3);
     let deployment = story.observed.deployment.as_mut().unwrap();

@@ -4,13 +4,16 @@
 //! It is no open proxy. `as` must be the uid of this very pod, which only those know who may read Pods; `at` must be an
 //! endpoint of our own Service; and what is sent there is one question that any client may ask.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State as From};
 use axum::http::StatusCode;
 use dataplane_core::Records;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -76,9 +79,24 @@ pub(super) async fn page(
     let Ok(_place) = looks.places.try_acquire() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many looks at once: ask again\n");
     };
-    match timeout(PATIENCE, answers(address, looks.ports, &domain)).await {
-        Ok(true) => (StatusCode::OK, "answers\n"),
-        Ok(false) | Err(_) => (StatusCode::OK, "silent\n"),
+    reply(answers(address, looks.ports, &domain).await)
+}
+
+/// What was heard of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Answer,
+    Silence,
+    /// We could not ask: nothing is known about the pod.
+    Unknown,
+}
+
+fn reply(heard: Heard) -> (StatusCode, &'static str) {
+    match heard {
+        Heard::Answer => (StatusCode::OK, "answers\n"),
+        Heard::Silence => (StatusCode::OK, "silent\n"),
+        // The operator takes every other page for no report.
+        Heard::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "this pod could not ask\n"),
     }
 }
 
@@ -97,31 +115,43 @@ fn asked(query: &str, pod_uid: Option<&str>, records: &Records) -> Asked {
     }
 }
 
-/// Whether an answer comes over UDP, TCP or HTTP; false when all three have failed, or when the time is over.
-async fn answers(address: IpAddr, (dns, http): (u16, u16), domain: &[u8]) -> bool {
+/// Asks over UDP, TCP and HTTP; the first answer counts, and silence is when all three have failed, or when the time is over.
+async fn answers(address: IpAddr, (dns, http): (u16, u16), domain: &[u8]) -> Heard {
     let id: [u8; 2] = std::array::from_fn(|_| fastrand());
     let query = [&id[..], &ONE_QUESTION, domain, &SOA].concat();
-    let is_heard = |heard: io::Result<bool>| match heard {
-        Ok(is_reply) => is_reply,
-        // The kernel of its node refuses: the node is alive, and its kubelet decides.
-        Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
-    };
-    let over_udp = async { is_heard(over_udp(&query, SocketAddr::new(address, dns)).await) };
-    let over_tcp = async { is_heard(over_tcp(&query, SocketAddr::new(address, dns)).await) };
-    let over_http = async { is_heard(over_http(SocketAddr::new(address, http)).await) };
-    tokio::pin!(over_udp, over_tcp, over_http);
-    let (mut udp, mut tcp, mut http) = (false, false, false);
-    while !(udp && tcp && http) {
-        let heard = tokio::select! {
-            heard = &mut over_udp, if !udp => { udp = true; heard }
-            heard = &mut over_tcp, if !tcp => { tcp = true; heard }
-            heard = &mut over_http, if !http => { http = true; heard }
-        };
-        if heard {
-            return true;
+    let attempts = FuturesUnordered::new();
+    attempts.push(over_udp(&query, SocketAddr::new(address, dns)).boxed());
+    attempts.push(over_tcp(&query, SocketAddr::new(address, dns)).boxed());
+    attempts.push(over_http(SocketAddr::new(address, http)).boxed());
+    first_answer(attempts).await
+}
+
+/// The errors are classed as in `operator/src/lost_pods/ask.rs`.
+async fn first_answer(mut attempts: FuturesUnordered<BoxFuture<'_, io::Result<bool>>>) -> Heard {
+    let mut is_ours = false;
+    let heard = async {
+        while let Some(heard) = attempts.next().await {
+            match heard.map_err(|error| error.kind()) {
+                // The kernel of its node answered: the node is alive, and its kubelet decides.
+                Ok(true) | Err(ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
+                    return true;
+                }
+                // Something else replied, or the network between us failed: not an answer of the pod.
+                Ok(false)
+                | Err(
+                    ErrorKind::HostUnreachable | ErrorKind::TimedOut | ErrorKind::UnexpectedEof,
+                ) => {}
+                // Such as no file descriptor, no port or no route of our own.
+                Err(_) => is_ours = true,
+            }
         }
+        false
+    };
+    match timeout(PATIENCE, heard).await {
+        Ok(true) => Heard::Answer,
+        Ok(false) | Err(_) if is_ours => Heard::Unknown,
+        Ok(false) | Err(_) => Heard::Silence,
     }
-    false
 }
 
 /// One octet that is hard to guess.
@@ -306,10 +336,40 @@ endpoints:
         let http = silent_http.local_addr().unwrap().port();
         let domain = b"\x07cluster\x05local\0";
         // The kernel takes connections and nothing answers, as with a stopped process.
-        let heard = timeout(PATIENCE, answers(local, (port, http), domain)).await;
-        assert!(heard.is_err(), "{heard:?}");
+        assert_eq!(answers(local, (port, http), domain).await, Heard::Silence);
         drop(silent_http);
-        assert!(answers(local, (port, http), domain).await, "HTTP is refused");
+        assert_eq!(answers(local, (port, http), domain).await, Heard::Answer, "HTTP is refused");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn o20_a_pod_that_cannot_ask_confirms_no_loss() {
+        let heard = async |errors: &[io::Error]| {
+            let attempts = FuturesUnordered::new();
+            for error in errors {
+                let error = match error.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => error.kind().into(),
+                };
+                attempts.push(async { Err(error) }.boxed());
+            }
+            // One way that is silent.
+            attempts.push(std::future::pending().boxed());
+            first_answer(attempts).await
+        };
+        let os = io::Error::from_raw_os_error;
+        let of_the_network =
+            [os(libc::EHOSTUNREACH), os(libc::ETIMEDOUT), ErrorKind::UnexpectedEof.into()];
+        assert_eq!(heard(&of_the_network).await, Heard::Silence);
+        for alive in [libc::ECONNREFUSED, libc::ECONNRESET] {
+            assert_eq!(heard(&[os(libc::ETIMEDOUT), os(alive)]).await, Heard::Answer, "{alive}");
+        }
+        use libc::{EADDRNOTAVAIL, EMFILE, ENETUNREACH, ENFILE, ENOBUFS, EPERM};
+        for ours in [EMFILE, ENFILE, EADDRNOTAVAIL, ENETUNREACH, EPERM, ENOBUFS] {
+            let heard = heard(&[os(libc::EHOSTUNREACH), os(ours)]).await;
+            assert_eq!(heard, Heard::Unknown, "{}", os(ours));
+        }
+        let (code, page) = reply(Heard::Unknown);
+        assert!(code == 503 && page != reply(Heard::Silence).1, "it is no report of silence");
     }
 
     #[test]

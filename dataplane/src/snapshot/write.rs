@@ -23,6 +23,9 @@ use crate::telemetry::printable;
 /// Blocks that wait for the disk; this number and their size bound the memory of a snapshot that is being written.
 const MAX_BLOCKS: usize = 4;
 
+/// Why a snapshot was not written whose thread panicked.
+const DEFECT: &str = "a defect of this program ended the thread that writes it, which began again";
+
 /// The parts of a snapshot, in their order.
 #[derive(Debug)]
 pub(super) enum Part {
@@ -39,6 +42,9 @@ pub(super) enum Part {
         /// Objects that are not in it.
         left_out: LeftOut,
     },
+    /// One whose handling panics, as a defect would.
+    #[cfg(test)]
+    Defect,
 }
 
 /// Starts the thread; it ends with the sender.
@@ -48,11 +54,19 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
     std::thread::Builder::new()
         .name("snapshot".into())
         .spawn(move || {
-            let count = || status.read().panics += 1;
+            let count = || panicked(&status);
             endless_on_thread("snapshot", count, || run(&folder, &from, &status));
         })
         .context("cannot start the thread that writes snapshots")?;
     Ok(to)
+}
+
+/// What was begun is lost: it counts as a failure, so that another snapshot becomes due.
+fn panicked(status: &Status) {
+    let mut reported = status.read();
+    reported.panics += 1;
+    reported.snapshot.failures += 1;
+    reported.snapshot.error = Some(DEFECT.to_owned());
 }
 
 fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
@@ -64,6 +78,8 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
             Part::Start(octets) => octets.len() as u64,
             Part::Objects(octets) if file.is_some() => octets.len() as u64,
             Part::Objects(_) | Part::End { .. } => 0,
+            #[cfg(test)]
+            Part::Defect => panic!("a defect"),
         };
         let begun = Instant::now();
         let done = match (part, file.take()) {
@@ -82,6 +98,8 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
             }
             // The remaining parts of a snapshot that failed.
             (Part::Objects(_) | Part::End { .. }, None) => Ok(None),
+            #[cfg(test)]
+            (Part::Defect, _) => Ok(None),
         };
         cost.took += begun.elapsed();
         match done {
@@ -205,6 +223,38 @@ mod tests {
         let unfinished = Unfinished::create(&folder).and_then(|new| new.write(b"octets"));
         assert!(unfinished.unwrap().finish().is_err());
         assert!(!folder.join(TEMPORARY).exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn e40_a_panic_of_the_thread_is_a_failure_after_which_a_snapshot_is_due() {
+        let folder = std::env::temp_dir().join(format!("clusterdns-{}-panic", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let status = Arc::<Status>::default();
+        let disk = start(&folder, status.clone()).unwrap();
+        let end = || Part::End {
+            confirmed_at_s: 0,
+            revision: String::new(),
+            left_out: LeftOut::default(),
+        };
+        let wait_until = |is_so: &dyn Fn(&Status) -> bool| {
+            while !is_so(&status) {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        disk.send(Part::Start(b"octets".to_vec())).unwrap();
+        disk.send(Part::Defect).unwrap();
+        // The rest of that snapshot, which has lost its beginning.
+        disk.send(end()).unwrap();
+        wait_until(&|status| status.read().panics == 1);
+        let reported = status.read().snapshot.clone();
+        assert_eq!((reported.failures, reported.writes), (1, 0));
+        assert_eq!(reported.error.as_deref(), Some(DEFECT));
+        disk.send(Part::Start(b"octets".to_vec())).unwrap();
+        disk.send(end()).unwrap();
+        wait_until(&|status| status.read().snapshot.writes == 1);
+        let reported = status.read().snapshot.clone();
+        assert_eq!((reported.failures, reported.error), (1, None));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -300,7 +300,10 @@ fn a_release_stops_when_pages_install_another_version_or_from_another_registry()
     let tree = Tree::new();
     let line = "$ REGISTRY=registry.example.com/dns VERSION=1.2.3\n";
     tree.write("README.md", line);
-    tree.write("docs/install.md", "$ make image IMAGE=REGISTRY/clusterdns:1.2.3     # with docker\n");
+    tree.write(
+        "docs/install.md",
+        "$ make image IMAGE=REGISTRY/clusterdns:1.2.3     # with docker\n",
+    );
     tree.commit();
     let check = |registry: &str| ran(tree.step("check", "1.2.3").env("REGISTRY", registry));
     let (passed, text) = check("registry.example.com/dns");

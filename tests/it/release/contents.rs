@@ -11,8 +11,7 @@ use super::tools::pinned;
 use super::{Tree, krew, ran};
 use crate::architecture::{read, root};
 
-const LIBRARY: &str =
-    "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36\n12.2.0\n";
+const LIBRARY: &str = "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36\n12.2.0\n";
 const DIGEST: &str = "sha256:00000000000000000000000000000000000000000000000000000000000000";
 
 /// Whether a program is there. If not, the test did not run; where CI is set that is a failure.
@@ -125,7 +124,11 @@ fn p3_the_sbom_of_the_image_names_programs_crates_files_and_what_else_is_linked_
     let components = sbom["components"].as_array().expect("a list");
     let names: Vec<_> = components.iter().filter_map(|it| it["name"].as_str()).collect();
     let files = ["/clusterdns-operator", "/clusterdns-dataplane", "/THIRD-PARTY.html", "/LICENSE"];
-    assert_eq!(names, [&["operator", "dataplane", "ring", "serde", "glibc", "libgcc", "rust"][..], &files].concat());
+    assert_eq!(
+        names,
+        [&["operator", "dataplane", "ring", "serde", "glibc", "libgcc", "rust"][..], &files]
+            .concat()
+    );
     let rust = pinned("rust");
     for (name, version) in [("glibc", "2.36"), ("libgcc", "12.2.0"), ("rust", rust.as_str())] {
         assert!(components.iter().any(|it| it["name"] == name && it["version"] == version));
@@ -200,7 +203,7 @@ fn what_artifact_hub_reads_has_the_types_that_it_asks_for_and_goes_beside_the_ch
     assert_eq!(made(), made(), "of one commit");
 
     tree.write("target/release-1.2.3/image-digest.txt", "sha256:1d\n");
-    let skopeo = r#"echo "$@"; for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
+    let skopeo = r#"[ "$1" != inspect ] || exit 1; echo "$@"; for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
     tree.executable("tests/tools/build", "echo helm");
     let to = "docker://registry.example.com/dns/charts/clusterdns:artifacthub.io";
     let helm = ("helm", "echo Digest: sha256:2e");
@@ -290,11 +293,11 @@ fn p4_what_is_in_the_image_is_attested_for_each_architecture() {
 fn p3_the_licence_page_has_the_texts_of_what_is_linked_in_besides_crates() {
     let tree = Tree::new();
     tree.write(".ci/third-party", &read(".ci/third-party"));
-    let about =
-        r#"while [ "$1" != --output-file ]; do shift; done; cp crates.html "$2""#;
+    let about = r#"while [ "$1" != --output-file ]; do shift; done; cp crates.html "$2""#;
     tree.write("crates.html", "<body>\n<li class=\"crate\">serde 1.0.0</li>\n</body>\n</html>\n");
     let sysroot = tree.path().join("sysroot");
-    let path = tree.path_with(&[("cargo", about), ("rustc", &format!("echo {}", sysroot.display()))]);
+    let path =
+        tree.path_with(&[("cargo", about), ("rustc", &format!("echo {}", sysroot.display()))]);
     let written = |tree: &Tree| {
         let mut command = Command::new("sh");
         command.current_dir(tree.path()).args([".ci/third-party", "page.html"]).env("PATH", &path);
@@ -303,7 +306,10 @@ fn p3_the_licence_page_has_the_texts_of_what_is_linked_in_besides_crates() {
     tree.write("common-licenses/LGPL-2.1", "Lesser <GPL>\n");
     tree.write("doc/libc6-dev/copyright", "Roland & others\n");
     let (passed, text) = written(&tree);
-    assert!(!passed && text.contains("COPYRIGHT-library.html") && text.contains("rustup"), "{text}");
+    assert!(
+        !passed && text.contains("COPYRIGHT-library.html") && text.contains("rustup"),
+        "{text}"
+    );
     tree.write(
         "sysroot/share/doc/rust/COPYRIGHT-library.html",
         "<html>\n<body>\n<h1>The Rust Standard Library</h1>\n</body>\n</html>\n",

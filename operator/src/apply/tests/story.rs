@@ -1,4 +1,4 @@
-//! A ClusterDNS with two pods on [`cluster`](super::cluster), look by look.
+//! A ClusterDNS with two pods on `cluster`, look by look.
 
 use std::sync::{Arc, Mutex};
 

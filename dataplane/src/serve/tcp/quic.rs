@@ -8,6 +8,7 @@
 mod entrance;
 mod frames;
 mod looks;
+mod opening;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -18,8 +19,8 @@ use std::task::Poll;
 
 use dataplane_core::has_keepalive;
 use quinn::{
-    Connection, ConnectionError, Endpoint, EndpointConfig, ReadError, RecvStream, SendStream,
-    StoppedError, VarInt, WriteError,
+    Connection, ConnectionError, ReadError, RecvStream, SendStream, StoppedError, VarInt,
+    WriteError,
 };
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -32,10 +33,10 @@ use super::frame::{self, PREFIX};
 use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
-use crate::quic_sockets::OneByOne;
 use entrance::Entrance;
 use frames::Frames;
 use looks::COSTLY_FRAMES;
+use opening::{Opened, open};
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
@@ -84,14 +85,10 @@ pub(super) async fn serve(
     (limits, phase): (watch::Receiver<Limits>, watch::Receiver<Phase>),
 ) {
     let local = socket.local_addr().unwrap_or(UNKNOWN);
-    let sockets = OneByOne::default();
-    let opened = {
-        // Its tasks are then those of that thread.
-        let _there = server.handshake_thread.enter();
-        Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(sockets.clone()))
-    };
-    let endpoint = match opened {
-        Ok(endpoint) => endpoint,
+    let deadlines = limits.borrow().deadlines.clone();
+    let Opened { endpoint, sockets, config } = match open(&server, socket, &certificate, &deadlines)
+    {
+        Ok(opened) => opened,
         Err(error) => {
             tracing::error!(%error, "a listener for QUIC cannot be used");
             return;
@@ -102,6 +99,7 @@ pub(super) async fn serve(
     let entrance = Entrance {
         endpoint,
         sockets,
+        config,
         local,
         certificate,
         limits,

@@ -41,6 +41,8 @@ const ALL_INCOMING_OCTETS: u64 = 4 << 20;
 pub(super) struct Entrance {
     pub(super) endpoint: Endpoint,
     pub(super) sockets: OneByOne,
+    /// What the listener was opened with.
+    pub(super) config: Option<ServerConfig>,
     pub(super) local: SocketAddr,
     pub(super) certificate: Arc<Certificate>,
     pub(super) limits: watch::Receiver<Limits>,
@@ -57,7 +59,7 @@ pub(super) struct Entrance {
 
 /// How we speak QUIC with the certificate in use; nothing until there was a good one. What was used before stays, but for
 /// the certificate: its key reads the tokens of clients that have just shown their address, and they do that only once.
-fn config(
+pub(super) fn config(
     certificate: &Certificate,
     deadlines: &Deadlines,
     before: Option<ServerConfig>,
@@ -95,7 +97,7 @@ impl Entrance {
     pub(super) async fn serve(self) {
         let entrance = Arc::new(self);
         let deadlines = entrance.limits.borrow().deadlines.clone();
-        let (mut version, mut in_use) = (None, None);
+        let (mut version, mut in_use) = (None, entrance.config.clone());
         let mut look = tokio::time::interval(COSTLY_LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = Looks::new(Instant::now());
@@ -219,7 +221,7 @@ impl Entrance {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
     use std::pin::pin;
     use std::task::Poll;
@@ -278,6 +280,7 @@ mod tests {
             local: endpoint.local_addr().unwrap(),
             endpoint,
             sockets,
+            config: None,
             certificate: Arc::new(Certificate::of(tls)),
             limits: watch::channel(slow()).1,
             phase: watch::channel(Phase::Serving).1,
@@ -291,7 +294,7 @@ mod tests {
         (entrance, connections)
     }
 
-    fn client_of(chain: &CertificateDer<'static>) -> Endpoint {
+    pub(crate) fn client_of(chain: &CertificateDer<'static>) -> Endpoint {
         let crypto = QuicClientConfig::try_from(trusting(chain, b"doq")).unwrap();
         let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));

@@ -91,7 +91,10 @@ pub async fn apply(
         | ServicePlan::Released { patch: None, .. } => {}
     }
     prune(ctx, newest, (desired, observed), &mut tries).await?;
-    ctx.memory.kept.retain(&dns.name_any(), |kind| desired.get(kind).is_some());
+    // What may not be deleted yet still has its effect: an autoscaler beside a workload that waits.
+    let failed = &tries.outcome.failed;
+    let stays = |kind| desired.get(kind).is_some() || order::keeps(failed, kind);
+    ctx.memory.kept.retain(&dns.name_any(), stays);
     Ok(tries.outcome)
 }
 

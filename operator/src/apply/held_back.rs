@@ -105,7 +105,10 @@ fn rollout_before(
     plan: &Plan,
 ) -> Option<RolloutPlan> {
     let mut before = rollout::nothing_new(dns, observed, now)?;
-    before.state.waits_since = config_map::state(observed).waits_since;
+    // A document that waits for a right is on trial as far as this is concerned: it must not look as if it had waited for pods.
+    if plan.rollout.canary.is_none() {
+        before.state.waits_since = config_map::state(observed).waits_since;
+    }
     before.state.switch = plan.rollout.state.switch.clone();
     before.state.service = plan.rollout.state.service.clone();
     Some(before)

@@ -33,6 +33,8 @@ pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
         Kind::Deployment | Kind::DaemonSet => CONFIGURED,
         // The rollout's state in the ConfigMap remembers what was done to the Service.
         Kind::Service => &[Kind::ConfigMap],
+        // It scales a Deployment that has given up `replicas`; one that is put back as it was applied before still has them.
+        Kind::HorizontalPodAutoscaler => &[Kind::Deployment],
         Kind::ServiceAccount
         | Kind::ClusterRole
         | Kind::ClusterRoleBinding
@@ -40,7 +42,6 @@ pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
         | Kind::RoleBinding
         | Kind::PodDisruptionBudget
         | Kind::NetworkPolicy
-        | Kind::HorizontalPodAutoscaler
         | Kind::PodMonitor
         | Kind::PrometheusRule => &[],
     }

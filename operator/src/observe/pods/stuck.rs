@@ -78,10 +78,11 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     let Some(set) = &observed.daemon_set else { return false };
     // Its controller makes pods of a new template before it says that it has seen it: until then the newest pod is of an older one.
     let seen = set.status.as_ref().and_then(|status| status.observed_generation);
-    if !is_seen(&set.metadata, seen) {
-        return false;
-    }
     let is_long = |since: Timestamp| now.duration_since(since) >= DEADLINE;
+    if !is_seen(&set.metadata, seen) {
+        // A controller that does nothing for that long makes no step either.
+        return written_at(set).is_some_and(is_long);
+    }
     let made = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod);
     let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
     let youngest = pods.iter().filter_map(|pod| created(pod)).max();

@@ -158,6 +158,8 @@ fn o7_with_a_pod_on_each_node_a_client_that_always_writes_hides_no_waiting_pod()
     // A template that its controller has not seen yet may have repaired it.
     story.observed.daemon_set.as_mut().unwrap().metadata.generation = Some(2);
     assert!(!stalled(&story.observed, 900));
+    // Its controller does nothing at all.
+    assert!(!stalled(&story.observed, 1489) && stalled(&story.observed, 1490));
     // No pod waits, and none is made: what stamps annotations is no new template.
     let mut story = Story::with_pods(3);
     rolls_out(&mut story, 2, 300);

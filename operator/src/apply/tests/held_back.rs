@@ -161,7 +161,7 @@ async fn o12_zero_pods_are_put_back_where_nothing_new_is_written_with_an_autosca
 
 /// A Deployment that waits still has `replicas`, and would be set back each time that the autoscaler has written them.
 #[tokio::test]
-async fn o12_an_autoscaler_and_a_deployment_with_a_size_of_its_own_are_never_there_together() {
+async fn o12_an_autoscaler_and_a_deployment_with_its_own_size_are_never_there_together() {
     const FIXED: &str = "{scaling: {fixed: {replicas: 12}}}";
     let replicas = |story: &Story| lock(&story.cluster).get(Kind::Deployment, "/spec/replicas");
     let mut story = Story::begun(FIXED).await;

@@ -38,7 +38,7 @@ const BLOCKED: u8 = 16;
 const CUT: u8 = 32;
 /// RCODE of an entry that remembers a failed lookup.
 const SERVFAIL: u8 = 2;
-const NXDOMAIN: u8 = 3;
+pub(super) const NXDOMAIN: u8 = 3;
 
 /// The part of an upstream's reply that may be relayed: in order, TTLs capped. One immutable allocation, shared when
 /// cloned; it also holds the key that it answers.

@@ -16,6 +16,7 @@ use foldhash::fast::FixedState;
 use super::key::LookupKey;
 use super::rdata::{self, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
+use super::relayed::NXDOMAIN;
 use super::selected::{Kept, Selected};
 use super::verdict::RelayError;
 use crate::wire::message::rtype::ANY;
@@ -40,8 +41,6 @@ impl Default for TtlCaps {
 /// Records of an RRset that are compared with those before them (RFC 2181 §5). Further ones are relayed as they came: servers
 /// send none twice, and the work must grow with the reply only.
 const COMPARED: usize = 64;
-
-const NXDOMAIN: u8 = 3;
 
 /// The message costs more than its length allows (row L12): as a chain that is too long (FW41).
 const TOO_MUCH: RelayError = RelayError::Chain;

@@ -102,6 +102,26 @@ async fn fw13_a_stray_datagram_on_a_shared_port_is_counted_once_and_known_to_all
     assert_eq!(upstreams.discarded(Discard::Id), 1);
 }
 
+/// Sends this three times, and then the reply to another query of the port: that one arrives, and nothing is counted.
+async fn disturbs_no_other(
+    far: &UdpSocket,
+    from: SocketAddr,
+    datagram: &[u8],
+    other: &mut Exchange,
+    upstreams: &Upstreams,
+) {
+    for _ in 0..3 {
+        far.send_to(datagram, from).await.unwrap();
+    }
+    far.send_to(&query(other.id()), from).await.unwrap();
+    let arrived = next(other).await;
+    assert!(
+        matches!(&arrived, Arrival::Datagram(octets) if *octets == query(other.id())),
+        "{arrived:?}"
+    );
+    assert_eq!(upstreams.discarded(Discard::Id), 0);
+}
+
 #[tokio::test]
 async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -111,16 +131,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
     let mut other = send(&server.pool, query).unwrap().unwrap();
     let (_, from) = far.recv_from(&mut [0; 8]).await.unwrap();
     drop(ended);
-    for _ in 0..3 {
-        far.send_to(&query(late), from).await.unwrap();
-    }
-    far.send_to(&query(other.id()), from).await.unwrap();
-    let arrived = next(&mut other).await;
-    assert!(
-        matches!(&arrived, Arrival::Datagram(octets) if *octets == query(other.id())),
-        "{arrived:?}"
-    );
-    assert_eq!(upstreams.discarded(Discard::Id), 0);
+    disturbs_no_other(&far, from, &query(late), &mut other, &upstreams).await;
     // Much later nothing waits for such a reply.
     let port = Arc::clone(&server.pool.open()[0]);
     let mut asked = port.asked.lock().unwrap();
@@ -148,16 +159,7 @@ async fn fw13_a_second_reply_on_a_shared_port_disturbs_no_other_query() {
     far.send_to(&reply, from).await.unwrap();
     assert!(matches!(next(&mut answered).await, Arrival::Datagram(octets) if octets == reply));
     drop(answered);
-    for _ in 0..3 {
-        far.send_to(&reply, from).await.unwrap();
-    }
-    far.send_to(&query(other.id()), from).await.unwrap();
-    let arrived = next(&mut other).await;
-    assert!(
-        matches!(&arrived, Arrival::Datagram(octets) if *octets == query(other.id())),
-        "{arrived:?}"
-    );
-    assert_eq!(upstreams.discarded(Discard::Id), 0);
+    disturbs_no_other(&far, from, &reply, &mut other, &upstreams).await;
 }
 
 #[test]

@@ -8,6 +8,7 @@ use dataplane_core::{
 };
 use tests::oracle::expected::{Expected, Question, rtype};
 
+use crate::arrival::Arrival;
 use crate::history::{Play, Step};
 use crate::questions::reverse_name;
 use crate::rules::{endpoint, key, pod, question, service, settings, slice};
@@ -174,5 +175,24 @@ fn an_ede_comes_before_additional_addresses() {
             .collect();
         let objects = [headless("data/db"), slice("data/s", "db", ("pg", 5432), endpoints)];
         agree(settings.clone(), &lists, &objects, &asked, 0);
+    }
+}
+
+/// RR38: addresses that do not fit are left out, and which ones those are is a matter of the
+/// rotated answer. A whole RRset that does not fit can leave room unused.
+#[test]
+fn additional_addresses_that_do_not_fit_are_no_disagreement() {
+    let settings = Settings { udp_payload_size: 512, ..plain() };
+    let asked = Question { transport: Transport::Udp, ..in_zone("db.data", rtype::SRV) };
+    for count in 2..14 {
+        let endpoints = (0..count).flat_map(|at| {
+            let name = format!("db-{at}");
+            let second =
+                (at % 3 == 0).then(|| endpoint(&format!("10.244.1.{at}"), Some(&name), None));
+            [endpoint(&format!("10.244.0.{at}"), Some(&name), None)].into_iter().chain(second)
+        });
+        let objects =
+            vec![headless("data/db"), slice("data/s", "db", ("pg", 5432), endpoints.collect())];
+        Arrival::reversed(settings.clone(), objects, vec![asked.clone(); 20]).run().unwrap();
     }
 }

@@ -162,6 +162,11 @@ fn the_default_cluster_dns_outlives_the_release_and_is_no_hook() {
     }
 }
 
+/// An image that is named by its digest, and more values.
+fn digest(more: &str) -> String {
+    format!("image.digest=sha256:{}{more}", "0123456789abcdef".repeat(4))
+}
+
 #[test]
 fn values_that_cannot_work_are_refused_and_say_what_to_write() {
     let Some(helm) = helm() else { return };
@@ -184,6 +189,11 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ("image.digest=latest", "image/digest"),
         ("image.tag=0.0.9", "the programs of 0.0.9 do not know all flags that the chart of"),
         ("image.tag=v0.0.9-rc.1", "leave image.tag empty, or use the chart of 0.0.9-rc.1"),
+        (digest("").as_str(), "image.digest: write the version that it is of as image.tag"),
+        (
+            digest(",image.tag=0.0.9").as_str(),
+            "write the new image.digest and image.tag, or make both",
+        ),
         ("http.port=80", "http/port"),
         ("nameOverride=clusterdns-default", "nameOverride"),
         ("serviceAccount.create=false", "name the ServiceAccount that exists"),

@@ -38,7 +38,11 @@ pub(crate) fn install(site: &Site) {
 /// `helm install` or `helm upgrade` of the chart, with these values besides.
 pub(crate) fn release(site: &Site, verb: &str, values: &[&str]) {
     let image = match Release::given() {
-        Some(release) => format!("image.digest={}", release.digest().expect("a whole release")),
+        Some(release) => {
+            let digest = release.digest().expect("a whole release");
+            let version = release.version().expect("a whole release");
+            format!("image.digest={digest},image.tag={version}")
+        }
         None => format!("image.tag={OURS_TAG}"),
     };
     release_of(site, verb, &site.chart, &[&[image.as_str()], values].concat());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{helm, objects, run, template};
+use super::{digest, helm, objects, run, template};
 
 /// A release of this name in this namespace, with all objects that the values give.
 fn rendered(release: &str, namespace: &str, more: &[&str]) -> Vec<Value> {
@@ -96,6 +96,29 @@ fn the_pod_of_helm_test_runs_where_the_operator_runs() {
         assert!(!pod[field].is_null(), "{field}");
         assert_eq!(pod[field], operator[field], "{field}");
     }
+}
+
+/// An upgrade keeps the values that a person set: the notes must not claim another version than the one that runs.
+#[test]
+fn the_notes_name_the_version_of_the_programs_and_say_where_the_chart_has_another() {
+    let Some(helm) = helm() else { return };
+    let own = env!("CARGO_PKG_VERSION");
+    let notes = |more: &str| {
+        let install = ["install", "release", "charts/clusterdns", "--dry-run=client"];
+        run(&helm, &[&install[..], &["--set", more]].concat()).expect("it renders")
+    };
+    let is_installed =
+        |version: &str| format!("\nThe operator of ClusterDNS {version} is installed");
+    for more in ["replicas=1", &format!("image.tag=v{own}"), &digest(&format!(",image.tag={own}"))]
+    {
+        let notes = notes(more);
+        assert!(!notes.contains("names another version"), "{notes}");
+    }
+    assert!(notes("replicas=1").contains(&is_installed(own)));
+    let notes = notes(&digest(",image.tag=9.9.9"));
+    assert!(notes.contains(&is_installed("9.9.9")), "{notes}");
+    assert!(notes.contains(&format!("The chart is that of {own}; `image.tag` names another")));
+    assert!(notes.contains("`--set image.tag= --set image.digest=`"), "{notes}");
 }
 
 /// GKE refuses such pods in other namespaces than kube-system where no quota names their class.

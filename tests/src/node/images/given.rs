@@ -45,6 +45,19 @@ impl Release {
         Ok(chart.clone())
     }
 
+    /// The version that its chart has in its name.
+    ///
+    /// # Errors
+    /// There is no chart, more than one, or one with another name.
+    pub fn version(&self) -> Result<String> {
+        let chart = self.chart()?;
+        let name = chart.file_name().and_then(|name| name.to_str()).context("a name in UTF-8")?;
+        let version = name.strip_prefix("clusterdns-").and_then(|it| it.strip_suffix(".tgz"));
+        Ok(version
+            .with_context(|| format!("clusterdns-VERSION.tgz is expected: {name}"))?
+            .to_owned())
+    }
+
     /// The OCI layout.
     pub(super) fn image(&self) -> PathBuf {
         self.0.join("image")

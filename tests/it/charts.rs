@@ -6,6 +6,7 @@ mod workload;
 mod rights;
 mod dashboards;
 mod readme;
+mod pages;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -139,10 +140,8 @@ fn the_plain_manifests_are_the_chart() {
     let of_helm = |line: &&str| !OF_HELM.iter().any(|label| line.contains(label));
     let plain: Vec<&str> = rendered.lines().filter(of_helm).collect();
     let wanted = format!(
-        "# Written by `make manifests` from charts/clusterdns; install it by\n\
-         #   kubectl apply --server-side -f charts/clusterdns/crds\n\
-         #   kubectl apply --server-side -k charts/manifests\n\
-         # after naming your image in kustomization.yaml.\n{}\n",
+        "# Written by `make manifests` from charts/clusterdns. An upgrade replaces this file: docs/install.md (Without Helm) says how\n\
+         # to install it, and how to change it in a file of your own.\n{}\n",
         plain.join("\n")
     );
     expect("charts/manifests/operator.yaml", &wanted);

@@ -1,0 +1,86 @@
+//! What docs/install.md tells people to write and to run who have a release and no clone.
+
+use std::fs;
+
+use serde_json::Value;
+use tests::helm::Tools;
+
+use super::{object, objects, read};
+
+const PAGE: &str = "docs/install.md";
+/// The image of a release, as its kustomization.yaml names it.
+const RELEASED: &str = "registry.example.com/clusterdns/clusterdns";
+
+/// The code of a page between fences of this kind.
+fn code(page: &str, kind: &str) -> Vec<String> {
+    let (text, begin) = (read(page), format!("```{kind}\n"));
+    let end = |rest: &str| rest.split("```").next().expect("an end").to_owned();
+    text.split(&begin).skip(1).map(end).collect()
+}
+
+/// The file of the page that is of this kind.
+fn file(kind: &str) -> String {
+    let mut all = code(PAGE, "yaml").into_iter();
+    all.find(|text| text.contains(&format!("kind: {kind}\n"))).expect("a file")
+}
+
+#[test]
+fn the_trial_of_the_page_is_the_example() {
+    let value = |text: &str| serde_saphyr::from_str::<Value>(text).expect("YAML");
+    assert_eq!(value(&file("ClusterDNS")), value(&read("crds/examples/second-domain.yaml")));
+}
+
+/// Changes of a person are in a file that no release brings, and an upgrade keeps them.
+#[test]
+fn the_overlay_of_the_page_changes_flags_and_image_of_the_files_of_a_release() {
+    let Some(tools) = Tools::offline() else { return };
+    let folder = tools.folder().join("dns");
+    let release = folder.join("release");
+    fs::create_dir_all(&release).expect("the folder is ours");
+    let put = |version: &str, change: &dyn Fn(String) -> String| {
+        for name in ["namespace.yaml", "operator.yaml", "kustomization.yaml"] {
+            let text = read(&format!("charts/manifests/{name}"));
+            let text = text.replace(env!("CARGO_PKG_VERSION"), version);
+            let text = text.replace("newName: clusterdns", &format!("newName: {RELEASED}"));
+            fs::write(release.join(name), change(text)).expect("the folder is ours");
+        }
+    };
+    fs::write(folder.join("kustomization.yaml"), file("Kustomization")).expect("it is ours");
+    let build = || tools.kubectl(&["kustomize", &folder.display().to_string()]);
+    for version in ["1.2.3", "1.3.0"] {
+        put(version, &|text| text);
+        let objects = objects(&build().ok());
+        let operator = &object(&objects, "Deployment", "clusterdns-operator")["spec"]["template"];
+        let container = &operator["spec"]["containers"][0];
+        let image = format!("mirror.example.com/dns/clusterdns:{version}");
+        assert_eq!(container["image"], image.as_str());
+        let args = container["args"].to_string();
+        for flag in [&format!("--dataplane-image={image}"), "--log-level=debug"] {
+            assert!(args.contains(&format!("\"{flag}\"")), "{flag}: {args}");
+        }
+        assert!(args.ends_with("\"--allowed-images=mirror.example.com/dns/\"]"), "{args}");
+        assert!(!args.contains("--log-level=info"), "{args}");
+    }
+    // A release that has the flag at another place: the build fails, and changes no other flag.
+    put("1.4.0", &|text| {
+        text.replace("        - --lost-pods\n", "        - --lost-pods\n        - --new\n")
+    });
+    let refusal = build().refused();
+    assert!(refusal.contains("testing value"), "{refusal}");
+}
+
+/// A shell takes a bare word as it is, and then no such registry is there.
+#[test]
+fn commands_take_registry_and_version_from_the_variables_of_the_first_page() {
+    let mut seen = 0;
+    for page in [PAGE, "docs/upgrading.md", "docs/operating.md", "charts/clusterdns/README.md"] {
+        for block in [code(page, "console"), code(page, "sh")].concat() {
+            for name in ["REGISTRY", "VERSION"] {
+                seen += block.matches(&format!("${name}")).count();
+                let bare = block.replace(&format!("${name}"), "");
+                assert!(!bare.contains(name), "{page}: write ${name}: {block}");
+            }
+        }
+    }
+    assert!(seen > 15, "{seen}");
+}

@@ -97,6 +97,16 @@ fn the_chart_installs_the_crd_of_the_types() {
     expect("charts/clusterdns/crds/clusterdns.yaml", &read("crds/clusterdns.yaml"));
 }
 
+/// With it go every ClusterDNS, its pods and its Service.
+#[test]
+fn the_crd_stays_when_a_tool_removes_what_is_no_longer_in_its_repository() {
+    let crd: Value = serde_saphyr::from_str(&read("crds/clusterdns.yaml")).expect("YAML");
+    let annotations = &crd["metadata"]["annotations"];
+    assert_eq!(annotations["helm.sh/resource-policy"], "keep");
+    assert_eq!(annotations["kustomize.toolkit.fluxcd.io/prune"], "disabled");
+    assert_eq!(annotations["argocd.argoproj.io/sync-options"], "Prune=false,Delete=false");
+}
+
 #[test]
 fn s1_the_chart_has_the_top_level_domains_of_the_data_plane() {
     let list = read("dataplane/core/src/index/top_level_domains.txt");
@@ -155,6 +165,9 @@ fn the_default_cluster_dns_outlives_the_release_and_is_no_hook() {
         let dns = objects.iter().find(|object| object["kind"] == "ClusterDNS").unwrap();
         let annotations = &dns["metadata"]["annotations"];
         assert_eq!(annotations["helm.sh/resource-policy"], "keep", "{case}");
+        // Argo CD prunes what has only the other one.
+        let of_argo_cd = &annotations["argocd.argoproj.io/sync-options"];
+        assert_eq!(of_argo_cd, "Prune=false,Delete=false", "{case}");
         assert!(annotations.get("helm.sh/hook").is_none(), "{case}");
         let dns: crds::ClusterDNS = serde_json::from_value(dns.clone()).expect("a ClusterDNS");
         crds::check_resource(&dns).unwrap_or_else(|violations| panic!("{case}: {violations}"));

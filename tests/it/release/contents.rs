@@ -203,7 +203,7 @@ fn what_artifact_hub_reads_has_the_types_that_it_asks_for_and_goes_beside_the_ch
     assert_eq!(made(), made(), "of one commit");
 
     tree.write("target/release-1.2.3/image-digest.txt", "sha256:1d\n");
-    let skopeo = r#"[ "$1" != inspect ] || exit 1; echo "$@"; for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
+    let skopeo = r#"[ "$1" != inspect ] || { echo manifest unknown >&2; exit 1; }; echo "$@"; for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
     tree.executable("tests/tools/build", "echo helm");
     let to = "docker://registry.example.com/dns/charts/clusterdns:artifacthub.io";
     let helm = ("helm", "echo Digest: sha256:2e");

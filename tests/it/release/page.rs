@@ -103,36 +103,56 @@ fn all_files_of_the_page_are_given_to_the_forge() {
     assert!(given.contains("v1.2.3") && given.contains("--verify-tag"), "{text}");
 }
 
-/// What `gh` is asked to do with the page of a version, where there is one already or not.
-fn asked(version: &str, is_there: bool) -> Vec<String> {
+/// What `gh` is asked to do with the page of a version. `is_there` is what it knows about one that is there already, and
+/// `published` is the list of files that this page has.
+fn asked(version: &str, is_there: Option<&str>, published: &str) -> (bool, Vec<String>) {
     let tree = Tree::new();
-    tree.write(&format!("target/release-{version}/page/SHA256SUMS"), "");
-    let gh = format!("[ \"$2\" != view ] || exit {}\necho \"$@\"", i32::from(!is_there));
+    tree.write(&format!("target/release-{version}/page/SHA256SUMS"), "digests\n");
+    let view = is_there.map_or("exit 1".to_owned(), |known| format!("printf '{known}'; exit"));
+    let gh = format!(
+        r#"[ "$2" != view ] || {{ {view}; }}
+        echo "$@"
+        [ "$2" != download ] || {{ mkdir -p "$7"; printf '{published}\n' >"$7/SHA256SUMS"; }}"#
+    );
     let path = tree.path_with(&[("gh", &gh)]);
     let (passed, text) = ran(tree.step("page", version).env("PATH", path));
-    assert!(passed, "{text}");
-    text.lines().map(str::to_owned).collect()
+    (passed, text.lines().map(str::to_owned).collect())
 }
+
+const DRAFT: Option<&str> = Some(r"true\nSHA256SUMS\n");
+const PUBLISHED: Option<&str> = Some(r"false\nkrew.yaml\nSHA256SUMS\n");
 
 #[test]
 fn a_version_with_a_hyphen_is_a_pre_release_and_never_the_latest() {
     let flags = " --prerelease --latest=false ";
-    for is_there in [false, true] {
-        let of = |version: &str| asked(version, is_there).pop().expect("a last call");
+    for is_there in [None, DRAFT, PUBLISHED] {
+        let of = |version: &str| asked(version, is_there, "digests").1.pop().expect("a last call");
         assert!(of("1.2.3-rc.1").contains(flags), "{}", of("1.2.3-rc.1"));
         assert!(!of("1.2.3").contains("prerelease") && !of("1.2.3").contains("latest"));
     }
 }
 
 #[test]
-fn a_release_that_is_made_again_replaces_the_files_of_its_page() {
-    let calls = asked("1.2.3", false);
+fn a_page_that_an_earlier_run_left_is_finished() {
+    let (_, calls) = asked("1.2.3", None, "");
     assert!(calls.len() == 1 && calls[0].starts_with("release create v1.2.3 "), "{calls:?}");
-    let calls = asked("1.2.3", true);
-    let [upload, edit] = &calls[..] else { panic!("{calls:?}") };
-    assert!(upload.starts_with("release upload v1.2.3 --clobber "), "{upload}");
-    assert!(upload.ends_with("/page/SHA256SUMS"), "{upload}");
-    assert!(edit.starts_with("release edit v1.2.3 ") && edit.contains("--draft=false"), "{edit}");
+    let by_hand = Some(r"false\n");
+    for (is_there, published) in [(DRAFT, "others"), (by_hand, ""), (PUBLISHED, "digests")] {
+        let (passed, calls) = asked("1.2.3", is_there, published);
+        assert!(passed, "{calls:?}");
+        let [.., upload, edit] = &calls[..] else { panic!("{calls:?}") };
+        assert!(upload.starts_with("release upload v1.2.3 --clobber "), "{upload}");
+        assert!(upload.ends_with("/page/SHA256SUMS"), "{upload}");
+        assert!(edit.starts_with("release edit v1.2.3 ") && edit.contains("--draft=false"));
+    }
+}
+
+#[test]
+fn the_files_of_a_page_that_is_published_never_change() {
+    let (passed, calls) = asked("1.2.3", PUBLISHED, "others");
+    let text = calls.join("\n");
+    assert!(!passed && text.contains("is published already, and its SHA256SUMS"), "{text}");
+    assert!(!text.contains("upload") && !text.contains("edit"), "nothing is changed: {text}");
 }
 
 /// The action that attests an image reads the user's name and password from the file of Docker, and from no other.

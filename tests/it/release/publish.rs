@@ -3,13 +3,15 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
+use super::contents::{has, installed};
 use super::{Tree, ran};
 use crate::architecture::read;
 
-/// Notes the digest of what it copies where `publish` looks for it.
-const SKOPEO: &str =
-    r#"for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
+/// A registry that has nothing: notes the digest of what it copies where `publish` looks for it.
+const SKOPEO: &str = r#"[ "$1" != inspect ] || { echo 'reading manifest: manifest unknown' >&2; exit 1; }
+for word in "$@"; do case $word in */publish/image) echo sha256:1d >"$word" ;; esac; done"#;
 
 #[test]
 fn a_workflow_stops_at_once_without_a_registry_that_can_be_used() {
@@ -76,23 +78,116 @@ fn a_chart_that_the_registry_does_not_take_stops_the_release() {
     assert_eq!(digest, "sha256:2e\n");
 }
 
+/// Runs `publish` of an image whose index is the text `index` and a chart whose archive is the text `archive`. The registry
+/// answers for each with what these lines of shell write; `copy` and `push` are said where something is pushed.
+fn published_over(image: &str, chart: &str) -> (bool, String) {
+    let tree = Tree::new();
+    let out = "target/release-1.2.3";
+    tree.executable("tests/tools/build", "echo helm");
+    tree.write(&format!("{out}/chart/clusterdns-1.2.3.tgz"), "archive");
+    tree.write(&format!("{out}/image-digest.txt"), &(digest("index") + "\n"));
+    let skopeo = format!(
+        r#"case $* in
+            inspect*--format*) git rev-parse HEAD; exit ;;
+            inspect*/charts/clusterdns:1.2.3) {chart}; exit ;;
+            inspect*/clusterdns:1.2.3) {image}; exit ;;
+        esac
+        echo "copy $*"
+        for word in "$@"; do case $word in */publish/image) cat {out}/image-digest.txt >"$word" ;; esac; done"#
+    );
+    let helm = r#"echo "push $*" >&2; echo Digest: sha256:2e"#;
+    let mut publish = tree.step_with(&[("skopeo", skopeo.as_str()), ("helm", helm)], "publish");
+    let (passed, mut text) = ran(publish.env("REGISTRY", "registry.example.com/dns"));
+    let said = fs::read_to_string(tree.path().join(out).join("publish/helm.txt"));
+    text.push_str(&said.unwrap_or_default());
+    (passed, text)
+}
+
+/// The digest of a text, as registries write it.
+fn digest(text: &str) -> String {
+    let octets = Sha256::digest(text);
+    format!("sha256:{}", octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>())
+}
+
+const ABSENT: &str = "echo 'reading manifest 1.2.3: manifest unknown' >&2; false";
+const SAME_IMAGE: &str = "printf index";
+
+/// What the registry has for a chart with this archive.
+fn chart_of(archive: &str) -> String {
+    let kind = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
+    let layers = json!({"layers": [{"mediaType": kind, "digest": digest(archive)}]});
+    format!("echo '{layers}'")
+}
+
+fn pushes(text: &str) -> (bool, bool) {
+    (text.contains("copy copy --all"), text.contains("push push"))
+}
+
 /// Nodes that have an image do not pull it again, so a tag that was moved must not change it.
 #[test]
-fn a_version_that_is_published_is_never_published_from_another_commit() {
-    let tree = Tree::new();
-    tree.write("target/release-1.2.3/image-digest.txt", "sha256:1d\n");
-    tree.executable("tests/tools/build", "echo helm");
-    let helm = ("helm", "echo Digest: sha256:2e");
-    let published = |there: &str| {
-        let skopeo = format!("[ \"$1\" != inspect ] || {{ {there}; exit; }}\n{SKOPEO}\necho $1");
-        let mut publish = tree.step_with(&[("skopeo", skopeo.as_str()), helm], "publish");
-        ran(publish.env("REGISTRY", "registry.example.com/dns"))
-    };
-    let (passed, text) = published("echo 0123abcd");
-    assert!(!passed && text.contains("is published already, from commit 0123abcd"), "{text}");
-    assert!(!text.contains("copy"), "nothing is pushed: {text}");
-    let (passed, text) = published("git rev-parse HEAD");
-    assert!(passed, "a run that is started again: {text}");
-    let (passed, text) = published("echo 'manifest unknown' >&2; false");
-    assert!(passed, "{text}");
+fn a_version_that_is_published_is_never_published_with_other_octets() {
+    if !has(&installed("jq"), "install jq") {
+        return;
+    }
+    for (image, chart) in [
+        ("printf other", ABSENT),
+        (SAME_IMAGE, chart_of("other").as_str()),
+        (ABSENT, chart_of("other").as_str()),
+    ] {
+        let (passed, text) = published_over(image, chart);
+        assert!(!passed && text.contains("is published already with other octets"), "{text}");
+        assert!(text.contains("from this commit, so something else has changed"), "{text}");
+        assert!(text.contains("release the next version. If no one has it yet"), "{text}");
+        assert_eq!(pushes(&text), (false, false), "nothing is pushed: {text}");
+    }
+}
+
+#[test]
+fn a_release_that_stopped_half_way_is_finished_by_a_run_of_the_same_octets() {
+    if !has(&installed("jq"), "install jq") {
+        return;
+    }
+    let same = chart_of("archive");
+    for (image, chart, pushed) in [
+        (ABSENT, ABSENT, (true, true)),
+        (SAME_IMAGE, ABSENT, (false, true)),
+        (ABSENT, same.as_str(), (true, false)),
+        (SAME_IMAGE, same.as_str(), (false, false)),
+    ] {
+        let (passed, text) = published_over(image, chart);
+        assert!(passed, "{image}, {chart}: {text}");
+        assert_eq!(pushes(&text), pushed, "{image}, {chart}: {text}");
+        assert!(text.contains(&format!("image {}, chart sha256:", digest("index"))), "{text}");
+    }
+}
+
+/// A registry that does not answer may have the version.
+#[test]
+fn only_a_registry_that_says_so_does_not_have_a_version() {
+    let says = |what: &str| format!("echo 'reading manifest 1.2.3 in r: {what}' >&2; false");
+    for absent in [
+        "manifest unknown: The named manifest is not known to the registry.",
+        "name unknown: repository name not known to registry",
+        "unknown: artifact dns/clusterdns:1.2.3 not found",
+        "unknown: repository dns/clusterdns not found",
+        "StatusCode: 404, no page",
+    ] {
+        let (passed, text) = published_over(&says(absent), &says(absent));
+        assert!(passed && pushes(&text) == (true, true), "{absent}: {text}");
+    }
+    for unclear in [
+        "Get https://r/v2/: net/http: TLS handshake timeout",
+        "received unexpected HTTP status: 503 Service Unavailable",
+        "unauthorized: authentication required",
+        "denied: requested access to the resource is denied",
+        "dial tcp: lookup r: no such host",
+        "executable file not found in $PATH",
+    ] {
+        for (image, chart) in [(says(unclear).as_str(), ABSENT), (ABSENT, &says(unclear))] {
+            let (passed, text) = published_over(image, chart);
+            assert!(!passed && text.contains(unclear), "{unclear}: {text}");
+            assert!(text.contains("not known whether registry.example.com/dns/"), "{text}");
+            assert_eq!(pushes(&text), (false, false), "nothing is pushed: {text}");
+        }
+    }
 }

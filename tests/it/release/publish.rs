@@ -27,12 +27,22 @@ fn a_workflow_stops_at_once_without_a_registry_that_can_be_used() {
         (Some("registry.example.com/dns/"), "without the / at its end"),
         (Some("registry.example.com/Some-One/DNS"), "write registry.example.com/some-one/dns"),
         (Some("docker.io/someone"), "names in Docker Hub have two parts only"),
+        (Some("docker.io"), "names in Docker Hub have two parts only"),
+        (Some("index.docker.io"), "names in Docker Hub have two parts only"),
+        (Some("registry-1.docker.io/someone/dns"), "names in Docker Hub have two parts only"),
+        (Some("ghcr.io"), "ghcr.io, without a path"),
+        (Some("registry.example.com:5000"), "without a path"),
+        (Some("someone"), "someone, without a path"),
+        (Some("someone/dns"), "someone is no host"),
     ] {
         let (passed, text) = check(registry);
         assert!(!passed && text.contains(says), "{registry:?}: {text}");
     }
-    let (passed, text) = check(Some("registry.example.com:5000/some-one/dns"));
-    assert!(passed, "{text}");
+    let usable = ["registry.example.com:5000/some-one/dns", "ghcr.io/someone", "localhost/dns"];
+    for registry in usable.iter().chain(&["registry:5000/dns"]) {
+        let (passed, text) = check(Some(registry));
+        assert!(passed, "{registry}: {text}");
+    }
     let (passed, text) = tree.check("1.2.3");
     assert!(passed, "without a workflow nothing is published: {text}");
 }

@@ -7,8 +7,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tests::control_plane::{not_run, path_of};
 
+use super::plugin::krew;
 use super::tools::pinned;
-use super::{Tree, krew, ran};
+use super::{Tree, ran};
 use crate::architecture::{read, root};
 
 const LIBRARY: &str = "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36\n12.2.0\n";

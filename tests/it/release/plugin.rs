@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Tree, ran};
 use crate::architecture::read;
 
-/// The manifest of krew for programs that are only text, as `make release-plugin` fills it in.
-pub(super) fn krew(tree: &Tree) -> Value {
+/// Fills in the manifest of krew for programs that are only text, with these variables; what `make release-plugin` wrote.
+fn filled(tree: &Tree, variables: &[(&str, &str)]) -> (Value, String) {
     for file in [".ci/krew.yaml", "operator/src/plugin/completion/kubectl_complete-clusterdns"] {
         tree.write(file, &read(file));
     }
@@ -20,11 +20,59 @@ pub(super) fn krew(tree: &Tree) -> Value {
         let program = format!("target/release-1.2.3/programs/{architecture}/kubectl-clusterdns");
         tree.write(&program, architecture);
     }
-    let releases = "https://forge.example.com/dns/releases/download";
-    let (passed, text) = ran(tree.step("plugin", "1.2.3").env("RELEASES_URL", releases));
+    let mut plugin = tree.step("plugin", "1.2.3");
+    for name in ["RELEASES_URL", "GITHUB_REPOSITORY", "GITHUB_SERVER_URL"] {
+        plugin.env_remove(name);
+    }
+    let (passed, text) = ran(plugin.envs(variables.iter().copied()));
     assert!(passed, "{text}");
     let manifest = tree.path().join("target/release-1.2.3/plugin/krew.yaml");
-    serde_saphyr::from_str(&fs::read_to_string(manifest).expect("a manifest")).expect("YAML")
+    let manifest = fs::read_to_string(manifest).expect("a manifest");
+    (serde_saphyr::from_str(&manifest).expect("YAML"), text)
+}
+
+const RELEASES: (&str, &str) = ("RELEASES_URL", "https://forge.example.com/dns/releases/download");
+
+/// That manifest for a release page that is known.
+pub(super) fn krew(tree: &Tree) -> Value {
+    filled(tree, &[RELEASES]).0
+}
+
+#[test]
+fn a_manifest_that_no_one_can_install_from_is_made_with_a_warning() {
+    let repository = ("GITHUB_REPOSITORY", "dns/of-a-fork");
+    for (variables, home, uri, warns) in [
+        (
+            &[][..],
+            "https://forge.example.com/clusterdns/clusterdns",
+            "https://forge.example.com/clusterdns/clusterdns/releases/download/v1.2.3/",
+            true,
+        ),
+        (
+            &[("RELEASES_URL", "https://a.example/b/c/releases/download/")],
+            "https://a.example/b/c",
+            "https://a.example/b/c/releases/download/v1.2.3/",
+            false,
+        ),
+        (
+            &[repository],
+            "https://github.com/dns/of-a-fork",
+            "https://github.com/dns/of-a-fork/releases/download/v1.2.3/",
+            false,
+        ),
+        (
+            &[repository, ("RELEASES_URL", "https://files.example")],
+            "https://github.com/dns/of-a-fork",
+            "https://files.example/v1.2.3/",
+            false,
+        ),
+    ] {
+        let (manifest, text) = filled(&Tree::new(), variables);
+        assert_eq!(manifest["spec"]["homepage"], home);
+        let named = manifest["spec"]["platforms"][0]["uri"].as_str().expect("an address");
+        assert!(named.starts_with(&format!("{uri}kubectl-clusterdns-")), "{named}");
+        assert_eq!(text.contains("WARNING: krew.yaml names forge.example.com"), warns, "{text}");
+    }
 }
 
 /// What krew's own validation asks of a manifest (internal/index/validation), field by field.

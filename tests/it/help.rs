@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 use clap::CommandFactory;
 use operator::desired::FLAGS;
+use tests::scratch::Scratch;
 
 #[test]
 fn the_help_of_every_command_has_an_example() {
@@ -40,6 +42,21 @@ fn lists() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/flags")
 }
 
+/// Whether a version has a tag, so that its list is what others have.
+fn is_released(version: &str) -> bool {
+    let tag = format!("refs/tags/v{version}");
+    let mut git = Command::new("git");
+    git.current_dir(env!("CARGO_MANIFEST_DIR")).args(["rev-parse", "--quiet", "--verify", &tag]);
+    git.output().is_ok_and(|git| git.status.success())
+}
+
+/// Writes the list of a version, unless that is released: a data plane of a release gets no other flags later.
+fn update(list: &Path, flags: &str, is_released: bool) {
+    if !is_released {
+        fs::write(list, flags).expect("written");
+    }
+}
+
 #[test]
 fn the_flags_of_the_data_plane_of_this_version_are_committed() {
     let mut command = dataplane::args::Args::command();
@@ -47,11 +64,28 @@ fn the_flags_of_the_data_plane_of_this_version_are_committed() {
     let flags: BTreeSet<String> =
         command.get_arguments().filter_map(|it| Some(format!("--{}\n", it.get_long()?))).collect();
     let flags: String = flags.into_iter().collect();
-    let list = lists().join(format!("{}.txt", env!("CARGO_PKG_VERSION")));
+    let version = env!("CARGO_PKG_VERSION");
+    let list = lists().join(format!("{version}.txt"));
     if env::var_os("UPDATE_EXPECT").is_some() {
-        fs::write(&list, &flags).expect("written");
+        update(&list, &flags, is_released(version));
     }
-    assert_eq!(fs::read_to_string(&list).unwrap_or_default(), flags, "{list:?}");
+    let committed = fs::read_to_string(&list).unwrap_or_default();
+    let how = if is_released(version) {
+        "it is released: set the next version in Cargo.toml for another flag"
+    } else {
+        "UPDATE_EXPECT=1 cargo test -p tests --test it help:: writes it"
+    };
+    assert_eq!(committed, flags, "{list:?}; {how}");
+}
+
+#[test]
+fn the_list_of_a_released_version_is_not_written_again() {
+    let folder = Scratch::new("flags").expect("a folder");
+    let list = folder.path().join("1.2.3.txt");
+    update(&list, "--old\n", false);
+    update(&list, "--new\n", true);
+    assert_eq!(fs::read_to_string(&list).expect("text"), "--old\n");
+    assert!(!is_released("0.0.0-never"));
 }
 
 /// A data plane that is given a flag that it does not know does not start.

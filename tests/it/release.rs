@@ -133,6 +133,7 @@ impl Tree {
         tree.write("README.md", "# ClusterDNS\n\nInstall it.\n");
         tree.write("crds/examples/minimal.yaml", "spec: {}\n");
         tree.write("crds/tests/formats/1.2.3/minimal.yaml", "spec: {}\n");
+        tree.write("tests/golden/flags/1.2.3.txt", "--http\n");
         tree.git(&["init", "--quiet"]);
         tree.commit();
         tree
@@ -297,6 +298,10 @@ fn a_release_stops_without_the_documents_that_later_versions_are_tested_against(
     tree.write("crds/examples/minimal.yaml", "spec: {ttlSeconds: 6}\n");
     tree.commit();
     refused(&tree, "1.2.3", &["crds/tests/formats/1.2.3", "minimal.yaml", "UPDATE_EXPECT=1"]);
+    let tree = Tree::new();
+    tree.git(&["rm", "--quiet", "tests/golden/flags/1.2.3.txt"]);
+    tree.commit();
+    refused(&tree, "1.2.3", &["no tests/golden/flags/1.2.3.txt", "UPDATE_EXPECT=1", "help::"]);
 }
 
 /// What <https://artifacthub.io/docs/topics/annotations/helm> asks of the annotations of a chart.

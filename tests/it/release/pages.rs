@@ -72,3 +72,14 @@ fn an_upgrade_from_a_registry_applies_the_crd_of_the_new_chart_first() {
         assert!(crd.is_some() && crd < chart, "{page}: {crd:?} {chart:?}");
     }
 }
+
+#[test]
+fn the_page_of_releases_names_each_command_that_the_check_asks_for() {
+    let (script, page) = (read(".ci/release"), read("docs/releasing.md"));
+    let commands = script.split("run UPDATE_EXPECT=1 ").skip(1);
+    let commands: Vec<&str> = commands.map(|it| it.split(',').next().expect("its end")).collect();
+    assert_eq!(commands.len(), 2, "documents and flags: {commands:?}");
+    for command in commands {
+        assert!(page.contains(&format!("`UPDATE_EXPECT=1 {command}`")), "{command}");
+    }
+}

@@ -237,6 +237,20 @@ fn a_release_stops_without_a_section_in_the_changelog() {
     refused(&tree, "1.2.3", &["no section [1.2.3]", "rename [Unreleased]"]);
 }
 
+/// GitHub refuses a page that is longer, after image and chart are published.
+#[test]
+fn a_release_stops_when_its_notes_do_not_fit_the_release_page() {
+    let tree = Tree::new();
+    let changelog = |size: usize| format!("## [1.2.3]\n\n{}\n", "long\n".repeat(size / 5));
+    tree.write("CHANGELOG.md", &changelog(119_990));
+    tree.commit();
+    let (passed, text) = tree.check("1.2.3");
+    assert!(passed, "{text}");
+    tree.write("CHANGELOG.md", &changelog(120_000));
+    tree.commit();
+    refused(&tree, "1.2.3", &["[1.2.3] of CHANGELOG.md has 120002 octets", "shorten it"]);
+}
+
 #[test]
 fn a_release_stops_when_pages_install_another_version_or_from_another_registry() {
     let tree = Tree::new();

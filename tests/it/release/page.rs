@@ -105,6 +105,24 @@ fn all_files_of_the_page_are_given_to_the_forge() {
     assert!(given.contains("v1.2.3") && given.contains("--verify-tag"), "{text}");
 }
 
+/// The page is not beside the files that the changelog links to.
+#[test]
+fn links_of_the_notes_lead_to_the_files_of_the_version() {
+    let tree = Tree::new();
+    let of = |link: &str| format!("- See [a page]({link}), [b](https://b.example/c).\n");
+    tree.write("CHANGELOG.md", &format!("## [1.2.3]\n{}## [1.2.2]\n", of("docs/a.md#b")));
+    let notes = |repository: &[(&str, &str)]| {
+        let mut notes = tree.step("notes", "1.2.3");
+        notes.env_remove("GITHUB_REPOSITORY").env_remove("GITHUB_SERVER_URL");
+        let (passed, text) = ran(notes.envs(repository.iter().copied()));
+        assert!(passed, "{text}");
+        fs::read_to_string(tree.path().join("target/release-1.2.3/NOTES.md")).expect("notes")
+    };
+    assert_eq!(notes(&[]), of("docs/a.md#b"));
+    let linked = of("https://github.com/dns/clusterdns/blob/v1.2.3/docs/a.md#b");
+    assert_eq!(notes(&[("GITHUB_REPOSITORY", "dns/clusterdns")]), linked);
+}
+
 /// What `gh` is asked to do with the page of a version. `is_there` is what it knows about one that is there already, and
 /// `published` is the list of files that this page has.
 fn asked(version: &str, is_there: Option<&str>, published: &str) -> (bool, Vec<String>) {

@@ -83,3 +83,9 @@ fn the_page_of_releases_names_each_command_that_the_check_asks_for() {
         assert!(page.contains(&format!("`UPDATE_EXPECT=1 {command}`")), "{command}");
     }
 }
+
+/// A definition at the end of the changelog stays when `[Unreleased]` is renamed, and gets into the notes of a release.
+#[test]
+fn no_link_of_the_changelog_is_for_a_section_that_will_be_renamed() {
+    assert!(!read("CHANGELOG.md").contains("\n[Unreleased]:"));
+}

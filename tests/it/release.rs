@@ -3,6 +3,7 @@
 
 mod chart;
 mod contents;
+mod jobs;
 mod layers;
 mod machine;
 mod page;

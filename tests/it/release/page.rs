@@ -16,7 +16,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
 }
 
 /// All that is there before the last step, with the names that it has in a release.
-fn made() -> Tree {
+pub(super) fn made() -> Tree {
     let tree = Tree::new();
     krew(&tree);
     let write = |file: &str| tree.write(&format!("target/release-1.2.3/{file}"), file);
@@ -179,6 +179,7 @@ fn the_files_of_a_page_that_is_published_never_change() {
 #[test]
 fn p4_the_sign_in_is_where_the_action_that_attests_looks() {
     let tree = made();
+    tree.executable("tests/tools/build", "echo helm");
     let skopeo = [("skopeo", r#"echo "$@"; cat"#)];
     let mut login = tree.step_with(&skopeo, "login");
     login.env("HOME", tree.path()).env("REGISTRY", "registry.example.com/dns");

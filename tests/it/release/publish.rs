@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::contents::{has, installed};
@@ -47,22 +47,28 @@ fn a_workflow_stops_at_once_without_a_registry_that_can_be_used() {
     assert!(passed, "without a workflow nothing is published: {text}");
 }
 
+/// A fork names its registry in one place, from which people install.
 #[test]
-fn the_workflow_of_a_release_checks_before_it_tests() {
-    let workflow: Value =
-        serde_saphyr::from_str(&read(".github/workflows/release.yml")).expect("YAML");
-    let jobs = &workflow["jobs"];
-    let needs = ["deny", "test", "release"].map(|job| &jobs[job]["needs"]);
-    assert_eq!(needs, [&json!("check"), &json!("check"), &json!(["deny", "test"])]);
-    assert_eq!(jobs["check"]["needs"], Value::Null);
-    let steps = jobs["check"]["steps"].as_array().expect("steps");
-    let check = steps.last().expect("a step");
-    assert!(check["run"].as_str().is_some_and(|run| run.starts_with("make release-check ")));
-    for (name, value) in
-        [("RELEASE_TAG", "${{ github.ref_name }}"), ("REGISTRY", "${{ vars.REGISTRY }}")]
-    {
-        assert_eq!(check["env"][name], value);
+fn a_workflow_publishes_where_the_first_page_installs_from() {
+    let tree = Tree::new();
+    let digests = |variables: &[(&str, &str)]| {
+        let mut digests = tree.step("digests", "1.2.3");
+        ran(digests.envs(variables.iter().copied()))
+    };
+    for name in ["image", "chart"] {
+        tree.write(&format!("target/release-1.2.3/publish/{name}"), "sha256:1d\n");
     }
+    let readme =
+        |registry: &str| format!("# It\n\n```console\n$ REGISTRY={registry} VERSION=1.2.3\n```\n");
+    tree.write("README.md", &readme("ghcr.io/someone"));
+    let (passed, text) = digests(&[("GITHUB_ACTIONS", "true")]);
+    assert!(passed && text.contains("registry=ghcr.io/someone\n"), "{text}");
+    let (passed, text) = digests(&[]);
+    assert!(!passed && text.contains("REGISTRY is not set"), "only in a workflow: {text}");
+    tree.write("README.md", &readme("registry.example.com/clusterdns"));
+    let (passed, text) = digests(&[("GITHUB_ACTIONS", "true")]);
+    assert!(!passed && text.contains("that of the example"), "{text}");
+    assert!(!read(".github/workflows/release.yml").contains("vars.REGISTRY }}"), "one place");
 }
 
 /// Runs `publish` with this helm: whether it passed, what it wrote, and which digest of the chart it took.

@@ -128,6 +128,7 @@ fn links_of_the_notes_lead_to_the_files_of_the_version() {
 fn asked(version: &str, is_there: Option<&str>, published: &str) -> (bool, Vec<String>) {
     let tree = Tree::new();
     tree.write(&format!("target/release-{version}/page/SHA256SUMS"), "digests\n");
+    tree.write(&format!("target/release-{version}/page/krew.yaml"), "");
     let view = is_there.map_or("exit 1".to_owned(), |known| format!("printf '{known}'; exit"));
     let gh = format!(
         r#"[ "$2" != view ] || {{ {view}; }}
@@ -141,11 +142,13 @@ fn asked(version: &str, is_there: Option<&str>, published: &str) -> (bool, Vec<S
 
 const DRAFT: Option<&str> = Some(r"true\nSHA256SUMS\n");
 const PUBLISHED: Option<&str> = Some(r"false\nkrew.yaml\nSHA256SUMS\n");
+/// A person made the page, and an upload stopped half way.
+const HALF: Option<&str> = Some(r"false\nSHA256SUMS\n");
 
 #[test]
 fn a_version_with_a_hyphen_is_a_pre_release_and_never_the_latest() {
     let flags = " --prerelease --latest=false ";
-    for is_there in [None, DRAFT, PUBLISHED] {
+    for is_there in [None, DRAFT, HALF] {
         let of = |version: &str| asked(version, is_there, "digests").1.pop().expect("a last call");
         assert!(of("1.2.3-rc.1").contains(flags), "{}", of("1.2.3-rc.1"));
         assert!(!of("1.2.3").contains("prerelease") && !of("1.2.3").contains("latest"));
@@ -157,12 +160,12 @@ fn a_page_that_an_earlier_run_left_is_finished() {
     let (_, calls) = asked("1.2.3", None, "");
     assert!(calls.len() == 1 && calls[0].starts_with("release create v1.2.3 "), "{calls:?}");
     let by_hand = Some(r"false\n");
-    for (is_there, published) in [(DRAFT, "others"), (by_hand, ""), (PUBLISHED, "digests")] {
+    for (is_there, published) in [(DRAFT, "others"), (by_hand, ""), (HALF, "digests")] {
         let (passed, calls) = asked("1.2.3", is_there, published);
         assert!(passed, "{calls:?}");
         let [.., upload, edit] = &calls[..] else { panic!("{calls:?}") };
         assert!(upload.starts_with("release upload v1.2.3 --clobber "), "{upload}");
-        assert!(upload.ends_with("/page/SHA256SUMS"), "{upload}");
+        assert!(upload.contains("/page/SHA256SUMS") && upload.ends_with("/krew.yaml"), "{upload}");
         assert!(edit.starts_with("release edit v1.2.3 ") && edit.contains("--draft=false"));
     }
 }
@@ -172,6 +175,10 @@ fn the_files_of_a_page_that_is_published_never_change() {
     let (passed, calls) = asked("1.2.3", PUBLISHED, "others");
     let text = calls.join("\n");
     assert!(!passed && text.contains("is published already, and its SHA256SUMS"), "{text}");
+    assert!(!text.contains("upload") && !text.contains("edit"), "nothing is changed: {text}");
+    let (passed, calls) = asked("1.2.3", PUBLISHED, "digests");
+    let text = calls.join("\n");
+    assert!(passed && text.contains("is there already, with the same files"), "{text}");
     assert!(!text.contains("upload") && !text.contains("edit"), "nothing is changed: {text}");
 }
 

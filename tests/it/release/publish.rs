@@ -55,6 +55,8 @@ fn a_workflow_publishes_where_the_first_page_installs_from() {
         let mut digests = tree.step("digests", "1.2.3");
         ran(digests.envs(variables.iter().copied()))
     };
+    let (passed, text) = digests(&[("REGISTRY", "ghcr.io/someone")]);
+    assert!(!passed && !text.contains("image="), "nothing was pushed: {text}");
     for name in ["image", "chart"] {
         tree.write(&format!("target/release-1.2.3/publish/{name}"), "sha256:1d\n");
     }

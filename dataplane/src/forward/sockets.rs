@@ -6,11 +6,12 @@ mod asked;
 mod opening;
 mod port;
 mod reader;
+mod watch;
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,6 @@ pub(crate) use reader::Reading;
 const MAX_DATAGRAM: usize = 4096;
 /// Longest life of a shared socket, so that no port is known for long.
 const MAX_AGE: Duration = Duration::from_secs(300);
-/// Between two looks for queries that wait too long: so much later their next send may leave (FW23).
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Datagrams that wait for one query on a shared socket; more are dropped.
 const MAX_WAITING: usize = 4;
 
@@ -40,8 +39,9 @@ pub(super) struct Pool {
     common: Arc<Common>,
     /// Open ports, the oldest first.
     open: Mutex<Vec<Arc<Port>>>,
-    /// Ports of one query each that a thread reads, and some that are closed.
-    own: Mutex<Vec<Weak<Port>>>,
+    /// Ports of one query each that a thread reads, and some that are closed, each with the time at which its query waits
+    /// too long; the earliest first.
+    own: Mutex<VecDeque<(Instant, Weak<Port>)>>,
     /// The ends of the rest of closed ports.
     resting: Mutex<VecDeque<Instant>>,
     /// A task looks after queries that have none.
@@ -247,24 +247,6 @@ impl Pool {
         Ok(Exchange::Own { socket, id, pool: Arc::clone(self) })
     }
 
-    /// Makes sure that queries without a task are called when they wait too long.
-    fn watch(self: &Arc<Self>) {
-        if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
-        {
-            tokio::spawn(watch(Arc::clone(self)));
-        }
-    }
-
-    /// Calls those that wait too long; returns when the next one will.
-    fn overdue(&self, now: Instant) -> Option<Instant> {
-        let mut ports = self.open().clone();
-        let mut own = self.own.lock().expect("nothing panics while it holds this");
-        own.retain(|port| port.strong_count() > 0);
-        ports.extend(own.iter().filter_map(Weak::upgrade));
-        drop(own);
-        ports.iter().filter_map(|port| port.overdue(now)).min()
-    }
-
     /// A port of this server was closed: it rests.
     fn closed(&self, now: Instant) {
         self.common.ports().closed(self.server, now);
@@ -322,26 +304,6 @@ impl Pool {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.open().len()
-    }
-}
-
-/// Looks after the queries of a server that have no task, as long as there are some. While the server answers, this
-/// costs one or two wake-ups a second for any number of queries.
-async fn watch(pool: Arc<Pool>) {
-    loop {
-        let now_at = now();
-        let next = match pool.overdue(now_at) {
-            Some(next) => next.max(now_at + LOOK_AGAIN),
-            None => {
-                pool.is_watched.store(false, Ordering::Release);
-                // A query may have come in between.
-                match pool.overdue(now()) {
-                    Some(next) if !pool.is_watched.swap(true, Ordering::AcqRel) => next,
-                    Some(_) | None => return,
-                }
-            }
-        };
-        tokio::time::sleep_until(next.into()).await;
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::Pool;
 use super::port::{self, Port, ReadBy, Socket};
 use super::reader::Reader;
+use crate::forward::plan::USUAL;
 use crate::forward::{now, random};
 
 /// Random ports tried before the system chooses one.
@@ -61,9 +62,9 @@ impl Pool {
         let mut own = self.own.lock().expect("nothing panics while it holds this");
         // The task that looks after queries removes closed ports, but it does not run where no query can be sent.
         if own.len() == own.capacity() {
-            own.retain(|port| port.strong_count() > 0);
+            own.retain(|(_, port)| port.strong_count() > 0);
         }
-        own.push(Arc::downgrade(&port));
+        own.push_back((now + USUAL.interval, Arc::downgrade(&port)));
         Ok(port)
     }
 

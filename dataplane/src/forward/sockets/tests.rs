@@ -2,7 +2,7 @@
 
 mod drawn;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crds::config::{self, Config, Group, GroupOptions};
@@ -12,11 +12,14 @@ use tokio::sync::mpsc;
 
 use super::asked::{Asked, Asker, By, LATE, MAX_ANSWERED, MAX_ENDED};
 use super::*;
+use crate::forward::plan::USUAL;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
 
 /// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Servers at these addresses, with this many ports for all of them.
 fn upstreams(addresses: &[SocketAddr], ports: u32) -> Upstreams {
@@ -245,6 +248,36 @@ async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
         // Sockets close with the tasks that read them.
         tokio::task::yield_now().await;
     }
+}
+
+/// One look begins the next sends of all that it finds, and clients wait meanwhile (row L3).
+#[tokio::test(start_paused = true)]
+async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
+    let _reading = Reading::begin().expect("this thread can wait for many sockets");
+    let (late, mut looks) = mpsc::unbounded_channel();
+    for _ in 0..50 {
+        let (late, left) = (late.clone(), now());
+        let landed = move |(), _, arrived: Arrived<'_>| {
+            assert!(matches!(arrived, Arrived::Overdue(_)), "{arrived:?}");
+            late.send((left, now())).unwrap();
+        };
+        let departed = depart(&server.pool, (), |(), id| query(id), landed);
+        assert!(matches!(departed, Departed::Shared));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut found = BTreeMap::<_, usize>::new();
+    for _ in 0..50 {
+        let (left, at) = looks.recv().await.unwrap();
+        let waited = at - left;
+        assert!(
+            waited >= USUAL.interval && waited <= USUAL.interval + 4 * MILLISECOND,
+            "{waited:?}"
+        );
+        *found.entry(at).or_default() += 1;
+    }
+    assert!(found.values().all(|together| *together <= 4), "{found:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,100 @@
+//! Looks after the queries that were sent without a task and get no reply: each gets a task then, which sends again. All that
+//! are found by one look begin their tasks together, and clients wait meanwhile where there is one processor (L3). So looks
+//! are frequent, and one costs as much as it finds.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use super::Pool;
+use super::port::Port;
+use crate::forward::now;
+use crate::forward::plan::USUAL;
+
+/// Between two looks at ports of one query each: so much later their next send may leave (FW23).
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The same for ports that queries share. Such a look goes through all queries on them.
+const LOOK_AT_SHARED: Duration = Duration::from_millis(10);
+
+impl Pool {
+    /// Makes sure that queries without a task are called when they wait too long.
+    pub(super) fn watch(self: &Arc<Self>) {
+        if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
+        {
+            tokio::spawn(watch(Arc::clone(self)));
+        }
+    }
+
+    /// Calls those on ports of their own that wait too long; returns when the next one will.
+    pub(super) fn overdue(&self, now: Instant) -> Option<Instant> {
+        loop {
+            let port = self.first_overdue(now)?;
+            match port {
+                Err(next) => return Some(next),
+                Ok(port) => {
+                    // It has a query that left later.
+                    if let Some(next) = port.overdue(now) {
+                        self.own_ports().push_back((next, Arc::downgrade(&port)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first port whose query waits too long, which is taken out, or when the next one will.
+    fn first_overdue(&self, now: Instant) -> Option<Result<Arc<Port>, Instant>> {
+        let mut own = self.own_ports();
+        loop {
+            let (at, port) = own.front()?;
+            let is_open = port.strong_count() > 0;
+            if is_open && *at > now {
+                return Some(Err(*at));
+            }
+            let port = own.pop_front().and_then(|(_, port)| Weak::upgrade(&port));
+            if let Some(port) = port {
+                return Some(Ok(port));
+            }
+        }
+    }
+
+    /// The same as [`Pool::overdue`] for those that share ports.
+    fn shared_overdue(&self, now: Instant) -> Option<Instant> {
+        let ports = self.open().clone();
+        ports.iter().filter_map(|port| port.overdue(now)).min()
+    }
+
+    fn own_ports(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Port>)>> {
+        self.own.lock().expect("nothing panics while it holds this")
+    }
+}
+
+/// Returns when no query is left that has no task. While the server answers, this costs one or two wake-ups a second for
+/// any number of queries.
+async fn watch(pool: Arc<Pool>) {
+    let mut look_at_shared = now();
+    loop {
+        let at = now();
+        let own = pool.overdue(at).map(|next| next.max(at + LOOK_AGAIN));
+        let mut shared = Some(look_at_shared);
+        if at >= look_at_shared {
+            shared = pool.shared_overdue(at).map(|next| next.max(at + LOOK_AT_SHARED));
+            // A query that comes now waits too long no sooner than this.
+            look_at_shared = shared.unwrap_or(at + USUAL.interval);
+        }
+        let next = match own.into_iter().chain(shared).min() {
+            Some(next) => next,
+            None => {
+                pool.is_watched.store(false, Ordering::Release);
+                // A query may have come in between.
+                let at = now();
+                let came = pool.overdue(at).into_iter().chain(pool.shared_overdue(at)).min();
+                match came {
+                    Some(next) if !pool.is_watched.swap(true, Ordering::AcqRel) => next,
+                    Some(_) | None => return,
+                }
+            }
+        };
+        tokio::time::sleep_until(next.into()).await;
+    }
+}

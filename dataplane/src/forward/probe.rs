@@ -95,10 +95,12 @@ fn probe(questions: Vec<LookupKey>, server: &Arc<Server>, now_at: Instant) {
         match asked.await.unwrap_or(Probed::Unsent) {
             Probed::Unsent => server.probe_unsent(now()),
             Probed::Silent => server.probed(edns, Heard::Nothing, false, now()),
-            Probed::Error(rcode, _) => {
-                server.probed(edns, Heard::Error, REFUSES_EDNS.contains(&rcode), now());
+            error @ Probed::Error(..) => {
+                server.probed(edns, Heard::Error, error.refuses_edns(), now());
             }
-            Probed::Reply { .. } => server.probed(edns, Heard::Good, false, now()),
+            Probed::Reply { with_edns, .. } => {
+                server.probed(with_edns, Heard::Good, false, now());
+            }
         }
     });
 }
@@ -107,7 +109,7 @@ fn probe(questions: Vec<LookupKey>, server: &Arc<Server>, now_at: Instant) {
 /// counts: silence about some of it says nothing while another one could not be asked.
 async fn ask_all(questions: &[LookupKey], server: &Arc<Server>, edns: bool) -> Probed {
     let mut asked: FuturesUnordered<_> =
-        questions.iter().map(|key| ask(key, server, edns)).collect();
+        questions.iter().map(|key| ask_as_a_client(key, server, edns)).collect();
     let mut most: Option<Probed> = None;
     while let Some(probed) = asked.next().await {
         if matches!(probed, Probed::Reply { .. }) {
@@ -141,14 +143,14 @@ fn loop_probe(server: &Arc<Server>, replicas: u64) {
 /// (FW25): its refusal says nothing about loops.
 async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<bool> {
     let mut probed = ask(key, server, edns).await;
-    if edns && matches!(probed, Probed::Error(rcode, _) if REFUSES_EDNS.contains(&rcode)) {
+    if edns && probed.refuses_edns() {
         probed = ask(key, server, false).await;
     }
     match probed {
         Probed::Unsent | Probed::Silent => None,
         Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => None,
         Probed::Error(..) => Some(false),
-        Probed::Reply { has_data } => Some(has_data),
+        Probed::Reply { has_data, .. } => Some(has_data),
     }
 }
 
@@ -162,10 +164,17 @@ enum Probed {
     Error(u16, ErrorCodes),
     Reply {
         has_data: bool,
+        /// Whether the query had an OPT record.
+        with_edns: bool,
     },
 }
 
 impl Probed {
+    /// Whether this may be about the OPT record of the query (FW25).
+    fn refuses_edns(self) -> bool {
+        matches!(self, Probed::Error(rcode, _) if REFUSES_EDNS.contains(&rcode))
+    }
+
     /// How much it says about the server, compared with what came of another question.
     fn says(self) -> u8 {
         match self {
@@ -180,6 +189,21 @@ impl Probed {
     fn or_more(self, other: Probed) -> Probed {
         if other.says() > self.says() { other } else { self }
     }
+}
+
+/// Asks as a client's query does: once more without the OPT record where the server refuses it, and if that works it is
+/// remembered (FW25). Else a server that is failing and refuses EDNS would stay failing until a client's query reaches it.
+async fn ask_as_a_client(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
+    let probed = ask(key, server, edns).await;
+    if !edns || !probed.refuses_edns() {
+        return probed;
+    }
+    let without = ask(key, server, false).await;
+    if matches!(without, Probed::Reply { .. }) {
+        server.refused_edns(now());
+    }
+    // It has replied, also where the second query gets no reply.
+    probed.or_more(without)
 }
 
 /// Asks the server. In the pause after a connection that failed (FW54) nothing is sent, which would say no more than that
@@ -208,10 +232,12 @@ async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Pr
     Some(match timeout(PATIENCE, asked).await {
         Ok(AttemptResult::HeldOff) => return None,
         Ok(AttemptResult::NoPort | AttemptResult::NoPlace) => Probed::Unsent,
-        Ok(AttemptResult::Good(relayed)) => Probed::Reply { has_data: !relayed.is_negative() },
+        Ok(AttemptResult::Good(relayed)) => {
+            Probed::Reply { has_data: !relayed.is_negative(), with_edns: edns }
+        }
         Ok(AttemptResult::Error(RelayError::Rcode(rcode), codes)) => Probed::Error(rcode, codes),
         // The Rcode is no error, which is what is asked (FW28).
-        Ok(AttemptResult::Error(..)) => Probed::Reply { has_data: false },
+        Ok(AttemptResult::Error(..)) => Probed::Reply { has_data: false, with_edns: edns },
         Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => Probed::Silent,
     })
 }

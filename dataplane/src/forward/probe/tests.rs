@@ -10,6 +10,7 @@ use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::connections::tests::fill;
+use crate::forward::plan::Standing;
 use crate::settings;
 use crate::state::Published;
 
@@ -222,6 +223,24 @@ async fn fw25_a_probe_that_an_old_server_refuses_does_not_make_it_understand_edn
     }
     assert!(!server.seen(now()).edns, "it has answered FORMERR");
     assert!(!server.probe(now()), "nor has the next probe an OPT record");
+}
+
+#[tokio::test]
+async fn fw25_a_failing_server_that_refuses_edns_is_led_back_by_a_probe() {
+    let (address, counts) = old_server().await;
+    let upstreams = of_one(address, Transport::Udp);
+    let server = &upstreams.known()[0];
+    (0..10).for_each(|_| server.send(true).unwrap().replied(Heard::Error, 5));
+    assert_eq!(server.seen(now()).standing, Standing::Failing);
+    let at = now();
+    probe(questions(&upstreams, server), server, at);
+    // While a probe is on its way no other is due.
+    while server.probe_at(false, at).is_none() && server.seen(now()).standing == Standing::Failing {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.seen(now()).standing, Standing::Healthy);
+    assert!(!server.seen(now()).edns, "as after a client's query");
+    assert_eq!(counts.each_ref().map(|count| count.load(Ordering::Relaxed)), [1, 1]);
 }
 
 #[tokio::test(start_paused = true)]

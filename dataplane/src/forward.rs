@@ -19,6 +19,7 @@ mod walk;
 mod kept;
 pub(crate) mod upstreams;
 mod server;
+mod failing;
 mod server_identity;
 mod registry;
 mod sockets;

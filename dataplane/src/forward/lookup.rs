@@ -74,8 +74,7 @@ impl Lookup {
         members: &[usize],
         started: Instant,
     ) -> Result<Lookup, Unresolved> {
-        let candidates =
-            members.iter().filter_map(|member| group.servers[*member].candidate(*member, started));
+        let candidates = members.iter().filter_map(|member| group.candidate(*member, started));
         let candidates: Vec<_> = candidates.collect();
         if candidates.is_empty() {
             return Err(Unresolved::NoServer);
@@ -220,6 +219,7 @@ impl Lookup {
                     self.group.servers[self.plan.member(send.place)].refused_edns(now);
                 }
                 sent.replied(Heard::Good, relayed.rcode().into());
+                self.replied(send, false, now);
                 let server = Member::at(self.plan.member(send.place));
                 return Some(Answered { relayed, server });
             }
@@ -227,6 +227,7 @@ impl Lookup {
                 // It did answer: if no connection brings the rest, this was no silence (N18).
                 self.errors = Some(codes);
                 sent.settle(Heard::Good);
+                self.replied(send, false, now);
                 self.plan.over_stream(send.place, now);
             }
             AttemptResult::Error(RelayError::Rcode(rcode), codes)
@@ -234,12 +235,14 @@ impl Lookup {
             {
                 self.errors = Some(codes);
                 sent.replied(Heard::Error, rcode);
+                self.replied(send, true, now);
                 self.without_edns |= 1 << send.place;
                 self.plan.without_edns(send);
             }
             AttemptResult::Error(RelayError::Rcode(rcode), codes) => {
                 self.errors = Some(codes);
                 sent.replied(Heard::Error, rcode);
+                self.replied(send, true, now);
                 self.plan.error(send.place, now);
             }
             AttemptResult::Error(
@@ -251,6 +254,7 @@ impl Lookup {
             ) => {
                 self.errors = Some(codes);
                 sent.was_no_answer();
+                self.replied(send, false, now);
                 self.plan.error(send.place, now);
             }
             AttemptResult::Distrusted => {
@@ -278,6 +282,11 @@ impl Lookup {
             }
         }
         None
+    }
+
+    /// A reply came, whose Rcode is an error or is none (FW28).
+    fn replied(&self, send: Send, is_error: bool, now: Instant) {
+        self.group.replied(self.plan.member(send.place), is_error, now);
     }
 
     /// The server could not be asked: waiting for a port would cost the client more than the next server does.
@@ -334,7 +343,7 @@ async fn attempt(
 }
 
 #[cfg(test)]
-async fn lookup(
+pub(super) async fn lookup(
     group: &Arc<Group>,
     members: &[usize],
     key: &LookupKey,

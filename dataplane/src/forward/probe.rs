@@ -1,5 +1,7 @@
 //! Asks servers whether they are up (FW27, FW28) and whether they lead back to us (FW50), away from every lookup.
 
+mod failing;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,6 +61,9 @@ pub(super) fn probe_due(upstreams: &Upstreams, replicas: u64, now: Instant) -> I
                 None => {}
             }
         }
+    }
+    if let Some(at) = failing::probe_due(upstreams, now) {
+        next = next.min(at);
     }
     for server in upstreams.known() {
         match server.loop_probe_at(replicas, now) {

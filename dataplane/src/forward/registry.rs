@@ -9,6 +9,7 @@ use dataplane_core::{ServerCounters, TtlCaps};
 
 use super::common::Common;
 use super::connections::Client;
+use super::failing::Failing;
 use super::plan::Transport;
 use super::server::Server;
 use super::server_identity::ServerIdentity;
@@ -62,6 +63,8 @@ pub(super) struct RouteState {
     pub(super) was_down: AtomicBool,
     /// How often one of its servers came back while none was up (FW29).
     pub(super) recoveries: AtomicU64,
+    /// One for each of its servers, in their order (FW28).
+    pub(super) failing: Box<[Mutex<Failing>]>,
 }
 
 /// The servers and routes that the next configuration uses, before it replaces the present one.
@@ -123,6 +126,7 @@ impl Taking<'_> {
                 lookups: AtomicUsize::new(0),
                 was_down: AtomicBool::new(false),
                 recoveries: AtomicU64::new(0),
+                failing: route.servers.iter().map(|_| Mutex::default()).collect(),
             })
         });
         self.routes.push((route, Arc::clone(&state)));

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use crds::config;
 use dataplane_core::ServerCounters;
+use tokio::sync::Semaphore;
 
 use super::common::Common;
 use super::connections::{Client, Connections, Counted};
@@ -37,6 +38,9 @@ pub(super) use sent::Sent;
 use turns::Turns;
 pub(super) use turns::Waiting;
 
+/// Probes of one server that are on their way at once, for groups in which it is failing (FW28).
+const PROBE_PLACES: usize = 4;
+
 /// A server and all that is known of it.
 #[derive(Debug)]
 pub(super) struct Server {
@@ -53,6 +57,8 @@ pub(super) struct Server {
     /// How long replies took, by the places of [`rcode::LABELS`]; memory only for codes that it has given.
     replies: [OnceLock<Box<Durations<QUERY_BUCKETS>>>; rcode::LABELS.len()],
     failed_probes: AtomicU64,
+    /// Places of probes for the groups in which it is failing.
+    pub(super) probe_places: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -69,9 +75,8 @@ struct ServerState {
 /// The state of a server, for people and metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    pub(super) standing: Standing,
-    /// For how long it is failing or down.
-    pub(super) standing_for: Option<Duration>,
+    /// For how long it is down.
+    pub(super) down_for: Option<Duration>,
     pub(super) looping_for: Option<Duration>,
     pub(super) latency: Option<Duration>,
     pub(super) edns: bool,
@@ -103,6 +108,7 @@ impl Server {
             heard: Default::default(),
             replies: Default::default(),
             failed_probes: AtomicU64::new(0),
+            probe_places: Arc::new(Semaphore::new(PROBE_PLACES)),
         }
     }
 
@@ -125,13 +131,16 @@ impl Server {
         self.state.lock().expect("nothing panics while it holds this")
     }
 
-    /// The server as a lookup may ask it; none while it leads back to us (FW50).
+    /// The server as every group may ask it; none while it leads back to us (FW50).
     pub(super) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
         let state = self.state();
         state.loops.looping_since().is_none().then(|| Candidate {
             member,
             transport: self.transport(),
-            standing: state.health.standing(),
+            standing: match state.health.is_down() {
+                true => Standing::Down,
+                false => Standing::Healthy,
+            },
             latency: state.latency.smoothed(),
             edns: state.edns.is_used(now),
         })
@@ -144,15 +153,15 @@ impl Server {
 
     fn hear(&self, heard: Heard, now: Instant) {
         let mut state = self.state();
-        let before = state.health.standing();
-        state.health.heard(heard, now);
-        let standing = state.health.standing();
+        let before = state.health.is_down();
+        state.health.heard(heard);
+        let is_down = state.health.is_down();
         let is_due = state.health.probe_at(false, now).is_some_and(|at| at <= now);
         drop(state);
         if is_due {
             self.common.woken.notify_one();
         }
-        self.stands(before, standing);
+        self.stands(before, is_down);
     }
 
     /// When it must be probed next; `is_alone` where no server of its group is up (FW27).
@@ -164,11 +173,7 @@ impl Server {
     pub(super) fn probe(&self, now: Instant) -> bool {
         let mut state = self.state();
         state.health.probe_started(now);
-        // A failing server answers, so it is already known whether it understands OPT records.
-        match state.health.standing() {
-            Standing::Failing => state.edns.is_used(now),
-            Standing::Healthy | Standing::Down => state.edns.next_probe(now),
-        }
+        state.edns.next_probe(now)
     }
 
     /// The probe could not be sent, which says nothing about the server.
@@ -179,7 +184,7 @@ impl Server {
     /// What came of a probe of this form; `refuses_edns` where its Rcode is one of those that may be about the OPT record.
     pub(super) fn probed(&self, with_edns: bool, heard: Heard, refuses_edns: bool, now: Instant) {
         let mut state = self.state();
-        let before = state.health.standing();
+        let before = state.health.is_down();
         state.health.probe_ended(heard, now);
         match heard {
             Heard::Good | Heard::Error => {
@@ -197,20 +202,40 @@ impl Server {
                 self.common.woken.notify_one();
             }
         }
-        let standing = state.health.standing();
+        let is_down = state.health.is_down();
         drop(state);
-        self.stands(before, standing);
+        self.stands(before, is_down);
     }
 
-    fn stands(&self, before: Standing, standing: Standing) {
-        if before == standing {
+    /// Whether a query to it has an OPT record (FW25).
+    pub(super) fn uses_edns(&self, now: Instant) -> bool {
+        self.state().edns.is_used(now)
+    }
+
+    /// What came of a probe for a group in which it is failing. A reply is one as to a client's query.
+    pub(super) fn failing_probed(&self, with_edns: bool, heard: Heard, now: Instant) {
+        if heard == Heard::Nothing {
+            self.failed_probes.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let mut state = self.state();
+        state.window.replied(now);
+        state.give_places();
+        if heard == Heard::Good && with_edns {
+            state.edns.answered();
+        }
+        drop(state);
+        self.hear(heard, now);
+    }
+
+    fn stands(&self, before: bool, is_down: bool) {
+        if before == is_down {
             return;
         }
         let address = self.address();
-        match standing {
-            Standing::Healthy => tracing::info!("upstream {address} answers again"),
-            Standing::Failing => tracing::warn!("upstream {address} answers with errors only"),
-            Standing::Down => tracing::warn!("upstream {address} is down: it does not answer"),
+        match is_down {
+            true => tracing::warn!("upstream {address} is down: it does not answer"),
+            false => tracing::info!("upstream {address} answers again"),
         }
         // Groups must check again whether one of their servers is up.
         self.common.woken.notify_one();
@@ -219,7 +244,7 @@ impl Server {
     /// Whether it is asked and answers: it is neither down nor leads back to us.
     pub(super) fn is_up(&self) -> bool {
         let state = self.state();
-        state.health.standing() != Standing::Down && state.loops.looping_since().is_none()
+        !state.health.is_down() && state.loops.looping_since().is_none()
     }
 
     pub(super) fn down_since(&self) -> Option<Instant> {
@@ -268,8 +293,7 @@ impl Server {
         let state = self.state();
         let since = |at: Instant| now.saturating_duration_since(at);
         Seen {
-            standing: state.health.standing(),
-            standing_for: state.health.since().map(since),
+            down_for: state.health.down_since().map(since),
             looping_for: state.loops.looping_since().map(since),
             latency: state.latency.smoothed(),
             edns: state.edns.is_used(now),

@@ -50,7 +50,7 @@ pub struct WithoutServers {
 impl Upstreams {
     /// Servers that are down, in each group that they are in; at most `most`.
     pub fn down(&self, now: Instant, most: usize) -> Vec<Down> {
-        let is_down = |server: &Arc<Server>| {
+        let is_down = |_: &Group, _: usize, server: &Arc<Server>| {
             let since = server.down_since()?;
             let latest = server.seen(now).connections.latest;
             let remedy = latest.and_then(|(_, failure)| failure.reason.advice());
@@ -59,32 +59,34 @@ impl Upstreams {
         self.unusable(most, is_down)
     }
 
-    /// Servers that answer with errors only (FW28), in each group that they are in; at most `most`. What leads back to us is not
-    /// asked.
+    /// Servers that answer with errors only (FW28), in each group to whose queries they do; at most `most`. What leads back to us
+    /// is not asked.
     pub fn failing(&self, now: Instant, most: usize) -> Vec<Down> {
-        self.unusable(most, |server| {
+        self.unusable(most, |group, member, server| {
             let seen = server.seen(now);
-            let is_failing = seen.standing == Standing::Failing && seen.looping_for.is_none();
-            Some((seen.standing_for.filter(|_| is_failing)?, Some(ERRORS_REMEDY)))
+            let (standing, time) = group.standing(member, &seen, now);
+            let is_failing = standing == Standing::Failing && seen.looping_for.is_none();
+            Some((time.filter(|_| is_failing)?, Some(ERRORS_REMEDY)))
         })
     }
 
     /// Servers that lead back to us and are not asked (FW50), in each group that they are in; at most `most`.
     pub fn looping(&self, now: Instant, most: usize) -> Vec<Down> {
-        self.unusable(most, |server| Some((server.seen(now).looping_for?, Some(LOOP_REMEDY))))
+        self.unusable(most, |_, _, server| Some((server.seen(now).looping_for?, Some(LOOP_REMEDY))))
     }
 
     /// Servers for which this says for how long, and what to do about it.
     fn unusable(
         &self,
         most: usize,
-        since: impl Fn(&Arc<Server>) -> Option<(Duration, Option<&'static str>)>,
+        since: impl Fn(&Group, usize, &Arc<Server>) -> Option<(Duration, Option<&'static str>)>,
     ) -> Vec<Down> {
         let members = self.groups().flat_map(|group| {
-            group.named_servers().map(move |(server, name)| (group, server, name))
+            let servers = group.named_servers().enumerate();
+            servers.map(move |(member, (server, name))| (group, member, server, name))
         });
-        let found = members.filter_map(|(group, server, server_name)| {
-            let (since, remedy) = since(server)?;
+        let found = members.filter_map(|(group, member, server, server_name)| {
+            let (since, remedy) = since(group, member, server)?;
             Some(Down {
                 group: group.name.clone(),
                 server: server.address().to_string(),

@@ -1,6 +1,8 @@
 //! The upstream groups of one configuration: which servers may be asked, over which transport, and which were
 //! refused.
 
+mod standing;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

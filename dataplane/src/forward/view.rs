@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::connections::Counted;
-use super::plan::Standing;
 use super::server::{Seen, Server, looping};
 use super::upstreams::{Group, Upstreams};
 use crate::rcode;
@@ -56,7 +55,7 @@ pub struct ServerView {
     /// The name that it must prove to have; a group may have an address with several. Empty over UDP and TCP.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server_name: String,
-    /// `healthy`, `failing` (errors only), `down` (silent) or `looping` (leads back to us).
+    /// `healthy`, `failing` (errors only to queries of this group), `down` (silent) or `looping` (leads back to us).
     pub state: &'static str,
     /// For how long, unless it is healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,22 +185,25 @@ fn group_view(group: &Group, now: Instant) -> GroupView {
         max_in_flight: group.max_in_flight,
         servers: group
             .named_servers()
-            .map(|(server, name)| server_view(server, name, now))
+            .enumerate()
+            .map(|(member, (_, name))| server_view(group, member, name, now))
             .collect(),
     }
 }
 
-fn server_view(server: &Server, server_name: String, now: Instant) -> ServerView {
+fn server_view(group: &Group, member: usize, server_name: String, now: Instant) -> ServerView {
+    let server = &group.servers[member];
     let seen = server.seen(now);
+    let (standing, standing_for) = group.standing(member, &seen, now);
     let [good, errors, silent] = seen.heard;
-    let state = if seen.looping_for.is_some() { "looping" } else { seen.standing.label() };
+    let state = if seen.looping_for.is_some() { "looping" } else { standing.label() };
     let latency = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
     ServerView {
         server: server.address().to_string(),
         transport: transport(server),
         server_name,
         state,
-        seconds: seen.looping_for.or(seen.standing_for).map(|time| time.as_secs()),
+        seconds: seen.looping_for.or(standing_for).map(|time| time.as_secs()),
         latency_microseconds: seen.latency.map(latency),
         edns: seen.edns,
         in_flight: seen.in_flight,
@@ -236,7 +238,7 @@ fn connections_view(counted: &Counted) -> Option<ConnectionsView> {
 fn refused(server: &Server, seen: &Seen) -> Option<String> {
     let (ago, failure) = seen.connections.latest.as_ref()?;
     let [good, _, _] = seen.heard;
-    if good > 0 && seen.standing == Standing::Healthy {
+    if good > 0 && seen.down_for.is_none() {
         return None;
     }
     let advice = failure.reason.advice()?;

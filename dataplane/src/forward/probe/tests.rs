@@ -10,13 +10,12 @@ use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::connections::tests::fill;
-use crate::forward::plan::Standing;
 use crate::settings;
 use crate::state::Published;
 
 /// A server that leads back to us and answers FORMERR to an OPT record. Returns how many queries came with one, and
 /// how many without.
-async fn old_server() -> (SocketAddr, Arc<[AtomicUsize; 2]>) {
+pub(super) async fn old_server() -> (SocketAddr, Arc<[AtomicUsize; 2]>) {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (address, counts) = (far.local_addr().unwrap(), Arc::<[AtomicUsize; 2]>::default());
     let counted = Arc::clone(&counts);
@@ -116,7 +115,11 @@ async fn fw27_a_server_is_probed_for_the_root_and_one_of_a_stub_domain_for_its_s
 }
 
 /// The default group at one server, and these stub domains at another, or the same.
-fn with_stub_domains(default: &UdpSocket, domains: &[&str], of_them: &UdpSocket) -> Upstreams {
+pub(super) fn with_stub_domains(
+    default: &UdpSocket,
+    domains: &[&str],
+    of_them: &UdpSocket,
+) -> Upstreams {
     let group = |far: &UdpSocket| {
         let address = far.local_addr().unwrap();
         let (ip, port) = (address.ip(), address.port());
@@ -225,24 +228,6 @@ async fn fw25_a_probe_that_an_old_server_refuses_does_not_make_it_understand_edn
     assert!(!server.probe(now()), "nor has the next probe an OPT record");
 }
 
-#[tokio::test]
-async fn fw25_a_failing_server_that_refuses_edns_is_led_back_by_a_probe() {
-    let (address, counts) = old_server().await;
-    let upstreams = of_one(address, Transport::Udp);
-    let server = &upstreams.known()[0];
-    (0..10).for_each(|_| server.send(true).unwrap().replied(Heard::Error, 5));
-    assert_eq!(server.seen(now()).standing, Standing::Failing);
-    let at = now();
-    probe(questions(&upstreams, server), server, at);
-    // While a probe is on its way no other is due.
-    while server.probe_at(false, at).is_none() && server.seen(now()).standing == Standing::Failing {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(server.seen(now()).standing, Standing::Healthy);
-    assert!(!server.seen(now()).edns, "as after a client's query");
-    assert_eq!(counts.each_ref().map(|count| count.load(Ordering::Relaxed)), [1, 1]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn fw27_while_no_server_of_its_group_is_up_one_is_probed_every_second() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -295,7 +280,7 @@ async fn fw27_without_a_port_to_probe_from_no_server_is_declared_down() {
 }
 
 /// A group of one server.
-fn of_one(address: SocketAddr, transport: Transport) -> Upstreams {
+pub(super) fn of_one(address: SocketAddr, transport: Transport) -> Upstreams {
     let (ip, port) = (address.ip(), address.port());
     let server = config::Server { ip, port, transport, tls: None };
     let group = GroupConfig { servers: vec![server], options: GroupOptions::default() };

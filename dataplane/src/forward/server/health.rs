@@ -1,20 +1,14 @@
-//! Whether a server is worth asking (FW27, FW28): what was sent and what came back in, its standing and the next probe
-//! out. Pure: time comes as an argument.
+//! Whether a server answers at all (FW27): what was sent and what came back in, whether it is down and the next probe out.
+//! Pure: time comes as an argument.
 
 use std::time::{Duration, Instant};
 
-use crate::forward::plan::Standing;
-
 /// Consecutive sends without a valid reply that start a probe (FW27).
 const SILENT_SENDS: u32 = 3;
-/// Consecutive error Rcodes after which a server is failing (FW28).
-const ERRORS: u32 = 10;
 /// Seconds between probes of a server that is down, by how many it has not answered (FW27).
 const DOWN_WAITS_S: [u64; 5] = [1, 2, 4, 8, 10];
 /// The same while no server of its group is up (FW27).
 const ALONE_WAIT: Duration = Duration::from_secs(1);
-/// Between probes of a failing server (FW28).
-const FAILING_WAIT: Duration = Duration::from_secs(5);
 /// Until the next attempt at a probe that could not be sent.
 const UNSENT_WAIT: Duration = Duration::from_secs(1);
 /// Between the end of a probe and one for a suspicion. Names without a reply raise one suspicion after the other. Less than the
@@ -36,8 +30,6 @@ pub(in crate::forward) enum Heard {
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Health {
     silent_sends: u32,
-    errors: u32,
-    failing_since: Option<Instant>,
     down_since: Option<Instant>,
     unanswered_probes: usize,
     /// When the latest probe began, and when it ended.
@@ -50,17 +42,8 @@ pub(in crate::forward) struct Health {
 }
 
 impl Health {
-    pub(in crate::forward) fn standing(&self) -> Standing {
-        match (self.down_since, self.failing_since) {
-            (Some(_), _) => Standing::Down,
-            (None, Some(_)) => Standing::Failing,
-            (None, None) => Standing::Healthy,
-        }
-    }
-
-    /// Since when it is failing or down.
-    pub(in crate::forward) fn since(&self) -> Option<Instant> {
-        self.down_since.or(self.failing_since)
+    pub(in crate::forward) fn is_down(&self) -> bool {
+        self.down_since.is_some()
     }
 
     /// Since when it is down.
@@ -69,20 +52,9 @@ impl Health {
     }
 
     /// Records the result of a client's query; for probes see [`Health::probe_ended`].
-    pub(in crate::forward) fn heard(&mut self, heard: Heard, now: Instant) {
+    pub(in crate::forward) fn heard(&mut self, heard: Heard) {
         match heard {
-            Heard::Good => {
-                let Health { is_probing, probe_began, not_before, .. } = *self;
-                *self = Health { is_probing, probe_began, not_before, ..Health::default() };
-            }
-            Heard::Error => {
-                self.answered();
-                self.errors = self.errors.saturating_add(1);
-                if self.errors >= ERRORS && self.failing_since.is_none() {
-                    self.failing_since = Some(now);
-                    self.probed = Some(now);
-                }
-            }
+            Heard::Good | Heard::Error => self.answered(),
             Heard::Nothing => {
                 self.silent_sends = self.silent_sends.saturating_add(1);
                 if self.silent_sends >= SILENT_SENDS && self.down_since.is_none() {
@@ -106,16 +78,15 @@ impl Health {
         if self.is_suspected {
             return Some(now);
         }
-        let wait = match self.standing() {
-            Standing::Healthy => return None,
-            Standing::Failing => FAILING_WAIT,
+        if !self.is_down() {
+            return None;
+        }
+        if is_alone {
             // From beginning to beginning: one without a reply takes this long.
-            Standing::Down if is_alone => return self.probe_began.map(|began| began + ALONE_WAIT),
-            Standing::Down => {
-                let place = self.unanswered_probes.clamp(1, DOWN_WAITS_S.len()) - 1;
-                Duration::from_secs(DOWN_WAITS_S[place])
-            }
-        };
+            return self.probe_began.map(|began| began + ALONE_WAIT);
+        }
+        let place = self.unanswered_probes.clamp(1, DOWN_WAITS_S.len()) - 1;
+        let wait = Duration::from_secs(DOWN_WAITS_S[place]);
         self.probed.map(|probed| probed + wait)
     }
 
@@ -136,11 +107,7 @@ impl Health {
         self.is_probing = false;
         self.probed = Some(now);
         match heard {
-            Heard::Good => {
-                let not_before = Some(now + SUSPECTED_WAIT);
-                *self = Health { not_before, ..Health::default() };
-            }
-            Heard::Error => {
+            Heard::Good | Heard::Error => {
                 self.answered();
                 self.not_before = Some(now + SUSPECTED_WAIT);
             }
@@ -149,7 +116,7 @@ impl Health {
                 self.down_since.get_or_insert(now);
                 self.unanswered_probes += 1;
             }
-            // A failing server that misses a probe is still failing.
+            // A query of a client was answered meanwhile.
             Heard::Nothing => {}
         }
     }
@@ -173,10 +140,10 @@ mod tests {
 
     fn down(start: Instant) -> Health {
         let mut health = Health::default();
-        (0..3).for_each(|_| health.heard(Heard::Nothing, start));
+        (0..3).for_each(|_| health.heard(Heard::Nothing));
         health.probe_started(start);
         health.probe_ended(Heard::Nothing, start);
-        assert_eq!(health.standing(), Standing::Down);
+        assert!(health.is_down());
         health
     }
 
@@ -186,14 +153,14 @@ mod tests {
         let mut health = Health::default();
         for sends in 0..3 {
             assert_eq!(health.probe_at(false, now), None, "after {sends} sends");
-            health.heard(Heard::Nothing, now);
+            health.heard(Heard::Nothing);
         }
         assert_eq!(health.probe_at(false, now), Some(now));
-        assert_eq!(health.standing(), Standing::Healthy, "the probe decides");
+        assert!(!health.is_down(), "the probe decides");
         health.probe_started(now);
         assert_eq!(health.probe_at(false, now), None, "one probe at a time");
         health.probe_ended(Heard::Nothing, now);
-        assert_eq!((health.standing(), health.down_since()), (Standing::Down, Some(now)));
+        assert_eq!(health.down_since(), Some(now));
     }
 
     #[test]
@@ -201,10 +168,10 @@ mod tests {
         for heard in [Heard::Good, Heard::Error] {
             let now = Instant::now();
             let mut health = Health::default();
-            (0..3).for_each(|_| health.heard(Heard::Nothing, now));
+            (0..3).for_each(|_| health.heard(Heard::Nothing));
             health.probe_started(now);
             health.probe_ended(heard, now);
-            assert_eq!((health.standing(), health.probe_at(false, now)), (Standing::Healthy, None));
+            assert_eq!((health.down_since(), health.probe_at(false, now)), (None, None));
         }
     }
 
@@ -212,10 +179,10 @@ mod tests {
     fn fw27_a_probe_that_could_not_be_sent_condemns_no_server_and_is_tried_again() {
         let now = Instant::now();
         let mut health = Health::default();
-        (0..3).for_each(|_| health.heard(Heard::Nothing, now));
+        (0..3).for_each(|_| health.heard(Heard::Nothing));
         health.probe_started(now);
         health.probe_unsent(now);
-        assert_eq!(health.standing(), Standing::Healthy);
+        assert!(!health.is_down());
         assert_eq!(health.probe_at(false, now), Some(after(now, 1)), "suspected still");
         health.probe_started(now);
         health.probe_ended(Heard::Good, after(now, 1));
@@ -230,9 +197,9 @@ mod tests {
             // Ten seconds of a thousand names without a reply and of a hundred replies in each.
             for ms in 0..10_000 {
                 let now = start + Duration::from_millis(ms);
-                health.heard(Heard::Nothing, now);
+                health.heard(Heard::Nothing);
                 if ms % 10 == 0 {
-                    health.heard(Heard::Good, now);
+                    health.heard(Heard::Good);
                 }
                 if health.probe_at(false, now).is_some_and(|at| at <= now) {
                     health.probe_started(now);
@@ -249,10 +216,10 @@ mod tests {
         let now = Instant::now();
         let mut health = Health::default();
         for heard in [Heard::Good, Heard::Error] {
-            (0..2).for_each(|_| health.heard(Heard::Nothing, now));
-            health.heard(heard, now);
+            (0..2).for_each(|_| health.heard(Heard::Nothing));
+            health.heard(heard);
         }
-        (0..2).for_each(|_| health.heard(Heard::Nothing, now));
+        (0..2).for_each(|_| health.heard(Heard::Nothing));
         assert_eq!(health.probe_at(false, now), None);
     }
 
@@ -277,33 +244,12 @@ mod tests {
         let start = Instant::now();
         for heard in [Heard::Good, Heard::Error] {
             let mut health = down(start);
-            health.heard(heard, start);
-            assert_eq!(health.standing(), Standing::Healthy, "a client's query: {heard:?}");
+            health.heard(heard);
+            assert!(!health.is_down(), "a client's query: {heard:?}");
             let mut health = down(start);
             health.probe_started(start);
             health.probe_ended(heard, start);
-            assert_eq!(health.standing(), Standing::Healthy, "a probe: {heard:?}");
+            assert!(!health.is_down(), "a probe: {heard:?}");
         }
-    }
-
-    #[test]
-    fn fw28_ten_errors_in_a_row_are_failing_until_one_good_reply() {
-        let start = Instant::now();
-        let mut health = Health::default();
-        (0..9).for_each(|_| health.heard(Heard::Error, start));
-        assert_eq!(health.standing(), Standing::Healthy);
-        health.heard(Heard::Good, start);
-        (0..10).for_each(|_| health.heard(Heard::Error, start));
-        assert_eq!(health.standing(), Standing::Failing);
-        assert_eq!(health.probe_at(true, start), Some(after(start, 5)));
-        for heard in [Heard::Error, Heard::Nothing] {
-            health.probe_started(start);
-            health.probe_ended(heard, after(start, 5));
-            assert_eq!(health.standing(), Standing::Failing, "{heard:?}");
-            assert_eq!(health.probe_at(false, start), Some(after(start, 10)));
-        }
-        health.probe_started(start);
-        health.probe_ended(Heard::Good, after(start, 10));
-        assert_eq!(health.standing(), Standing::Healthy);
     }
 }

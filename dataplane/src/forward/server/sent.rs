@@ -23,8 +23,6 @@ pub(in crate::forward) struct Sent {
     is_counted: bool,
     /// The response code of its reply.
     rcode: u16,
-    /// Whether that code is no error, also if the attempt failed.
-    is_no_error: bool,
 }
 
 impl Server {
@@ -46,7 +44,6 @@ impl Server {
             is_settled: false,
             is_counted: false,
             rcode: 0,
-            is_no_error: false,
         }
     }
 }
@@ -95,7 +92,6 @@ impl Sent {
     /// A reply came that is no answer, though its response code is no error: a referral, or a chain that cannot be used.
     /// The attempt failed (FW21), the server did not (FW28).
     pub(in crate::forward) fn was_no_answer(mut self) {
-        self.is_no_error = true;
         self.settle_at(Heard::Error, now());
     }
 
@@ -146,7 +142,7 @@ impl Sent {
             state.edns.answered();
         }
         drop(state);
-        server.hear(if self.is_no_error { Heard::Good } else { heard }, now);
+        server.hear(heard, now);
     }
 }
 

@@ -52,22 +52,6 @@ fn e55_the_count_of_queries_that_were_sent_never_decreases() {
 }
 
 #[test]
-fn fw28_referrals_are_no_error_codes() {
-    let server = server();
-    for _ in 0..20 {
-        server.send(true).unwrap().was_no_answer();
-    }
-    let seen = server.seen(now());
-    assert_eq!((seen.standing, seen.heard), (Standing::Healthy, [0, 20, 0]));
-    for _ in 0..10 {
-        server.send(true).unwrap().replied(Heard::Error, 5);
-    }
-    assert_eq!(server.seen(now()).standing, Standing::Failing);
-    server.send(true).unwrap().was_no_answer();
-    assert_eq!(server.seen(now()).standing, Standing::Healthy, "its code is NOERROR");
-}
-
-#[test]
 fn l16_names_without_an_answer_do_not_shrink_a_server_that_answers_others() {
     let server = server();
     let mut silent: Vec<Sent> = (0..20).map(|_| server.send(true).unwrap()).collect();

@@ -157,18 +157,16 @@ fn fw28_a_server_that_answers_with_errors_only_is_shown_with_what_to_do() {
     let config =
         Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
     let upstreams = Upstreams::of(&config, Path::new(""));
-    let refusing = &upstreams.group(0).unwrap().servers[0];
+    let group = upstreams.group(0).unwrap();
     assert!(upstreams.failing(now(), 9).is_empty());
-    for _ in 0..10 {
-        refusing.send(true).unwrap().replied(Heard::Error, 5);
-    }
+    (0..10).for_each(|_| group.replied(0, true, now()));
     let later = now() + Duration::from_secs(61);
     let shown = upstreams.failing(later, 9);
     let [row] = &shown[..] else { panic!("one server") };
     assert_eq!((row.server.as_str(), row.group_servers), ("10.0.0.2:53", 2));
     assert!(row.seconds >= 60 && row.remedy.is_some(), "{row:?}");
     assert!(upstreams.down(later, 9).is_empty(), "it answers");
-    refusing.loop_probed(Some(true), now());
+    group.servers[0].loop_probed(Some(true), now());
     assert!(upstreams.failing(later, 9).is_empty(), "it leads back and is not asked");
 }
 

@@ -1,0 +1,118 @@
+//! Servers on loopback that answer with errors only, to the queries of all groups or of one.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crds::config::Transport;
+use dataplane_core::RelayError;
+use tokio::net::UdpSocket;
+
+use super::*;
+use crate::forward::attempt::AttemptResult;
+use crate::forward::lookup::{Lookup, lookup};
+use crate::forward::probe::tests::{of_one, old_server, with_stub_domains};
+
+/// Answers what is asked about names below this one, and refuses all others.
+async fn refuses_all_but(far: Arc<UdpSocket>, below: &'static [u8]) {
+    let mut buffer = [0; 512];
+    while let Ok((octets, peer)) = far.recv_from(&mut buffer).await {
+        let is_below = buffer[12..octets].windows(below.len()).any(|part| part == below);
+        (buffer[2], buffer[3]) = (0x81, if is_below { 0x80 } else { 0x85 });
+        let _ = far.send_to(&buffer[..octets], peer).await;
+    }
+}
+
+fn in_five_seconds() -> Instant {
+    now() + Duration::from_secs(5)
+}
+
+/// Makes the only server of these groups failing in them.
+fn refused(groups: &[&Arc<Group>]) {
+    groups.iter().for_each(|group| (0..10).for_each(|_| group.replied(0, true, now())));
+}
+
+/// The groups in which a server is failing.
+fn failing(upstreams: &Upstreams) -> Vec<String> {
+    upstreams.failing(now(), 9).into_iter().map(|row| row.group).collect()
+}
+
+#[tokio::test]
+async fn fw28_a_server_that_refuses_one_group_is_failing_in_it_while_it_answers_others() {
+    let bind = async || UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (other, far) = (bind().await, bind().await);
+    let upstreams = with_stub_domains(&other, &["first.example", "second.example"], &far);
+    tokio::spawn(refuses_all_but(Arc::new(far), b"\x06second"));
+    let [first, second] = [1, 2].map(|place| upstreams.group(place).unwrap());
+    // Clients of both ask by turns.
+    for _ in 0..10 {
+        assert!(lookup(first, &[0], &first.probe, now()).await.is_err());
+        assert!(lookup(second, &[0], &second.probe, now()).await.is_ok());
+    }
+    assert_eq!(failing(&upstreams), ["first.example"]);
+    let states = upstreams.view(now()).groups.into_iter().map(|group| group.servers[0].state);
+    assert!(states.eq(["healthy", "failing", "healthy"]), "also in metrics");
+    probe_due(&upstreams, in_five_seconds());
+    assert_eq!(first.failing_probe_at(0), None, "it is on its way");
+    while first.failing_probe_at(0).is_none() && !failing(&upstreams).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(failing(&upstreams), ["first.example"], "it is asked about the first one");
+    refused(&[second]);
+    assert_eq!(failing(&upstreams), ["first.example", "second.example"]);
+    probe_due(&upstreams, in_five_seconds());
+    while failing(&upstreams).len() == 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(failing(&upstreams), ["first.example"], "the second one is answered");
+}
+
+#[tokio::test]
+async fn fw25_a_failing_server_that_refuses_edns_is_led_back_by_a_probe() {
+    let (address, counts) = old_server().await;
+    let upstreams = of_one(address, Transport::Udp);
+    refused(&[upstreams.group(0).unwrap()]);
+    probe_due(&upstreams, in_five_seconds());
+    let group = upstreams.group(0).unwrap();
+    while group.failing_probe_at(0).is_none() && !failing(&upstreams).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(failing(&upstreams).is_empty());
+    assert!(!upstreams.known()[0].seen(now()).edns, "as after a client's query");
+    assert_eq!(counts.each_ref().map(|count| count.load(Ordering::Relaxed)), [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw28_a_server_of_many_groups_is_probed_for_four_at_once_and_for_each_in_its_turn() {
+    const DOMAINS: [&str; 5] = ["a.example", "b.example", "c.example", "d.example", "e.example"];
+    // It is silent.
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = with_stub_domains(&far, &DOMAINS, &far);
+    let groups: Vec<&Arc<Group>> = upstreams.groups().collect();
+    refused(&groups);
+    let probed = || groups.iter().map(|group| u8::from(group.failing_probe_at(0).is_none()));
+    for _ in 0..2 {
+        probe_due(&upstreams, in_five_seconds());
+        assert!(probed().eq([1, 1, 1, 1, 0, 0]), "{:?}", probed().collect::<Vec<_>>());
+    }
+    while probed().any(|is_probed| is_probed == 1) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(upstreams.known()[0].failed_probes(), 4);
+    assert_eq!(failing(&upstreams).len(), groups.len(), "silence ends nothing");
+    probe_due(&upstreams, in_five_seconds());
+    assert!(probed().eq([1, 1, 0, 0, 1, 1]), "{:?}", probed().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn fw28_referrals_are_no_error_codes() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
+    let group = upstreams.group(0).unwrap();
+    refused(&[group]);
+    let mut lookup = Lookup::new(group, &[0], now()).unwrap();
+    let (send, sent, _) = lookup.take_first(now()).unwrap();
+    let referral = AttemptResult::Error(RelayError::Referral, Default::default());
+    assert!(lookup.ended(send, sent, referral).is_none());
+    assert!(failing(&upstreams).is_empty(), "its code is NOERROR");
+    assert_eq!(upstreams.known()[0].seen(now()).heard, [0, 1, 0]);
+}

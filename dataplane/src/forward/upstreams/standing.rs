@@ -1,0 +1,79 @@
+//! How the servers of a group stand in it: whether they answer at all is known of each server, and whether they answer its
+//! queries with errors only is known of each server in each group (FW28).
+
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+
+use super::Group;
+use crate::forward::failing::Failing;
+use crate::forward::plan::{Candidate, Standing};
+use crate::forward::server::Seen;
+
+impl Group {
+    fn failing(&self, member: usize) -> MutexGuard<'_, Failing> {
+        self.state.failing[member].lock().expect("nothing panics while it holds this")
+    }
+
+    /// A server of this group as a lookup may ask it; none while it leads back to us (FW50).
+    pub(in crate::forward) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
+        let mut candidate = self.servers[member].candidate(member, now)?;
+        if self.failing(member).since().is_some() {
+            candidate.standing = candidate.standing.max(Standing::Failing);
+        }
+        Some(candidate)
+    }
+
+    /// How a server stands in this group, and for how long if it is not healthy.
+    pub(in crate::forward) fn standing(
+        &self,
+        member: usize,
+        seen: &Seen,
+        now: Instant,
+    ) -> (Standing, Option<Duration>) {
+        match (seen.down_for, self.failing(member).since()) {
+            (Some(time), _) => (Standing::Down, Some(time)),
+            (None, Some(since)) => (Standing::Failing, Some(now.saturating_duration_since(since))),
+            (None, None) => (Standing::Healthy, None),
+        }
+    }
+
+    /// A server replied to a query of a client of this group.
+    pub(in crate::forward) fn replied(&self, member: usize, is_error: bool, now: Instant) {
+        self.change(member, |failing| failing.replied(is_error, now));
+    }
+
+    /// When the server must be probed for this group next.
+    pub(in crate::forward) fn failing_probe_at(&self, member: usize) -> Option<Instant> {
+        self.failing(member).probe_at()
+    }
+
+    pub(in crate::forward) fn failing_probe_started(&self, member: usize) {
+        self.failing(member).probe_started();
+    }
+
+    /// What came of that probe.
+    pub(in crate::forward) fn failing_probe_ended(
+        &self,
+        member: usize,
+        is_good: bool,
+        now: Instant,
+    ) {
+        self.change(member, |failing| failing.probe_ended(is_good, now));
+    }
+
+    fn change(&self, member: usize, change: impl FnOnce(&mut Failing)) {
+        let mut failing = self.failing(member);
+        let before = failing.since().is_some();
+        change(&mut failing);
+        let is_failing = failing.since().is_some();
+        drop(failing);
+        if before == is_failing {
+            return;
+        }
+        let (address, name) = (self.servers[member].address(), &self.name);
+        match is_failing {
+            true => tracing::warn!("upstream {address} answers with errors only (group {name})"),
+            false => tracing::info!("upstream {address} answers again (group {name})"),
+        }
+    }
+}

@@ -77,6 +77,10 @@ pub use walk::Held;
 /// Time after the end of the budget in which a lookup says why it failed.
 const GRACE: Duration = Duration::from_millis(20);
 
+/// A query that has waited this long for its turn looks into the cache again before it joins a lookup. A reply that it finds there
+/// may be a second old, which its client must see.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
 /// The forwarding side of the process: limits and lookups in progress, shared by every listener.
 #[derive(Debug, Default)]
 pub struct Forwarder {
@@ -255,8 +259,16 @@ impl Forwarder {
         client: Client,
         late: impl FnOnce(LateEnd) + Send + 'static,
     ) {
+        if now() >= client.came + LONG_WAIT
+            && let Some(fresh) = self.fresh(upstreams, group, &key)
+        {
+            return late(LateEnd::of(Ok(fresh), client));
+        }
         let (came, slot) = (client.came, Arc::clone(&client.slot));
-        let late = Late::new(move |ended| late(LateEnd::of(ended, client)));
+        let late = Late::new(move |ended: Ended| {
+            let asked = ended.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }));
+            late(LateEnd::of(asked, client));
+        });
         let Some(group) = upstreams.group(group) else {
             late.call(Err(Unresolved::NoServer));
             return;
@@ -301,7 +313,7 @@ impl Forwarder {
             | (Found::Reply { freshness: Freshness::Stale, refresh: false, .. }, Purpose::Stale) => {
                 Some(Err(Unresolved::Silence))
             }
-            // With an older one its client would see too long TTLs.
+            // With an older one its client would see too long TTLs, so a query that has waited for this long looks before it joins.
             (Found::Reply { .. } | Found::Nothing, _) => None,
         }
     }

@@ -73,14 +73,13 @@ pub(crate) enum LateEnd {
 }
 
 impl LateEnd {
-    pub(super) fn of(ended: Result<Relayed, Unresolved>, client: Client) -> LateEnd {
-        let freshness = Freshness::Fresh { age_s: 0 };
+    pub(super) fn of(ended: Result<(Relayed, Freshness), Unresolved>, client: Client) -> LateEnd {
         match ended {
-            Ok(relayed) if relayed.is_partial() => {
+            Ok((relayed, freshness)) if relayed.is_partial() => {
                 let chain = Resolution::default();
                 LateEnd::Chain(Held { relayed, freshness, refresh: false, chain }, client)
             }
-            ended => LateEnd::Resolved(Resolved(End::One(ended.map(|all| (all, freshness))))),
+            ended => LateEnd::Resolved(Resolved(End::One(ended))),
         }
     }
 }
@@ -225,7 +224,7 @@ impl Forwarder {
 
     /// What the cache has by now, with its age: a query that has waited for its turn was decided before the lookup of another one
     /// ended (FW11).
-    fn fresh(
+    pub(super) fn fresh(
         &self,
         upstreams: &Upstreams,
         group: usize,

@@ -85,7 +85,7 @@ fn questions(upstreams: &Upstreams, server: &Arc<Server>) -> Vec<LookupKey> {
     let mut all: Vec<&LookupKey> =
         upstreams.groups().filter(has).map(|group| &group.probe).collect();
     if all.len() > MAX_QUESTIONS {
-        let first = server.failed_probes() as usize * MAX_QUESTIONS % all.len();
+        let first = server.silent_probes() as usize * MAX_QUESTIONS % all.len();
         all.rotate_left(first);
     }
     all.into_iter().take(MAX_QUESTIONS).cloned().collect()

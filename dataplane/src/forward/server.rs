@@ -57,6 +57,8 @@ pub(super) struct Server {
     /// How long replies took, by the places of [`rcode::LABELS`]; memory only for codes that it has given.
     replies: [OnceLock<Box<Durations<QUERY_BUCKETS>>>; rcode::LABELS.len()],
     failed_probes: AtomicU64,
+    /// Those of them that asked whether it answers at all.
+    silent_probes: AtomicU64,
     /// Places of probes for the groups in which it is failing.
     pub(super) probe_places: Arc<Semaphore>,
 }
@@ -108,6 +110,7 @@ impl Server {
             heard: Default::default(),
             replies: Default::default(),
             failed_probes: AtomicU64::new(0),
+            silent_probes: AtomicU64::new(0),
             probe_places: Arc::new(Semaphore::new(PROBE_PLACES)),
         }
     }
@@ -197,6 +200,7 @@ impl Server {
             }
             Heard::Nothing => {
                 self.failed_probes.fetch_add(1, Ordering::Relaxed);
+                self.silent_probes.fetch_add(1, Ordering::Relaxed);
                 state.edns.probe_was_silent(with_edns, now);
                 // The next one may be due.
                 self.common.woken.notify_one();
@@ -322,6 +326,11 @@ impl Server {
     /// Probes without a reply so far.
     pub(super) fn failed_probes(&self) -> u64 {
         self.failed_probes.load(Ordering::Relaxed)
+    }
+
+    /// Of these the ones that asked whether it answers at all: each lets the next one ask for other groups (FW27).
+    pub(super) fn silent_probes(&self) -> u64 {
+        self.silent_probes.load(Ordering::Relaxed)
     }
 }
 

@@ -125,6 +125,10 @@ pub(super) fn depart<T: Send + 'static>(
         (None, Some((flight, _))) => return Departed::NoPort(flight),
         (None, None) => return Departed::Shared,
     };
+    // Not before its query waits: a look takes out a port whose time has come.
+    if port.is_own() {
+        pool.look_after(&port, now);
+    }
     match send_now(port.socket(), &wire) {
         Ok(()) => pool.watch(),
         Err(error) => {
@@ -219,7 +223,7 @@ impl Pool {
         Ok(match drawn {
             Draw::Own => match Reader::of_thread() {
                 None => Drawn::Own(self.registered(self.opened()?, now)?),
-                Some(reader) => Drawn::Shared(self.own(&reader, self.opened()?, now)?),
+                Some(reader) => Drawn::Shared(self.read_by(&reader, self.opened()?, true, now)?),
             },
             Draw::Pooled => Drawn::Shared(match Reader::of_thread() {
                 None => self.add(self.registered(self.opened()?, now)?, now),

@@ -118,7 +118,7 @@ impl Upstreams {
         Upstreams::with(Arc::default(), config, resolv_conf, &ResolvConf::default())
     }
 
-    /// The groups of the next configuration; state and counters of servers are kept.
+    /// The groups of the next configuration; state and counters of servers are kept, and those of groups that stay the same.
     pub fn next(&self, config: &Config, resolv_conf: &Path) -> Upstreams {
         let before = self.resolv_conf.clone().unwrap_or_default();
         Upstreams::with(Arc::clone(&self.registry), config, resolv_conf, &before)

@@ -191,6 +191,8 @@ async fn fw27_of_many_groups_a_probe_asks_for_four_and_after_silence_for_others(
     server.probe(now());
     server.probed(true, Heard::Good, false, now());
     assert_eq!(asks(), [4, 5, 0, 1].map(of_group), "these were answered");
+    server.failing_probed(true, Heard::Nothing, now());
+    assert_eq!(asks(), [4, 5, 0, 1].map(of_group), "this one asked for one group only");
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::time::Instant;
 use super::Pool;
 use super::port::{self, Port, ReadBy, Socket};
 use super::reader::Reader;
-use crate::forward::plan::USUAL;
 use crate::forward::{now, random};
 
 /// Random ports tried before the system chooses one.
@@ -51,23 +50,7 @@ impl Pool {
         Ok(port)
     }
 
-    /// A port for one query, which this thread reads.
-    pub(super) fn own(
-        self: &Arc<Self>,
-        reader: &Arc<Reader>,
-        socket: UdpSocket,
-        now: Instant,
-    ) -> io::Result<Arc<Port>> {
-        let port = self.read_by(reader, socket, true, now)?;
-        let mut own = self.own.lock().expect("nothing panics while it holds this");
-        // The task that looks after queries removes closed ports, but it does not run where no query can be sent.
-        if own.len() == own.capacity() {
-            own.retain(|(_, port)| port.strong_count() > 0);
-        }
-        own.push_back((now + USUAL.interval, Arc::downgrade(&port)));
-        Ok(port)
-    }
-
+    /// A port that this thread reads; `is_own` if it is for one query.
     pub(super) fn read_by(
         &self,
         reader: &Arc<Reader>,

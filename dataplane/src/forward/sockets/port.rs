@@ -150,6 +150,11 @@ impl Port {
         self.end.lock().expect("nothing panics while it holds this")
     }
 
+    /// Whether it is closed after one query.
+    pub(super) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
     pub(super) fn socket(&self) -> &UdpSocket {
         match &self.socket {
             ReadBy::Task(socket) => socket.get_ref(),

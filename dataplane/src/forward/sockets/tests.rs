@@ -280,6 +280,19 @@ async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
     assert!(found.values().all(|together| *together <= 4), "{found:?}");
 }
 
+/// A look at a port on which no query waits yet would take it out for good.
+#[tokio::test]
+async fn fw23_a_port_is_looked_after_only_when_its_query_waits() {
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
+    let _reading = Reading::begin().expect("this thread can wait for many sockets");
+    let drawn = server.pool.drawn(now()).unwrap();
+    assert!(matches!(drawn, Drawn::Shared(_)) && server.pool.own_ports().is_empty());
+    let departed = depart(&server.pool, (), |(), id| query(id), |(), _, _| {});
+    assert!(matches!(departed, Departed::Shared));
+    assert_eq!(server.pool.own_ports().len(), 1);
+}
+
 #[tokio::test]
 async fn fw10_a_server_that_is_gone_gives_its_ports_back() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();

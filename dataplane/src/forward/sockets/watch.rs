@@ -64,7 +64,17 @@ impl Pool {
         ports.iter().filter_map(|port| port.overdue(now)).min()
     }
 
-    fn own_ports(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Port>)>> {
+    /// Looks after this port, on which a query waits since `now`.
+    pub(super) fn look_after(&self, port: &Arc<Port>, now: Instant) {
+        let mut own = self.own_ports();
+        // The task that looks after queries removes closed ports, but it does not run where no query can be sent.
+        if own.len() == own.capacity() {
+            own.retain(|(_, port)| port.strong_count() > 0);
+        }
+        own.push_back((now + USUAL.interval, Arc::downgrade(port)));
+    }
+
+    pub(super) fn own_ports(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Port>)>> {
         self.own.lock().expect("nothing panics while it holds this")
     }
 }
@@ -79,8 +89,8 @@ async fn watch(pool: Arc<Pool>) {
         let mut shared = Some(look_at_shared);
         if at >= look_at_shared {
             shared = pool.shared_overdue(at).map(|next| next.max(at + LOOK_AT_SHARED));
-            // A query that comes now waits too long no sooner than this.
-            look_at_shared = shared.unwrap_or(at + USUAL.interval);
+            // Where none waits, the next look at the others comes before one that begins to wait now is overdue.
+            look_at_shared = shared.unwrap_or(at);
         }
         let next = match own.into_iter().chain(shared).min() {
             Some(next) => next,

@@ -5,16 +5,17 @@
 {{- end -}}
 {{- /* An older operator does not know every flag that this chart writes, and would not start. A digest does not say its
 version, and an upgrade that reuses values keeps it. */ -}}
-{{- $tag := trimPrefix "v" .Values.image.tag -}}
-{{- $digest := .Values.image.digest -}}
+{{- $tag := .Values.image.tag | default "" | trimPrefix "v" -}}
+{{- $digest := .Values.image.digest | default "" -}}
 {{- if and $digest (not $tag) -}}
 {{- fail "image.digest: write the version that it is of as image.tag. At an upgrade write both again, or make both empty" -}}
 {{- end -}}
-{{- if regexMatch "^[0-9]+\\.[0-9]+\\.[0-9]+([-+].*)?$" $tag -}}
-{{- $own := semver .Chart.AppVersion -}}
-{{- if semverCompare (printf "< %d.%d.0-0" $own.Major $own.Minor) $tag -}}
+{{- /* Without what follows the three numbers: mirrors write there what is no version. */ -}}
+{{- with regexFind "^[0-9]+\\.[0-9]+\\.[0-9]+" $tag -}}
+{{- $own := semver $.Chart.AppVersion -}}
+{{- if semverCompare (printf "< %d.%d.0-0" $own.Major $own.Minor) . -}}
 {{- $empty := ternary "write the new image.digest and image.tag, or make both empty" "leave image.tag empty" (ne $digest "") -}}
-{{- fail (printf "image.tag: the programs of %s do not know all flags that the chart of %s writes: %s, or use the chart of %s" $tag .Chart.AppVersion $empty $tag) -}}
+{{- fail (printf "image.tag: the programs of %s do not know all flags that the chart of %s writes: %s, or use the chart of %s" $tag $.Chart.AppVersion $empty $tag) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.metrics.podMonitor .Values.metrics.serviceMonitor -}}

@@ -45,7 +45,10 @@ fn the_overlay_of_the_page_changes_flags_and_image_of_the_files_of_a_release() {
             fs::write(release.join(name), change(text)).expect("the folder is ours");
         }
     };
-    fs::write(folder.join("kustomization.yaml"), file("Kustomization")).expect("it is ours");
+    let overlay = file("Kustomization");
+    let filled = overlay.replace("name: REGISTRY/clusterdns", &format!("name: {RELEASED}"));
+    assert_ne!(filled, overlay, "a name that no release has must be filled in");
+    fs::write(folder.join("kustomization.yaml"), filled).expect("it is ours");
     let build = || tools.kubectl(&["kustomize", &folder.display().to_string()]);
     for version in ["1.2.3", "1.3.0"] {
         put(version, &|text| text);

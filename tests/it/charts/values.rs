@@ -121,6 +121,22 @@ fn the_notes_name_the_version_of_the_programs_and_say_where_the_chart_has_anothe
     assert!(notes.contains("`--set image.tag= --set image.digest=`"), "{notes}");
 }
 
+/// What follows the three numbers is a matter of who copies the image, and both can be made empty in YAML too.
+#[test]
+fn a_tag_of_a_mirror_and_values_that_are_null_render() {
+    let Some(helm) = helm() else { return };
+    let own = env!("CARGO_PKG_VERSION");
+    let render =
+        |more: &[&str]| run(&helm, &[&["template", "release", "charts/clusterdns"], more].concat());
+    for suffix in ["-20261127.0815", "-01", "-rc_1"] {
+        let with = digest(&format!(",image.tag={own}{suffix}"));
+        render(&["--set", &with]).unwrap_or_else(|error| panic!("{suffix}: {error}"));
+    }
+    let nothing = "image.tag=null,image.digest=null";
+    let text = render(&["--set", nothing]).unwrap_or_else(|error| panic!("{error}"));
+    assert!(text.contains(&format!("clusterdns:{own}")), "{text}");
+}
+
 /// GKE refuses such pods in other namespaces than kube-system where no quota names their class.
 #[test]
 fn a_quota_names_the_priority_class_of_the_operator_where_that_is_of_the_system() {

@@ -164,3 +164,40 @@ fn what_was_changed_on_the_way_is_not_published() {
         assert!(!passed && text.contains(says), "{file}: {text}");
     }
 }
+
+/// What publishes would follow it to a secret of its own machine.
+#[test]
+fn a_link_among_what_is_packed_is_not_published() {
+    if !has(&installed("jq"), "install jq") {
+        return;
+    }
+    let (tree, ..) = packed();
+    let out = tree.path().join("target/release-1.2.3");
+    for file in ["NOTES.md", "page/krew.yaml"] {
+        let _ = fs::remove_file(out.join(file));
+        std::os::unix::fs::symlink("/not/there/yet", out.join(file)).expect("our folder");
+        let tar = ["--create", "--file", "../release-1.2.3.tar", "."];
+        let again = Command::new("tar").current_dir(&out).args(tar).status();
+        assert!(again.expect("tar").success());
+        let (passed, text) = unpack(&tree, "");
+        assert!(
+            !passed && text.contains("neither file nor folder") && text.contains(file),
+            "{text}"
+        );
+    }
+}
+
+/// An output that was renamed is empty: then nothing would tie the file to the job that made it.
+#[test]
+fn a_workflow_publishes_nothing_without_the_digest_of_what_was_packed() {
+    let (tree, ..) = packed();
+    let mut unpack = tree.step("unpack", "1.2.3");
+    let (passed, text) = ran(unpack.env("GITHUB_ACTIONS", "true").env("PACKED", ""));
+    assert!(!passed && text.contains("PACKED is not set"), "{text}");
+    let jobs = jobs();
+    let [packs, takes] = [&jobs["build"], &jobs["publish"]];
+    assert_eq!(packs["outputs"]["packed"], "${{ steps.pack.outputs.packed }}");
+    let step = steps(packs).iter().find(|step| step["id"] == "pack").expect("the step");
+    assert!(step["run"].as_str().expect("a command").contains("release-pack"));
+    assert!(takes.to_string().contains(r#""PACKED":"${{ needs.build.outputs.packed }}""#));
+}

@@ -129,7 +129,9 @@ fn asked(version: &str, is_there: Option<&str>, published: &str) -> (bool, Vec<S
     let tree = Tree::new();
     tree.write(&format!("target/release-{version}/page/SHA256SUMS"), "digests\n");
     tree.write(&format!("target/release-{version}/page/krew.yaml"), "");
-    let view = is_there.map_or("exit 1".to_owned(), |known| format!("printf '{known}'; exit"));
+    let view = is_there.map_or("echo 'release not found' >&2; exit 1".to_owned(), |known| {
+        format!("printf '{known}'; exit")
+    });
     let gh = format!(
         r#"[ "$2" != view ] || {{ {view}; }}
         echo "$@"
@@ -168,6 +170,17 @@ fn a_page_that_an_earlier_run_left_is_finished() {
         assert!(upload.contains("/page/SHA256SUMS") && upload.ends_with("/krew.yaml"), "{upload}");
         assert!(edit.starts_with("release edit v1.2.3 ") && edit.contains("--draft=false"));
     }
+}
+
+/// There may be a draft, beside which another one would be made.
+#[test]
+fn a_forge_that_does_not_answer_gets_no_second_page() {
+    let tree = Tree::new();
+    tree.write("target/release-1.2.3/page/SHA256SUMS", "digests\n");
+    let path = tree.path_with(&[("gh", r#"echo "$@"; echo 'HTTP 502' >&2; exit 1"#)]);
+    let (passed, text) = ran(tree.step("page", "1.2.3").env("PATH", path));
+    assert!(!passed && text.contains("not known whether there is a release page"), "{text}");
+    assert!(text.contains("HTTP 502") && !text.contains("release create"), "{text}");
 }
 
 #[test]

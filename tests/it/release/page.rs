@@ -94,7 +94,8 @@ fn a_release_page_is_not_made_without_a_part() {
 fn all_files_of_the_page_are_given_to_the_forge() {
     let tree = made();
     assert!(ran(&mut tree.step("checksums", "1.2.3")).0);
-    let gh = [("gh", r#"[ "$2" != view ] || exit 1; for word in "$@"; do echo "$word"; done"#)];
+    let missing = r#"[ "$2" != view ] || { echo 'release not found' >&2; exit 1; }; for word in "$@"; do echo "$word"; done"#;
+    let gh = [("gh", missing)];
     let (passed, text) = ran(&mut tree.step_with(&gh, "page"));
     assert!(passed, "{text}");
     let given: BTreeSet<&str> = text.lines().collect();

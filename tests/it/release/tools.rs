@@ -65,6 +65,20 @@ fn p5_a_release_is_not_built_with_another_compiler() {
     }
 }
 
+/// Cargo gives flags for a target to no macro and no build script, and the hash of a macro gets into the programs.
+#[test]
+fn p5_every_call_of_the_compiler_replaces_the_paths_of_the_machine() {
+    let mut compiler = Command::new(root().join(".ci/rustc-remapped"));
+    compiler.args(["echo", "--crate-type", "proc-macro", "a file.rs"]);
+    compiler.env("REMAPPED_CARGO", "/a b/.cargo").env("REMAPPED_SOURCE", "/builds/x");
+    let (passed, text) = ran(&mut compiler);
+    let wanted = "--crate-type proc-macro a file.rs --remap-path-prefix=/a b/.cargo=/cargo \
+                  --remap-path-prefix=/builds/x=/source\n";
+    assert!(passed && text == wanted, "{text}");
+    let builds = read(".ci/release").contains(r#"RUSTC_WRAPPER="$here/.ci/rustc-remapped""#);
+    assert!(builds, "releases are built by it");
+}
+
 #[test]
 fn an_older_kubernetes_is_chosen_by_its_version() {
     let asked = |version: Option<&str>| {

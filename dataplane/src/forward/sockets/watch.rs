@@ -28,34 +28,22 @@ impl Pool {
 
     /// Calls those on ports of their own that wait too long; returns when the next one will.
     pub(super) fn overdue(&self, now: Instant) -> Option<Instant> {
-        loop {
-            let port = self.first_overdue(now)?;
-            match port {
-                Err(next) => return Some(next),
-                Ok(port) => {
-                    // It has a query that left later.
-                    if let Some(next) = port.overdue(now) {
-                        self.own_ports().push_back((next, Arc::downgrade(&port)));
-                    }
+        let mut late = Vec::new();
+        let next = {
+            let mut own = self.own_ports();
+            while let Some((at, port)) = own.front() {
+                if *at > now && port.strong_count() > 0 {
+                    break;
                 }
+                late.extend(port.upgrade());
+                own.pop_front();
             }
+            own.front().map(|(at, _)| *at)
+        };
+        for port in late {
+            port.overdue(now);
         }
-    }
-
-    /// The first port whose query waits too long, which is taken out, or when the next one will.
-    fn first_overdue(&self, now: Instant) -> Option<Result<Arc<Port>, Instant>> {
-        let mut own = self.own_ports();
-        loop {
-            let (at, port) = own.front()?;
-            let is_open = port.strong_count() > 0;
-            if is_open && *at > now {
-                return Some(Err(*at));
-            }
-            let port = own.pop_front().and_then(|(_, port)| Weak::upgrade(&port));
-            if let Some(port) = port {
-                return Some(Ok(port));
-            }
-        }
+        next
     }
 
     /// The same as [`Pool::overdue`] for those that share ports.

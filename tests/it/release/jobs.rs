@@ -5,9 +5,9 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::contents::{has, installed};
+use super::layers;
 use super::page::made;
 use super::{Tree, ran, values};
 use crate::architecture::read;
@@ -83,7 +83,7 @@ fn a_private_repository_gets_into_no_public_log_unless_it_asks_for_that() {
 
 /// A layout with one blob, which its index names; the path of that blob.
 fn layout(tree: &Tree, name: &str) -> String {
-    let digest: String = Sha256::digest(name).iter().map(|octet| format!("{octet:02x}")).collect();
+    let digest = layers::digest(name.as_bytes());
     let out = "target/release-1.2.3";
     let blob = format!("{out}/{name}/blobs/sha256/{digest}");
     tree.write(&blob, name);
@@ -110,6 +110,15 @@ fn packed() -> (Tree, String, String) {
 
 fn unpack(tree: &Tree, digest: &str) -> (bool, String) {
     ran(tree.step("unpack", "1.2.3").env("PACKED", digest))
+}
+
+/// Packs what lies there now, which another one changed, and takes it out.
+fn unpack_again(tree: &Tree) -> (bool, String) {
+    let out = tree.path().join("target/release-1.2.3");
+    let tar = ["--create", "--file", "../release-1.2.3.tar", "."];
+    let packed = Command::new("tar").current_dir(out).args(tar).status();
+    assert!(packed.expect("tar").success());
+    unpack(tree, "")
 }
 
 #[test]
@@ -157,10 +166,7 @@ fn what_was_changed_on_the_way_is_not_published() {
         fs::write(tree.path().join("target/release-1.2.3.tar"), &pristine).expect("written");
         assert!(unpack(&tree, "").0, "it is whole");
         fs::write(out.join(file), "sha256:other\n").expect("written");
-        let tar = ["--create", "--file", "../release-1.2.3.tar", "."];
-        let again = Command::new("tar").current_dir(&out).args(tar).status();
-        assert!(again.expect("tar").success());
-        let (passed, text) = unpack(&tree, "");
+        let (passed, text) = unpack_again(&tree);
         assert!(!passed && text.contains(says), "{file}: {text}");
     }
 }
@@ -176,10 +182,7 @@ fn a_link_among_what_is_packed_is_not_published() {
     for file in ["NOTES.md", "page/krew.yaml"] {
         let _ = fs::remove_file(out.join(file));
         std::os::unix::fs::symlink("/not/there/yet", out.join(file)).expect("our folder");
-        let tar = ["--create", "--file", "../release-1.2.3.tar", "."];
-        let again = Command::new("tar").current_dir(&out).args(tar).status();
-        assert!(again.expect("tar").success());
-        let (passed, text) = unpack(&tree, "");
+        let (passed, text) = unpack_again(&tree);
         assert!(
             !passed && text.contains("neither file nor folder") && text.contains(file),
             "{text}"

@@ -12,7 +12,8 @@ use super::{Tree, ran};
 
 const ZSTD: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
 
-fn digest(octets: &[u8]) -> String {
+/// The SHA-256 in hexadecimal, as layouts name their blobs.
+pub(super) fn digest(octets: &[u8]) -> String {
     Sha256::digest(octets).iter().map(|octet| format!("{octet:02x}")).collect()
 }
 

@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use super::contents::{has, installed};
+use super::layers;
 use super::{Tree, ran};
 use crate::architecture::read;
 
@@ -123,8 +123,7 @@ fn published_over(image: &str, chart: &str) -> (bool, String) {
 
 /// The digest of a text, as registries write it.
 fn digest(text: &str) -> String {
-    let octets = Sha256::digest(text);
-    format!("sha256:{}", octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>())
+    format!("sha256:{}", layers::digest(text.as_bytes()))
 }
 
 const ABSENT: &str = "echo 'reading manifest 1.2.3: manifest unknown' >&2; false";

@@ -33,6 +33,7 @@ use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
 
 use super::now;
+use super::plan::LOOK_AGAIN;
 pub(super) use connection::{Arrived, Place, Reply};
 use connection::{Connection, MAX_QUERIES, Shared};
 pub(super) use counts::Counted;
@@ -52,8 +53,6 @@ const HANDSHAKE: Duration = Duration::from_secs(3);
 const LONG_HANDSHAKE: Duration = Duration::from_millis(200);
 /// Times that a query is sent: once, and once more where it was lost (FW54).
 const TRIES: usize = 2;
-/// Between two looks for queries without a task that wait too long: so much later their next send may leave (FW23).
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The open connections to one server, and what is needed for others.
 #[derive(Debug)]
@@ -296,7 +295,7 @@ impl Connections {
         if let Some(place) = opened.place(&query, now()) {
             return Ok(place);
         }
-        if opened.is_open() {
+        if opened.is_open() && !opened.allows_none() {
             // Others were faster: it says nothing about the server.
             let place = self.place_in_crowd(false, &query);
             return place.ok_or_else(|| self.counted_failure(Failure::full()));

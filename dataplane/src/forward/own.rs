@@ -1,7 +1,7 @@
 //! Which upstreams are this process itself (A34): a query would come back, each attempt would be forwarded again, and
 //! all places would be full until the last budget ends.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 #[derive(Debug)]
 pub(super) struct OwnAddresses(Vec<SocketAddr>);
@@ -15,16 +15,47 @@ impl OwnAddresses {
     pub(super) fn contains(&self, server: SocketAddr) -> bool {
         let server = SocketAddr::new(server.ip().to_canonical(), server.port());
         self.0.iter().any(|own| {
-            let is_everywhere =
-                own.ip().is_unspecified() && own.is_ipv4() == server.is_ipv4() && is_local(server);
-            own.port() == server.port() && (own.ip() == server.ip() || is_everywhere)
+            let is_everywhere = || {
+                own.ip().is_unspecified()
+                    && own.is_ipv4() == server.is_ipv4()
+                    && is_local(server.ip(), can_bind, source_towards)
+            };
+            own.port() == server.port() && (own.ip() == server.ip() || is_everywhere())
         })
     }
 }
 
-/// Only addresses of the machine can be bound.
-fn is_local(server: SocketAddr) -> bool {
-    UdpSocket::bind((server.ip(), 0)).is_ok()
+/// TEST-NET-1 (RFC 5737) and the prefix for documentation (RFC 3849): no machine has these addresses.
+const OF_NO_MACHINE: (IpAddr, IpAddr) = (
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+);
+
+/// Only addresses of the machine can be bound, unless the node lets programs bind any address (`ip_nonlocal_bind`, which
+/// keepalived needs). Then every upstream would be ourselves. So there the source towards the address counts: that towards an
+/// address of the machine is this address.
+fn is_local(
+    ip: IpAddr,
+    can_bind: impl Fn(IpAddr) -> bool,
+    source_towards: impl Fn(IpAddr) -> Option<IpAddr>,
+) -> bool {
+    let no_address = if ip.is_ipv4() { OF_NO_MACHINE.0 } else { OF_NO_MACHINE.1 };
+    can_bind(ip) && (!can_bind(no_address) || ip.is_loopback() || source_towards(ip) == Some(ip))
+}
+
+fn can_bind(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// The address that the system sends from; nothing is sent.
+fn source_towards(ip: IpAddr) -> Option<IpAddr> {
+    let any = match ip {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((ip, 53)).ok()?;
+    socket.local_addr().ok().map(|own| own.ip())
 }
 
 #[cfg(test)]
@@ -48,5 +79,20 @@ mod tests {
         for (server, expected) in rows {
             assert_eq!(own.contains(at(server)), expected, "{server}");
         }
+    }
+
+    #[test]
+    fn a34_an_upstream_is_not_ourselves_because_the_node_lets_us_bind_any_address() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let own = ip("10.0.0.4");
+        let source = |to: IpAddr| Some(if to.is_loopback() { ip("127.0.0.1") } else { own });
+        for (upstream, expected) in
+            [("10.0.0.4", true), ("127.0.0.53", true), ("8.8.8.8", false), ("10.0.0.10", false)]
+        {
+            assert_eq!(is_local(ip(upstream), |_| true, source), expected, "{upstream}");
+        }
+        // A second address of the machine, to which it sends from its first one.
+        assert!(is_local(ip("10.0.0.5"), |bound| bound != ip("192.0.2.1"), source));
+        assert_eq!(source_towards(ip("127.0.0.1")), Some(ip("127.0.0.1")));
     }
 }

@@ -4,6 +4,8 @@
 //! early.
 //! The scheme is S3-FIFO (Yang et al., SOSP 2023).
 
+mod shrink;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 

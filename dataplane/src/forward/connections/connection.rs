@@ -17,7 +17,7 @@ use super::partial::Held;
 use super::pause::Pause;
 use crate::forward::plan::USUAL;
 use crate::forward::{now, random};
-use waiting::{ConnectionState, Waiting, Way};
+use waiting::{ConnectionState, Taken, Waiting, Way};
 
 /// Queries in progress on each (FW54); fewer where the server allows fewer.
 pub(super) const MAX_QUERIES: usize = 32;
@@ -91,8 +91,8 @@ pub(in crate::forward) enum Arrived {
 /// The receiver of a reply: a task, or a function.
 enum Waiter {
     Task(oneshot::Sender<Ended>),
-    /// This is called with what comes first, at the latest at this time.
-    Call(OnArrival, Instant),
+    /// This is called with what comes first, at the latest when the query is overdue.
+    Call(OnArrival),
 }
 
 impl Waiter {
@@ -100,7 +100,7 @@ impl Waiter {
     fn is_gone(&self) -> bool {
         match self {
             Waiter::Task(reply) => reply.is_closed(),
-            Waiter::Call(..) => false,
+            Waiter::Call(_) => false,
         }
     }
 }
@@ -219,7 +219,7 @@ impl Connection {
     ) -> bool {
         let waits = |id| {
             let (octets, call) = make(id)?;
-            Some((octets, Waiter::Call(call, now + USUAL.interval)))
+            Some((octets, Waiter::Call(call)))
         };
         self.enter(now, |waiting| waiting.way(now), waits).is_some()
     }
@@ -258,22 +258,16 @@ impl Connection {
 
     /// Calls the functions that wait too long; a task waits in place of each. Returns when the next one will.
     pub(super) fn overdue(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let (mut late, mut next) = (Vec::new(), None::<Instant>);
-        let mut waiting = self.waiting();
-        for (id, waiter) in waiting.each() {
-            let Waiter::Call(_, at) = waiter else { continue };
-            if *at > now {
-                next = Some(next.map_or(*at, |next| next.min(*at)));
-                continue;
-            }
-            let (sender, reply) = oneshot::channel();
-            if let Waiter::Call(call, _) = std::mem::replace(waiter, Waiter::Task(sender)) {
-                late.push((call, Place { id: *id, connection: Arc::clone(self), reply }));
+        loop {
+            // The lock is not held across the call.
+            let taken = self.waiting().take_overdue(now);
+            match taken {
+                Ok(Taken { id, call, reply }) => {
+                    call(Arrived::Overdue(Place { id, connection: Arc::clone(self), reply }));
+                }
+                Err(next) => return next,
             }
         }
-        drop(waiting);
-        late.into_iter().for_each(|(call, place)| call(Arrived::Overdue(place)));
-        next
     }
 
     /// The server allows this many queries at once from here on.
@@ -281,6 +275,11 @@ impl Connection {
         if self.waiting().allow(streams) {
             self.shared.freed.notify_one();
         }
+    }
+
+    /// Whether the server lets no query begin on it.
+    pub(super) fn allows_none(&self) -> bool {
+        self.waiting().places() == 0
     }
 
     /// Waits until it is idle or dead; it takes no more queries then.
@@ -311,7 +310,7 @@ impl Connection {
         lost.iter().for_each(|_| self.shared.counts.failed(&Failure::broken(), now()));
         self.end.cancel();
         for waiter in lost.into_values() {
-            if let Waiter::Call(call, _) = waiter {
+            if let Waiter::Call(call) = waiter {
                 call(Arrived::Failed(Failure::broken(), self.number));
             }
         }
@@ -383,11 +382,11 @@ impl Connection {
         match (waiter, ended) {
             // The client of this query may be gone; then the reply is dropped.
             (Waiter::Task(reply), ended) => _ = reply.send(ended),
-            (Waiter::Call(call, _), Ok(Message { octets, age_s })) => {
+            (Waiter::Call(call), Ok(Message { octets, age_s })) => {
                 let connection = Arc::clone(self);
                 call(Arrived::Reply(Reply { id, octets, age_s, connection }));
             }
-            (Waiter::Call(call, _), Err(failure)) => {
+            (Waiter::Call(call), Err(failure)) => {
                 call(Arrived::Failed(failure, self.after_loss()));
             }
         }

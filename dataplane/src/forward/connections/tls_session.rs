@@ -28,7 +28,9 @@ struct Opened {
 
 impl TlsSession {
     /// After the handshake.
-    pub(super) fn new(tls: ClientConnection, tcp: Arc<TcpStream>) -> TlsSession {
+    pub(super) fn new(mut tls: ClientConnection, tcp: Arc<TcpStream>) -> TlsSession {
+        // rustls ends a write beyond 64 KiB that the system has not taken. The ids of the connection are the bound here.
+        tls.set_buffer_limit(None);
         let session = Opened { tls, tcp, taken: Vec::new() };
         TlsSession {
             unsent: Mutex::default(),

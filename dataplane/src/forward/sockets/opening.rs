@@ -83,6 +83,8 @@ fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
         let port = FIRST_PORT + (random() % range) as u16;
         match UdpSocket::bind(any(port)) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            // A node may keep ports for others: it says nothing about the server.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             other => return other,
         }
     }

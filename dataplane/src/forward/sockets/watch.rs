@@ -10,11 +10,9 @@ use std::time::{Duration, Instant};
 use super::Pool;
 use super::port::Port;
 use crate::forward::now;
-use crate::forward::plan::USUAL;
+use crate::forward::plan::{LOOK_AGAIN, USUAL};
 
-/// Between two looks at ports of one query each: so much later their next send may leave (FW23).
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// The same for ports that queries share. Such a look goes through all queries on them.
+/// Like [`LOOK_AGAIN`] for ports that queries share. Such a look goes through all queries on them.
 const LOOK_AT_SHARED: Duration = Duration::from_millis(10);
 
 impl Pool {
@@ -58,6 +56,9 @@ impl Pool {
         // The task that looks after queries removes closed ports, but it does not run where no query can be sent.
         if own.len() == own.capacity() {
             own.retain(|(_, port)| port.strong_count() > 0);
+            // Where few were closed, the next ports need no such look.
+            let free = own.len();
+            own.reserve(free);
         }
         own.push_back((now + USUAL.interval, Arc::downgrade(port)));
     }

@@ -4,7 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use super::{IDLE, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, SILENCE, Waiter};
+use tokio::sync::oneshot;
+
+use super::{Ended, IDLE, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, OnArrival, SILENCE, Waiter};
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,13 @@ pub(super) enum Way {
     Instead(u16),
 }
 
+/// A query that had no task, and where its reply comes from now on.
+pub(super) struct Taken {
+    pub(super) id: u16,
+    pub(super) call: OnArrival,
+    pub(super) reply: oneshot::Receiver<Ended>,
+}
+
 /// The queries on one connection, and how it is used.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -31,6 +40,8 @@ pub(super) struct Waiting {
     replies: HashMap<u16, Waiter>,
     /// The same, first to last, each with the time at which it is overdue.
     order: VecDeque<(u16, Instant)>,
+    /// How many of these need no look any more: a task waits for each.
+    looked_at: usize,
     /// How many queries the connection may have.
     places: usize,
     /// How many it may have in a crowd, where each has a stream; else they need ids only.
@@ -49,6 +60,7 @@ impl Waiting {
         Waiting {
             replies: HashMap::new(),
             order: VecDeque::new(),
+            looked_at: 0,
             places: MAX_QUERIES,
             streams: has_streams.then_some(MAX_QUERIES),
             silent_since: None,
@@ -110,6 +122,7 @@ impl Waiting {
         // Most replies are to late queries: those that get none are the first.
         if let Some(place) = self.order.iter().rposition(|(other, _)| *other == id) {
             self.order.remove(place);
+            self.looked_at -= usize::from(place < self.looked_at);
         }
         Some(waiter)
     }
@@ -117,6 +130,7 @@ impl Waiting {
     /// All of them: the connection has ended.
     pub(super) fn take_all(&mut self) -> HashMap<u16, Waiter> {
         self.order.clear();
+        self.looked_at = 0;
         std::mem::take(&mut self.replies)
     }
 
@@ -124,8 +138,22 @@ impl Waiting {
         self.replies.contains_key(&id)
     }
 
-    pub(super) fn each(&mut self) -> impl Iterator<Item = (&u16, &mut Waiter)> {
-        self.replies.iter_mut()
+    /// The first query that is overdue and has no task; one waits from here on, at the returned end. Else when the next one
+    /// will be. All calls together cost as much as there are queries: each is looked at once.
+    pub(super) fn take_overdue(&mut self, now: Instant) -> Result<Taken, Option<Instant>> {
+        while let Some((id, overdue_at)) = self.order.get(self.looked_at) {
+            if let Some(waiter @ Waiter::Call(_)) = self.replies.get_mut(id) {
+                if *overdue_at > now {
+                    return Err(Some(*overdue_at));
+                }
+                let (sender, reply) = oneshot::channel();
+                if let Waiter::Call(call) = std::mem::replace(waiter, Waiter::Task(sender)) {
+                    return Ok(Taken { id: *id, call, reply });
+                }
+            }
+            self.looked_at += 1;
+        }
+        Err(None)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -137,6 +165,11 @@ impl Waiting {
         self.streams = self.streams.map(|_| streams.min(MAX_STREAMS));
         let places = streams.min(MAX_QUERIES);
         places > std::mem::replace(&mut self.places, places)
+    }
+
+    /// How many queries there may be at once, where it is not in a crowd.
+    pub(super) fn places(&self) -> usize {
+        self.places
     }
 
     /// When the connection ends, unless something happens before.

@@ -1,6 +1,9 @@
 //! Queries that wait for a place.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::forward::plan::USUAL;
 
 #[tokio::test(start_paused = true)]
 async fn fw54_places_that_become_free_wake_those_who_wait_for_a_handshake() {
@@ -48,4 +51,87 @@ async fn fw54_a_query_that_was_lost_takes_no_notice_from_others() {
     assert!(!lost.is_finished());
     lost.abort();
     drop(places);
+}
+
+/// Else each query would open another connection, and none would say that the server answers nothing.
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_on_which_the_server_allows_no_query_is_a_failure_of_the_server() {
+    let connections = idle();
+    let (connection, _queries) = connections.add_queue(CancellationToken::new());
+    connection.allow(0);
+    let failure = connections.place_on_new(0, query, async { Ok(connection) }).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::Broken);
+    let another = async { panic!("not at once") };
+    assert!(connections.place_on_new(0, query, another).await.is_err());
+}
+
+/// All that one look finds begin a task each, while clients wait.
+#[tokio::test(start_paused = true)]
+async fn l3_few_queries_without_a_reply_are_looked_after_at_once_on_connections() {
+    const QUERIES: usize = 50;
+    let connections = idle();
+    let far: Vec<_> = (0..QUERIES.div_ceil(MAX_QUERIES))
+        .map(|_| {
+            let (near, far) = tokio::io::duplex(4096);
+            connections.keep(near);
+            far
+        })
+        .collect();
+    let (late, mut looks) = mpsc::unbounded_channel();
+    for _ in 0..QUERIES {
+        let (late, left) = (late.clone(), now());
+        let landed = move |(), arrived: Arrived| {
+            assert!(matches!(arrived, Arrived::Overdue(_)), "{arrived:?}");
+            late.send((left, now())).unwrap();
+        };
+        assert!(depart(&connections, (), |(), id| query(id), landed).is_none());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut found = BTreeMap::<_, usize>::new();
+    for _ in 0..QUERIES {
+        let (left, at) = looks.recv().await.unwrap();
+        let waited = at - left;
+        assert!(
+            waited >= USUAL.interval && waited <= USUAL.interval + 2 * LOOK_AGAIN,
+            "{waited:?}"
+        );
+        *found.entry(at).or_default() += 1;
+    }
+    assert!(found.values().all(|together| *together <= 4), "{found:?}");
+    drop(far);
+}
+
+/// A reply to one that was looked at must not hide another one from the next look.
+#[tokio::test]
+async fn fw23_each_query_without_a_task_is_called_once_where_others_end_before() {
+    let connections = idle();
+    let (near, _far) = tokio::io::duplex(4096);
+    let connection = connections.keep(near);
+    let start = now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let called = Arc::new(Mutex::new(Vec::new()));
+    let ask = |ms| {
+        let (called, mut drawn) = (Arc::clone(&called), 0);
+        let made = connection.call(at(ms), |id| {
+            drawn = id;
+            let call = move |arrived: Arrived| {
+                let is_late = matches!(arrived, Arrived::Overdue(_));
+                called.lock().unwrap().push((ms, is_late));
+            };
+            Some((query(id), Box::new(call) as connection::OnArrival))
+        });
+        assert!(made);
+        drawn
+    };
+    let (first, second, _third) = (ask(0), ask(10), ask(20));
+    let task = connection.place(query, at(25)).unwrap();
+    ask(30);
+    assert_eq!(connection.overdue(at(505)), Some(at(510)));
+    assert!(answer(&connection, first, at(506)) && answer(&connection, second, at(507)));
+    assert_eq!(connection.overdue(at(520)), Some(at(530)));
+    assert!(answer(&connection, task.id, at(525)));
+    ask(40);
+    assert_eq!(connection.overdue(at(560)), None);
+    let expected = [(0, true), (10, false), (20, true), (30, true), (40, true)];
+    assert_eq!(*called.lock().unwrap(), expected);
 }

@@ -1,0 +1,33 @@
+//! Memory that a smaller bound gives back.
+
+use super::*;
+
+#[test]
+fn ca5_a_much_smaller_bound_gives_the_memory_of_slots_back_and_keeps_what_it_may() {
+    let cache = Cache::default();
+    let many = CacheLimits { entries: 40_000, octets: 64 << 20, ..LIMITS };
+    for n in 0..40_000 {
+        keep(&cache, &format!("n{n}.example"), 40, 0, &many);
+    }
+    let few = CacheLimits { entries: 1_600, ..many };
+    let room = |cache: &Cache| {
+        let rooms = cache.shards.iter().map(|shard| lock(shard).room());
+        rooms.fold([0; 3], |sum, room| [sum[0] + room[0], sum[1] + room[1], sum[2] + room[2]])
+    };
+    assert!(room(&cache).iter().all(|places| *places >= 40_000), "{:?}", room(&cache));
+    let mut sweep = Sweep::default();
+    while sweep.step(&cache, 0, &few, |_| true) {}
+    let (octets, entries) = (cache.octets(), cache.entries());
+    let kept: Vec<u32> =
+        (0..40_000).filter(|n| is_fresh(&cache, &format!("n{n}.example"), 0, &few)).collect();
+    assert!(entries <= 1_600 && kept.len() == entries, "{} of {entries}", kept.len());
+    assert!(room(&cache).iter().all(|places| *places < 8_000), "{:?}", room(&cache));
+    // The next entries find their places, and what is counted stays right.
+    for n in 0..40_000 {
+        keep(&cache, &format!("m{n}.example"), 40, 0, &few);
+    }
+    assert!(cache.entries() <= 1_600 && cache.octets() <= octets, "{octets}");
+    let mut sweep = Sweep::default();
+    while sweep.step(&cache, 0, &few, |_| false) {}
+    assert_eq!((cache.octets(), cache.entries()), (0, 0));
+}

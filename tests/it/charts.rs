@@ -209,6 +209,21 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ("http.port=80", "http/port"),
         ("nameOverride=clusterdns-default", "nameOverride"),
         ("serviceAccount.create=false", "name the ServiceAccount that exists"),
+        (
+            "serviceAccount.create=false,serviceAccount.name=a,serviceAccountAnnotations.a=b",
+            "annotate the one that exists",
+        ),
+        ("namespaceNames.also={corp}", "nothing is done about these names: write Deny, Warn or"),
+        (
+            "people.aggregateToView=true,people.clusterRoles=false",
+            "people.aggregateToView: the role that it is about is not created",
+        ),
+        ("nameOverride=1a,metrics.serviceMonitor=true", "which must begin with a letter"),
+        (
+            "extraEnv[0].name=CLUSTERDNS_LOG_LEVEL,extraEnv[0].value=debug",
+            "the flag of CLUSTERDNS_LOG_LEVEL itself: set the value logging.level",
+        ),
+        ("extraArgs={--namespace=x}", "has its rights there: remove --namespace"),
         ("metrics.interval=often", "metrics/interval"),
         ("metrics.runbookBaseURL=docs/runbooks", "metrics/runbookBaseURL"),
         ("allowedImages={*}", "allowedImages/0"),

@@ -1,5 +1,6 @@
 //! `--help` of each program and each of its commands ends with an example; and the flags of the data plane, release by
-//! release, which an operator of another release writes (`spec.image`, and while an upgrade is in progress).
+//! release, which an operator of another release writes (`spec.image`, and while an upgrade is in progress), and those of the
+//! operator, which the chart of an older release writes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,8 @@ fn the_help_of_every_command_has_an_example() {
     assert_eq!(count, 13, "programs and their commands");
 }
 
-/// `golden/flags/VERSION.txt`: the flags of the data plane of each release.
+/// `golden/flags/VERSION.txt`: the flags of the data plane of each release; `VERSION.chart.txt`: those of the operator that its
+/// chart writes.
 fn lists() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/flags")
 }
@@ -63,9 +65,32 @@ fn the_flags_of_the_data_plane_of_this_version_are_committed() {
     command.build();
     let flags: BTreeSet<String> =
         command.get_arguments().filter_map(|it| Some(format!("--{}\n", it.get_long()?))).collect();
-    let flags: String = flags.into_iter().collect();
+    is_committed(&flags, "txt");
+}
+
+/// With all values of `golden/chart`.
+#[test]
+fn the_flags_that_the_chart_of_this_version_writes_are_committed() {
+    let mut flags = BTreeSet::new();
+    for entry in fs::read_dir(lists().join("../chart")).expect("a folder") {
+        let rendered = entry.expect("readable").path();
+        let text = fs::read_to_string(&rendered).expect("text");
+        let items = text.lines().filter_map(|line| line.trim_start().strip_prefix("- "));
+        let items = items.map(|item| item.trim_start_matches('"'));
+        for flag in items.filter(|item| item.starts_with("--")) {
+            let name = flag.split(['=', '"']).next().unwrap_or_default();
+            flags.insert(format!("{name}\n"));
+        }
+    }
+    assert!(flags.len() > 10, "{flags:?}");
+    is_committed(&flags, "chart.txt");
+}
+
+/// The list of this version, which is written where that is asked for.
+fn is_committed(flags: &BTreeSet<String>, kind: &str) {
+    let flags: String = flags.iter().map(String::as_str).collect();
     let version = env!("CARGO_PKG_VERSION");
-    let list = lists().join(format!("{version}.txt"));
+    let list = lists().join(format!("{version}.{kind}"));
     if env::var_os("UPDATE_EXPECT").is_some() {
         update(&list, &flags, is_released(version));
     }
@@ -91,14 +116,39 @@ fn the_list_of_a_released_version_is_not_written_again() {
 /// A data plane that is given a flag that it does not know does not start.
 #[test]
 fn the_data_plane_of_every_release_knows_each_flag_that_the_operator_writes() {
-    let mut versions = 0;
-    for entry in fs::read_dir(lists()).expect("a folder") {
-        let list = entry.expect("readable").path();
-        let known = fs::read_to_string(&list).expect("text");
+    let of_data_planes = |name: &str| !name.ends_with(".chart.txt");
+    for (list, known) in committed(of_data_planes) {
         for flag in FLAGS {
-            assert!(known.lines().any(|known| known == flag), "{list:?} has no {flag}");
+            assert!(known.lines().any(|known| known == flag), "{list} has no {flag}");
         }
-        versions += 1;
     }
-    assert!(versions > 0, "no release has a list");
+}
+
+/// An operator that is given a flag that it does not know does not start: the chart may be older than its programs.
+#[test]
+fn the_operator_knows_each_flag_that_the_chart_of_every_release_writes() {
+    let mut command = operator::args::Args::command();
+    command.build();
+    let run = command.find_subcommand("run").expect("a command");
+    let known: Vec<String> =
+        run.get_arguments().filter_map(|it| Some(format!("--{}", it.get_long()?))).collect();
+    for (list, written) in committed(|name| name.ends_with(".chart.txt")) {
+        for flag in written.lines() {
+            assert!(known.iter().any(|known| known == flag), "{flag} of {list} is no flag");
+        }
+    }
+}
+
+/// The name and the text of each list that this is true for.
+fn committed(is_wanted: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(lists()).expect("a folder") {
+        let list = entry.expect("readable");
+        let name = list.file_name().to_string_lossy().into_owned();
+        if is_wanted(&name) {
+            found.push((name, fs::read_to_string(list.path()).expect("text")));
+        }
+    }
+    assert!(!found.is_empty(), "no release has a list");
+    found
 }

@@ -135,6 +135,7 @@ impl Tree {
         tree.write("crds/examples/minimal.yaml", "spec: {}\n");
         tree.write("crds/tests/formats/1.2.3/minimal.yaml", "spec: {}\n");
         tree.write("tests/golden/flags/1.2.3.txt", "--http\n");
+        tree.write("tests/golden/flags/1.2.3.chart.txt", "--http\n");
         tree.git(&["init", "--quiet"]);
         tree.commit();
         tree

@@ -18,6 +18,20 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- fail (printf "image.tag: the programs of %s do not know all flags that the chart of %s writes: %s, or use the chart of %s" $tag $.Chart.AppVersion $empty $tag) -}}
 {{- end -}}
 {{- end -}}
+{{- /* Values without an effect. */ -}}
+{{- if and .Values.serviceAccountAnnotations (not .Values.serviceAccount.create) -}}
+{{- fail "serviceAccountAnnotations: the chart creates no ServiceAccount (serviceAccount.create: false): annotate the one that exists" -}}
+{{- end -}}
+{{- if and .Values.namespaceNames.also (not .Values.namespaceNames.topLevelDomains) -}}
+{{- fail "namespaceNames.also: nothing is done about these names: write Deny, Warn or Audit as namespaceNames.topLevelDomains" -}}
+{{- end -}}
+{{- if and .Values.people.aggregateToView (not .Values.people.clusterRoles) -}}
+{{- fail "people.aggregateToView: the role that it is about is not created: set people.clusterRoles" -}}
+{{- end -}}
+{{- /* Before Kubernetes 1.34 the name of a Service begins with a letter. */ -}}
+{{- if and .Values.metrics.serviceMonitor (regexMatch "^[0-9]" (.Values.nameOverride | default "")) -}}
+{{- fail "nameOverride: the Service that metrics.serviceMonitor needs has this name, which must begin with a letter then" -}}
+{{- end -}}
 {{- if and .Values.metrics.podMonitor .Values.metrics.serviceMonitor -}}
 {{- fail "metrics: podMonitor and serviceMonitor would both scrape every pod: choose one" -}}
 {{- end -}}
@@ -30,21 +44,30 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $names := list "CLUSTERDNS_NAMESPACE" "CLUSTERDNS_POD_NAME" -}}
-{{- range .Values.extraEnv -}}
-{{- if has .name $names -}}
-{{- fail (printf "extraEnv: %s would be there twice: remove one (the chart sets CLUSTERDNS_NAMESPACE and CLUSTERDNS_POD_NAME itself)" .name) -}}
-{{- end -}}
-{{- $names = append $names .name -}}
-{{- end -}}
 {{- /* The operator refuses a flag that is there twice, at every start. */ -}}
 {{- $flags := dict "--dataplane-image" "image" "--dataplane-pull-policy" "dataplane.pullPolicy" "--dataplane-args" "dataplane.extraArgs"
   "--dataplane-env" "dataplane.extraEnv" "--allowed-images" "allowedImages" "--allowed-pod-labels" "allowedPodLabels"
   "--allowed-pod-annotations" "allowedPodAnnotations" "--certificates" "certificates.names" "--workload-namespaces" "workloadNamespaces"
   "--instances" "instances" "--lost-pods" "lostPods.enabled" "--http" "http" "--log-format" "logging.format" "--log-level" "logging.level"
   "--runbook-base-url" "metrics.runbookBaseURL" -}}
+{{- $names := list "CLUSTERDNS_NAMESPACE" "CLUSTERDNS_POD_NAME" -}}
+{{- range $variable := .Values.extraEnv -}}
+{{- if has .name $names -}}
+{{- fail (printf "extraEnv: %s would be there twice: remove one (the chart sets CLUSTERDNS_NAMESPACE and CLUSTERDNS_POD_NAME itself)" .name) -}}
+{{- end -}}
+{{- /* The flag counts, so this would have no effect. */ -}}
+{{- if hasPrefix "CLUSTERDNS_" .name -}}
+{{- with get $flags (printf "--%s" (trimPrefix "CLUSTERDNS_" .name | lower | replace "_" "-")) -}}
+{{- fail (printf "extraEnv: the chart writes the flag of %s itself: set the value %s" $variable.name .) -}}
+{{- end -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
+{{- if has $flag (list "--namespace" "--pod-name") -}}
+{{- fail (printf "extraArgs: the operator knows the %s of its pod, and has its rights there: remove %s" (trimPrefix "--" $flag | replace "-" " ") $flag) -}}
+{{- end -}}
 {{- with get $flags $flag -}}
 {{- fail (printf "extraArgs: the chart writes %s itself: set the value %s" $flag .) -}}
 {{- end -}}

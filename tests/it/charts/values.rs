@@ -39,10 +39,17 @@ fn names_that_yaml_could_read_as_numbers_stay_names() {
         nameOverride=123,priorityClassName=1,test.image=123,clusterDNS.name=true,\
         clusterDNS.spec.service.name=123,clusterDNS.spec.service.namespace=123";
     let switches = "clusterDNS.create=true,certificates.labelled=false,lostPods.enabled=true,\
-        metrics.serviceMonitor=true,metrics.prometheusRule=true,metrics.dashboards=true";
+        metrics.podMonitor=true,metrics.prometheusRule=true,metrics.dashboards=true";
     let objects = rendered("123", "1e3", &["--set-string", strings, "--set", switches]);
     assert!(objects.len() > 20, "{}", objects.len());
-    let keys = ["name", "namespace", "app.kubernetes.io/instance", "priorityClassName", "image"];
+    let keys = [
+        "name",
+        "namespace",
+        "app.kubernetes.io/instance",
+        "priorityClassName",
+        "serviceAccountName",
+        "image",
+    ];
     let mut seen = 0;
     for object in &objects {
         let kind = object["kind"].as_str().expect("a kind");
@@ -70,6 +77,27 @@ fn a_value_that_is_zero_empty_or_absolute_has_its_effect() {
     let budget = of("podDisruptionBudget.minAvailable=0", "poddisruptionbudget.yaml");
     assert_eq!(budget[0]["spec"]["minAvailable"], 0);
     assert_eq!(budget[0]["spec"]["maxUnavailable"], Value::Null);
+    let budget = of("podDisruptionBudget.maxUnavailable=0", "poddisruptionbudget.yaml");
+    assert_eq!(budget[0]["spec"]["maxUnavailable"], 0);
+    // Without both it would hold up every drain.
+    let neither = "podDisruptionBudget.minAvailable=null,podDisruptionBudget.maxUnavailable=null";
+    let budget = of(neither, "poddisruptionbudget.yaml");
+    assert_eq!(budget[0]["spec"]["maxUnavailable"], 1, "{}", budget[0]);
+
+    let spread = |selector: &str| {
+        let set = format!(
+            "topologySpreadConstraints[0].topologyKey=rack,topologySpreadConstraints[0].maxSkew=1,\
+             topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway{selector}"
+        );
+        let deployment = of(&set, "deployment.yaml");
+        deployment[0]["spec"]["template"]["spec"]["topologySpreadConstraints"][0].clone()
+    };
+    let own = spread("")["labelSelector"]["matchLabels"].clone();
+    assert_eq!(own["app.kubernetes.io/name"], "clusterdns-operator");
+    let null = spread(",topologySpreadConstraints[0].labelSelector=null");
+    assert_eq!(null["labelSelector"]["matchLabels"], own);
+    let others = spread(",topologySpreadConstraints[0].labelSelector.matchLabels.app=a");
+    assert_eq!(others["labelSelector"]["matchLabels"], json!({"app": "a"}));
 
     // A default of a map is dropped by null.
     let labels = "metrics.dashboards=true,metrics.dashboardLabels.grafana_dashboard=null";

@@ -168,6 +168,7 @@ bench-all: check-tools crates tools
 	cargo bench --locked --package tests --bench watched
 	$(LOAD) --set all --rounds 2 --services 1000 --services 10000 --services 100000
 	cargo bench --locked --package tests --bench scale
+	cargo test --release --locked --package dataplane --test process -- --ignored --exact --nocapture flood::measure_the_flood
 
 # What MIRI can run of the one package with unsafe code; docs/threat-model.md says what it does not see. Needs
 # `rustup component add miri rust-src --toolchain nightly`. libc's CMSG macros make pointers of integers.

@@ -1,6 +1,8 @@
 //! Every golden example of docs/dns.md §9.3-9.9 is asked somewhere.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use tests::scenario::Cluster;
 
@@ -9,6 +11,8 @@ use tests::scenario::Cluster;
 const TESTS_OF_THEIR_OWN: [u32; 9] = [97, 103, 104, 105, 106, 107, 119, 120, 173];
 /// G1 to G120; §9.10 and §9.11 are tested with forwarding and with watching.
 const LAST: u32 = 120;
+/// Rows of forwarding: G97, whose name leads to another route, has a test of its own above.
+const FORWARDED: std::ops::RangeInclusive<u32> = 121..=147;
 /// Rows of DNAME records, then those of federations.
 const ALIASES: std::ops::RangeInclusive<u32> = 165..=180;
 
@@ -30,4 +34,33 @@ fn every_golden_example_has_a_test() {
     let beyond: Vec<&u32> = rows.difference(&wanted).collect();
     assert!(missing.is_empty(), "no scenario asks these rows of docs/dns.md: {missing:?}");
     assert!(beyond.is_empty(), "extend the ranges above for these rows: {beyond:?}");
+}
+
+/// §9.10 has forwarding and time in it, so each row is in the name of a test.
+#[test]
+fn every_golden_example_of_forwarding_is_in_the_name_of_a_test() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut names = BTreeSet::new();
+    for folder in ["tests/it", "tests/e2e", "dataplane/src", "dataplane/tests", "dataplane/core"] {
+        let mut folders = vec![root.join(folder)];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.unwrap().path())
+            {
+                if entry.is_dir() {
+                    folders.push(entry);
+                } else if entry.extension().is_some_and(|kind| kind == "rs") {
+                    let text = fs::read_to_string(&entry).expect("text");
+                    let functions = text.lines().filter_map(|line| line.split_once("fn "));
+                    let name = |(_, rest): (&str, &str)| rest.split('(').next().map(str::to_owned);
+                    names.extend(functions.filter_map(name));
+                }
+            }
+        }
+    }
+    let has = |row: u32| {
+        let part = format!("g{row}");
+        names.iter().any(|name| name.split('_').any(|of| of == part))
+    };
+    let missing: Vec<u32> = FORWARDED.filter(|row| !has(*row)).collect();
+    assert!(missing.is_empty(), "no test is named by these rows of docs/dns.md: {missing:?}");
 }

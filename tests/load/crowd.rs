@@ -242,10 +242,17 @@ fn text(overloads: &[Overload], victims: &[Victim]) -> String {
     text
 }
 
-/// What a client sees: half and 99 % of its answers came within this, and what was lost. Of stamped replies without the
-/// generator's own waits.
-pub(crate) fn seen(it: &Outcome) -> String {
-    let lost = it.lost as f64 * 100.0 / it.sent.max(1) as f64;
-    let within = |share| it.between_us(share).unwrap_or_else(|| it.latency_us(share));
-    format!("{:.0} / {:.0} / {lost:.1} %", within(0.5), within(0.99))
+/// What a client sees: half and 99 % of its answers came within this, and what was lost.
+fn seen(it: &Outcome) -> String {
+    format!("{:.0} / {:.0} / {:.1} %", within(it, 0.5), within(it, 0.99), lost(it))
+}
+
+/// This share of the answers came within this many microseconds; of stamped replies without the generator's own waits.
+pub(crate) fn within(it: &Outcome, share: f64) -> f64 {
+    it.between_us(share).unwrap_or_else(|| it.latency_us(share))
+}
+
+/// Percent of the questions without an answer.
+pub(crate) fn lost(it: &Outcome) -> f64 {
+    it.lost as f64 * 100.0 / it.sent.max(1) as f64
 }

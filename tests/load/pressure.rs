@@ -14,13 +14,13 @@ use tests::load::outcome::Outcome;
 use tests::load::runs::Via;
 use tests::load::schedule::Pace;
 use tests::load::servers::Peer;
-use tests::load::statistics::there_and_back;
+use tests::load::statistics::{Spread, there_and_back};
 use tests::load::stream::Streams;
 use tests::load::trace::Trace;
 use tests::load::udp::Udp;
 use tests::load::upstream::Upstream;
 
-use crate::crowd::{FORWARDERS, seen};
+use crate::crowd::{FORWARDERS, lost, within};
 use crate::measure::{Scene, WARM_UP, WARM_UP_PACE};
 use crate::page::Section;
 
@@ -126,7 +126,7 @@ pub(crate) fn measure(scene: &mut Scene) -> anyhow::Result<Section> {
     let ours = Trace::hit(&scene.cluster, QUESTIONS, SEED);
     let (mut pressed, mut runs) = (Vec::new(), 0);
     let all: Vec<usize> = (0..scene.servers.len()).collect();
-    for at in there_and_back(&all) {
+    for at in there_and_back(&all).repeat(scene.rounds) {
         let peer = scene.servers[at].peer;
         for case in CASES.iter().filter(|case| case.peers.contains(&peer)) {
             runs += 2;
@@ -225,37 +225,59 @@ fn text(pressed: &[Pressed]) -> String {
     let mut text = format!(
         "\n### Clients beside a flood\n\n\
          {OTHERS} clients that ask {EACH_PER_S} questions a second each, alone, beside a flood of another socket, and beside \
-         the flood; p50 / p99 / lost. Over UDP from sending until the kernel has the reply, over TCP until it is read:\n\n\
-         | Row | Server | the flood | the others ask for | alone, µs | flood elsewhere, µs | beside it, µs | of the flood answered |\n\
-         |---|---|---|---|---|---|---|---|\n"
+         the flood; p50 / p99 / lost. Over UDP from sending until the kernel has the reply, over TCP until it is read. Of \
+         several runs the medians, and the lowest and the highest figure; the last columns compare the p99 of each run with \
+         the others of the same run:\n\n\
+         | Row | Server | the flood | the others ask for | alone, µs | flood elsewhere, µs | beside it, µs | of the flood answered | p99 beside it: times alone | times elsewhere |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n"
     );
-    for run in pressed {
-        let case = run.case;
-        let per_s = match case.per_s {
-            ALL_IT_CAN => format!(
-                "{:.0} a second",
-                run.flooded.sent as f64 / run.flooded.lasted.as_secs_f64().max(1e-9)
-            ),
-            per_s => format!("{per_s} a second"),
+    for (case, peer) in
+        CASES.iter().flat_map(|case| case.peers.iter().map(move |peer| (case, peer)))
+    {
+        let runs: Vec<&Pressed> = pressed
+            .iter()
+            .filter(|run| std::ptr::eq(run.case, case) && run.peer == *peer)
+            .collect();
+        if runs.is_empty() {
+            continue;
+        }
+        let spread = |of: &dyn Fn(&Pressed) -> f64, decimals| {
+            let spread = Spread::of(runs.iter().map(|run| of(run)));
+            spread.map_or_else(|| "-".to_owned(), |spread| spread.text(decimals))
         };
-        let bound =
-            if case.per_s != ALL_IT_CAN && run.flooded.is_generator_bound() { " †" } else { "" };
+        let rate = |it: &Outcome| it.sent as f64 / it.lasted.as_secs_f64().max(1e-9);
+        let per_s = match case.per_s {
+            ALL_IT_CAN => spread(&|run| rate(&run.flooded), 0),
+            per_s => per_s.to_string(),
+        };
+        let is_bound = runs.iter().any(|run| run.flooded.is_generator_bound());
+        let bound = if case.per_s != ALL_IT_CAN && is_bound { " †" } else { "" };
         let late = match case.late {
             Duration::ZERO => String::new(),
             late => format!(", upstream {} s late", late.as_secs()),
         };
-        let answered = run.flooded.answered as f64 * 100.0 / run.flooded.sent.max(1) as f64;
+        let times = |of: fn(&Pressed) -> &Outcome| {
+            spread(&|run| within(&run.beside, 0.99) / within(of(run), 0.99).max(1e-9), 1)
+        };
+        let cell = |of: fn(&Pressed) -> &Outcome| {
+            let half = spread(&|run| within(of(run), 0.5), 0);
+            let most = spread(&|run| within(of(run), 0.99), 0);
+            format!("{half} / {most} / {} %", spread(&|run| lost(of(run)), 1))
+        };
         writeln!(
             text,
-            "| {} | {} | {per_s}{bound}, {}{late} | {}, over {:?} | {} | {} | {} | {answered:.0} % |",
+            "| {} | {} | {per_s} a second{bound}, {}{late} | {}, over {:?} | {} | {} | {} | {} % | {} | {} |",
             case.row,
-            run.peer.name(),
+            peer.name(),
             named(case.flood),
             named(case.others),
             case.via,
-            seen(&run.alone),
-            seen(&run.elsewhere),
-            seen(&run.beside),
+            cell(|run| &run.alone),
+            cell(|run| &run.elsewhere),
+            cell(|run| &run.beside),
+            spread(&|run| run.flooded.answered as f64 * 100.0 / run.flooded.sent.max(1) as f64, 0),
+            times(|run| &run.alone),
+            times(|run| &run.elsewhere),
         )
         .expect("a string takes everything");
     }

@@ -254,14 +254,21 @@ mod tests {
 
     #[test]
     fn a_taken_udp_port_is_named_with_the_way_out() {
-        let taken = UdpSocket::bind("127.0.0.1:0").expect("bind");
-        let port = taken.local_addr().expect("address").port();
+        // At which no other test listens over TCP.
+        let (taken, port) = loop {
+            let taken = UdpSocket::bind("127.0.0.1:0").expect("bind");
+            let address = taken.local_addr().expect("address");
+            if TcpListener::bind(address).is_ok() {
+                break (taken, address.port());
+            }
+        };
         let error =
             all(&Listen::at([address(&format!("127.0.0.1:{port}"))]), 1).expect_err("taken");
         let text = error.to_string();
         assert!(text.contains(&format!("UDP 127.0.0.1:{port}")), "{text}");
         assert!(text.contains("ss -lunp"), "{text}");
         assert!(text.contains("--listen"), "{text}");
+        drop(taken);
     }
 
     #[test]

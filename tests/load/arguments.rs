@@ -32,6 +32,10 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "NAME", conflicts_with = "publish")]
     pub(crate) server: Vec<String>,
 
+    /// Of the part `pressure` only this row of docs/guarantees.md; repeat the flag for several
+    #[arg(long, value_name = "ROW", conflicts_with = "publish")]
+    pub(crate) row: Vec<String>,
+
     /// Services in the cluster, ten endpoints each; repeat the flag for several sizes
     #[arg(long, default_values_t = [10_000])]
     pub(crate) services: Vec<usize>,
@@ -133,6 +137,11 @@ impl Wanted {
     /// Whether names outside the cluster are.
     pub(crate) fn asks_outside(&self) -> bool {
         self.has(Part::Forward) || self.has(Part::Miss)
+    }
+
+    /// Whether a row of the part `pressure` is measured.
+    pub(crate) fn wants_row(&self, row: &str) -> bool {
+        self.row.is_empty() || self.row.iter().any(|wanted| wanted.eq_ignore_ascii_case(row))
     }
 
     /// Whether a server is measured.

@@ -20,6 +20,7 @@ use tests::load::trace::Trace;
 use tests::load::udp::Udp;
 use tests::load::upstream::Upstream;
 
+use crate::arguments::Wanted;
 use crate::crowd::{FORWARDERS, lost, within};
 use crate::measure::{Scene, WARM_UP, WARM_UP_PACE};
 use crate::page::Section;
@@ -65,7 +66,7 @@ struct Case {
     via: Via,
 }
 
-const CASES: [Case; 4] = [
+static CASES: [Case; 4] = [
     Case {
         row: "L2",
         peers: &BOTH,
@@ -121,14 +122,16 @@ struct Pressed {
 }
 
 /// Every server there and back.
-pub(crate) fn measure(scene: &mut Scene) -> anyhow::Result<Section> {
+pub(crate) fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Section> {
     let aside = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let ours = Trace::hit(&scene.cluster, QUESTIONS, SEED);
     let (mut pressed, mut runs) = (Vec::new(), 0);
     let all: Vec<usize> = (0..scene.servers.len()).collect();
     for at in there_and_back(&all).repeat(scene.rounds) {
         let peer = scene.servers[at].peer;
-        for case in CASES.iter().filter(|case| case.peers.contains(&peer)) {
+        for case in
+            CASES.iter().filter(|case| case.peers.contains(&peer) && wanted.wants_row(case.row))
+        {
             runs += 2;
             let stage = Stage { scene, at, case, ours: &ours, aside: aside.local_addr()?, runs };
             match stage.press() {

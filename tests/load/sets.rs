@@ -84,7 +84,7 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
         println!("\n{CROWDED} Services, clients beside a flood");
         let shape = Shape { has_default_limits: true, ..Shape::default() };
         let mut scene = Scene::start_as(CROWDED, lasting, wanted, &crowd::SERVERS, shape)?;
-        sections.push(pinned(GENERATOR, || pressure::measure(&mut scene))?);
+        sections.push(pinned(GENERATOR, || pressure::measure(&mut scene, wanted))?);
     }
     if wanted.has_apart(Part::Workers) {
         sections.push(workers::measure(CROWDED, lasting, wanted)?);

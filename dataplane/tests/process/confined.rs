@@ -81,7 +81,8 @@ fn s9_the_program_works_with_the_system_calls_of_its_profile_only() {
 #[test]
 fn s9_a_system_call_that_is_refused_costs_what_needs_it_and_no_more() {
     let folder = folder();
-    let process = start(&folder, &["inotify_init1", "sched_getaffinity", "prlimit64"]);
+    let process =
+        start(&folder, &["inotify_init1", "sched_getaffinity", "sched_setattr", "prlimit64"]);
     process.wait_for_log("no events from the file system");
     works(&process, &folder);
 }

@@ -202,5 +202,6 @@ fn measure_the_flood() {
             "{path}: {} answered, {failed} not; median {median:?}, slowest {slowest:?}",
             times.len()
         );
+        assert_eq!(failed, 0, "{path}");
     }
 }

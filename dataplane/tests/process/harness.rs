@@ -98,7 +98,7 @@ pub(crate) fn log_until(by: &[&str], flags: &[&str], expected: &str) -> String {
 
 /// A data plane that serves; killed if it is still there at the end.
 pub(crate) struct Process {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) dns: SocketAddr,
     pub(crate) http: SocketAddr,
     log: Arc<Mutex<String>>,

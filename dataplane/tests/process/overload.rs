@@ -1,6 +1,7 @@
 //! More queries than the program can answer, for hits and misses alike (L1, L7): what it reads is answered, its memory
 //! stays, and afterwards it is as before. Counts and octets only; `make bench` has the times.
 
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -123,4 +124,33 @@ fn l1_l7_what_is_read_in_an_overload_is_answered_and_memory_stays() {
     // The next query is answered, without another try.
     assert_eq!(process.ask(CART), address("10.96.0.1"));
     assert_eq!(process.ask("after.example.org"), address("192.0.2.1"));
+}
+
+/// Nanoseconds of a turn of the threads with this name, as Linux shows them; none where it does not.
+fn turns_ns(process: &Process, name: &str) -> Vec<u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", process.child.id())).expect("it runs");
+    let mut turns = Vec::new();
+    for task in tasks.map(|task| task.expect("readable").path()) {
+        let read = |file: &str| fs::read_to_string(task.join(file)).unwrap_or_default();
+        if read("comm").trim().starts_with(name) {
+            let shown = read("sched");
+            let turn =
+                shown.lines().find_map(|line| line.strip_prefix("se.slice")?.split_once(':'));
+            turns.extend(turn.and_then(|(_, turn)| turn.trim().parse::<u64>().ok()));
+        }
+    }
+    turns
+}
+
+/// By which it is given the processor when a query wakes it up, and does not wait until the one that runs has had its turn.
+#[test]
+fn t10_the_thread_of_tcp_has_shorter_turns_than_all_others() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let process = Process::start(&folder.0, &[]);
+    assert_eq!(process.ask(CART), address("10.96.0.1"));
+    let turns = ["tcp", "udp-", "tokio-rt"].map(|name| turns_ns(&process, name).first().copied());
+    let [Some(tcp), Some(udp), Some(lookups)] = turns else { return };
+    // Linux before 6.12 has the same turns for all.
+    assert!((tcp < udp && tcp < lookups) || (tcp == udp && udp == lookups), "{turns:?}");
 }

@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 mod descriptors;
+mod turns;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(any(test, not(target_os = "linux")))]
@@ -36,6 +37,7 @@ pub use linux::{Batch, Poller, Ready, Received, Socket};
 pub use portable::read_one_by_one;
 #[cfg(not(target_os = "linux"))]
 pub use portable::{Batch, Poller, Ready, Received, Socket};
+pub use turns::ask_for_turns;
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

@@ -192,7 +192,7 @@ async fn fw10_queries_that_cannot_be_sent_leave_nothing_behind() {
         assert!(ends.try_recv().unwrap(), "it failed at once");
     }
     assert_eq!(reading.ports(), 0);
-    let kept = server.pool.own.lock().unwrap().len();
+    let kept = server.pool.own_ports().len();
     assert!(kept < 64, "{kept} of {QUERIES} closed ports are remembered");
 }
 
@@ -254,30 +254,31 @@ async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
 #[tokio::test(start_paused = true)]
 async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
-    let _reading = Reading::begin().expect("this thread can wait for many sockets");
-    let (late, mut looks) = mpsc::unbounded_channel();
-    for _ in 0..50 {
-        let (late, left) = (late.clone(), now());
-        let landed = move |(), _, arrived: Arrived<'_>| {
-            assert!(matches!(arrived, Arrived::Overdue(_)), "{arrived:?}");
-            late.send((left, now())).unwrap();
-        };
-        let departed = depart(&server.pool, (), |(), id| query(id), landed);
-        assert!(matches!(departed, Departed::Shared));
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    // Each has a port for itself, and all have one together.
+    for ports in [8192, 1] {
+        let (_upstreams, server) = server(far.local_addr().unwrap(), ports);
+        let _reading = Reading::begin().expect("this thread can wait for many sockets");
+        let (late, mut looks) = mpsc::unbounded_channel();
+        for _ in 0..50 {
+            let (late, left) = (late.clone(), now());
+            let landed = move |(), _, arrived: Arrived<'_>| {
+                assert!(matches!(arrived, Arrived::Overdue(_)), "{arrived:?}");
+                late.send((left, now())).unwrap();
+            };
+            let departed = depart(&server.pool, (), |(), id| query(id), landed);
+            assert!(matches!(departed, Departed::Shared));
+            tokio::time::sleep(MILLISECOND).await;
+        }
+        let mut found = BTreeMap::<_, usize>::new();
+        for _ in 0..50 {
+            let (left, at) = looks.recv().await.unwrap();
+            let waited = at - left;
+            let latest = USUAL.interval + 4 * MILLISECOND;
+            assert!(waited >= USUAL.interval && waited <= latest, "{waited:?}");
+            *found.entry(at).or_default() += 1;
+        }
+        assert!(found.values().all(|together| *together <= 4), "{found:?}");
     }
-    let mut found = BTreeMap::<_, usize>::new();
-    for _ in 0..50 {
-        let (left, at) = looks.recv().await.unwrap();
-        let waited = at - left;
-        assert!(
-            waited >= USUAL.interval && waited <= USUAL.interval + 4 * MILLISECOND,
-            "{waited:?}"
-        );
-        *found.entry(at).or_default() += 1;
-    }
-    assert!(found.values().all(|together| *together <= 4), "{found:?}");
 }
 
 /// A look at a port on which no query waits yet would take it out for good.

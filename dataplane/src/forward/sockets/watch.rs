@@ -1,19 +1,16 @@
 //! Looks after the queries that were sent without a task and get no reply: each gets a task then, which sends again. All that
 //! are found by one look begin their tasks together, and clients wait meanwhile where there is one processor (L3). So looks
-//! are frequent, and one costs as much as it finds.
+//! are frequent. One costs as much as it finds, and goes through all queries on ports that queries share.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::Pool;
 use super::port::Port;
 use crate::forward::now;
 use crate::forward::plan::{LOOK_AGAIN, USUAL};
-
-/// Like [`LOOK_AGAIN`] for ports that queries share. Such a look goes through all queries on them.
-const LOOK_AT_SHARED: Duration = Duration::from_millis(10);
 
 impl Pool {
     /// Makes sure that queries without a task are called when they wait too long.
@@ -71,24 +68,15 @@ impl Pool {
 /// Returns when no query is left that has no task. While the server answers, this costs one or two wake-ups a second for
 /// any number of queries.
 async fn watch(pool: Arc<Pool>) {
-    let mut look_at_shared = now();
+    let look = |at| pool.overdue(at).into_iter().chain(pool.shared_overdue(at)).min();
     loop {
         let at = now();
-        let own = pool.overdue(at).map(|next| next.max(at + LOOK_AGAIN));
-        let mut shared = Some(look_at_shared);
-        if at >= look_at_shared {
-            shared = pool.shared_overdue(at).map(|next| next.max(at + LOOK_AT_SHARED));
-            // Where none waits, the next look at the others comes before one that begins to wait now is overdue.
-            look_at_shared = shared.unwrap_or(at);
-        }
-        let next = match own.into_iter().chain(shared).min() {
-            Some(next) => next,
+        let next = match look(at) {
+            Some(next) => next.max(at + LOOK_AGAIN),
             None => {
                 pool.is_watched.store(false, Ordering::Release);
                 // A query may have come in between.
-                let at = now();
-                let came = pool.overdue(at).into_iter().chain(pool.shared_overdue(at)).min();
-                match came {
+                match look(now()) {
                     Some(next) if !pool.is_watched.swap(true, Ordering::AcqRel) => next,
                     Some(_) | None => return,
                 }

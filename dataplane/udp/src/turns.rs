@@ -1,0 +1,75 @@
+//! How long the turns of a thread on its processor are. A thread that wakes up begins at once where its turns are shorter than
+//! those of the thread that runs (Linux 6.12 and later); otherwise it waits until that one has had its turn, which ends with a
+//! tick of the clock: up to 4 ms. A thread with shorter turns gets no more time in all.
+
+use std::io;
+use std::time::Duration;
+
+/// `struct sched_attr` of sched_setattr(2), as Linux 3.14 has it.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+#[cfg(target_os = "linux")]
+const SIZE: u32 = size_of::<Attributes>() as u32;
+
+/// Asks for turns of this length for the calling thread and for those that it starts; the system takes 0.1 ms to 100 ms.
+/// Systems that know no such wish, and threads that have real-time turns, stay as they are.
+///
+/// # Errors
+/// What the system says: a filter of system calls may refuse this. Nothing has changed then.
+pub fn ask_for_turns(length: Duration) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let mut own = attributes()?;
+        if own.policy == libc::SCHED_OTHER as u32 {
+            own.runtime_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+            // SAFETY: the pointer is to attributes of the size that they name, which outlive the call; it only reads them.
+            let status = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const own, 0) };
+            if status != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = length;
+    Ok(())
+}
+
+/// Those of the calling thread.
+#[cfg(target_os = "linux")]
+fn attributes() -> io::Result<Attributes> {
+    let mut own = Attributes { size: SIZE, ..Attributes::default() };
+    // SAFETY: the pointer is to attributes of SIZE octets, of which the kernel writes at most that many.
+    let status = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, SIZE, 0) };
+    if status == 0 { Ok(own) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gets_the_turns_that_it_asks_for_and_keeps_its_priority() {
+        let before = attributes().expect("attributes");
+        let asked = std::thread::spawn(|| {
+            ask_for_turns(Duration::from_micros(300)).expect("any thread may ask");
+            attributes().expect("attributes")
+        });
+        let after = asked.join().expect("it ends");
+        assert_eq!((after.policy, after.nice), (before.policy, before.nice));
+        // Linux before 6.12 has the same turns for all.
+        assert!([300_000, before.runtime_ns].contains(&after.runtime_ns), "{after:?}");
+        assert_eq!(attributes().expect("attributes").runtime_ns, before.runtime_ns, "this thread");
+    }
+}

@@ -223,7 +223,7 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
             "extraEnv[0].name=CLUSTERDNS_LOG_LEVEL,extraEnv[0].value=debug",
             "the flag of CLUSTERDNS_LOG_LEVEL itself: set the value logging.level",
         ),
-        ("extraArgs={--namespace=x}", "has its rights there: remove --namespace"),
+        ("extraArgs={--namespace=x}", "its rights are for that: remove --namespace"),
         ("metrics.interval=often", "metrics/interval"),
         ("metrics.runbookBaseURL=docs/runbooks", "metrics/runbookBaseURL"),
         ("allowedImages={*}", "allowedImages/0"),

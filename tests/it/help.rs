@@ -75,10 +75,12 @@ fn the_flags_that_the_chart_of_this_version_writes_are_committed() {
     for entry in fs::read_dir(lists().join("../chart")).expect("a folder") {
         let rendered = entry.expect("readable").path();
         let text = fs::read_to_string(&rendered).expect("text");
+        let values = fs::read_to_string(rendered.with_extension("values.yaml")).unwrap_or_default();
         let items = text.lines().filter_map(|line| line.trim_start().strip_prefix("- "));
-        let items = items.map(|item| item.trim_start_matches('"'));
-        for flag in items.filter(|item| item.starts_with("--")) {
-            let name = flag.split(['=', '"']).next().unwrap_or_default();
+        let items = items.map(|item| item.trim_matches('"')).filter(|item| item.starts_with("--"));
+        // Those of `extraArgs` are written by a person.
+        for flag in items.filter(|item| !values.contains(item)) {
+            let name = flag.split('=').next().unwrap_or_default();
             flags.insert(format!("{name}\n"));
         }
     }

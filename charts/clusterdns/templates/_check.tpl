@@ -55,18 +55,17 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- if has .name $names -}}
 {{- fail (printf "extraEnv: %s would be there twice: remove one (the chart sets CLUSTERDNS_NAMESPACE and CLUSTERDNS_POD_NAME itself)" .name) -}}
 {{- end -}}
-{{- /* The flag counts, so this would have no effect. */ -}}
-{{- if hasPrefix "CLUSTERDNS_" .name -}}
-{{- with get $flags (printf "--%s" (trimPrefix "CLUSTERDNS_" .name | lower | replace "_" "-")) -}}
-{{- fail (printf "extraEnv: the chart writes the flag of %s itself: set the value %s" $variable.name .) -}}
-{{- end -}}
+{{- /* These flags are always there, and count: the variable would have no effect. */ -}}
+{{- $flag := printf "--%s" (trimPrefix "CLUSTERDNS_" .name | lower | replace "_" "-") -}}
+{{- if and (hasPrefix "CLUSTERDNS_" .name) (has $flag (list "--dataplane-image" "--dataplane-pull-policy" "--workload-namespaces" "--http" "--log-format" "--log-level")) -}}
+{{- fail (printf "extraEnv: the chart writes the flag of %s itself: set the value %s" $variable.name (get $flags $flag)) -}}
 {{- end -}}
 {{- $names = append $names .name -}}
 {{- end -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
 {{- if has $flag (list "--namespace" "--pod-name") -}}
-{{- fail (printf "extraArgs: the operator knows the %s of its pod, and has its rights there: remove %s" (trimPrefix "--" $flag | replace "-" " ") $flag) -}}
+{{- fail (printf "extraArgs: the operator has this from its pod, and its rights are for that: remove %s" $flag) -}}
 {{- end -}}
 {{- with get $flags $flag -}}
 {{- fail (printf "extraArgs: the chart writes %s itself: set the value %s" $flag .) -}}

@@ -295,7 +295,7 @@ impl Connections {
         if let Some(place) = opened.place(&query, now()) {
             return Ok(place);
         }
-        if opened.is_open() && !opened.allows_none() {
+        if opened.is_open() {
             // Others were faster: it says nothing about the server.
             let place = self.place_in_crowd(false, &query);
             return place.ok_or_else(|| self.counted_failure(Failure::full()));

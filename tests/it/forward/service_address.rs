@@ -19,15 +19,16 @@ const PATH: &str = "/etc/resolv.conf";
 fn with_resolv_conf(text: &str) -> (Scratch, DataPlane) {
     let folder = Scratch::new("resolv-conf").expect("a folder");
     let file = folder.write("resolv.conf", text).expect("written");
-    match fs::read_link(PATH) {
-        // Into /run, which is another one here.
-        Ok(link) => {
-            let file: PathBuf = Path::new("/etc").join(link);
-            fs::create_dir_all(file.parent().expect("a folder")).expect("created");
-            fs::write(file, text).expect("written");
+    match (fs::canonicalize(PATH), fs::read_link(PATH)) {
+        // A link into /run, which is another one here, and empty.
+        (Err(_), Ok(link)) => {
+            let target: PathBuf = Path::new("/etc").join(link);
+            fs::create_dir_all(target.parent().expect("a folder")).expect("created");
+            fs::write(target, text).expect("written");
         }
-        Err(_) => {
-            let bound = Command::new("mount").arg("--bind").arg(&file).arg(PATH).status();
+        (found, _) => {
+            let target = found.expect("a resolv.conf");
+            let bound = Command::new("mount").arg("--bind").arg(&file).arg(target).status();
             assert!(bound.is_ok_and(|status| status.success()), "{PATH} cannot be replaced");
         }
     }

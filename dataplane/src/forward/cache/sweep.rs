@@ -40,9 +40,9 @@ impl Sweep {
         let (octets, entries) = shard.taken();
         let has_more = octets > limits.octets / SHARDS || entries > limits.entries / SHARDS;
         let is_done = left == [0, 0] && !(cache.is_over(limits) && has_more);
-        if is_done {
-            shard.shrink();
-        }
+        let old = is_done.then(|| shard.shrink());
+        drop(shard);
+        drop(old);
         (self.shard, self.left) =
             if is_done { (self.shard + 1, None) } else { (self.shard, Some(left)) };
         self.shard < SHARDS

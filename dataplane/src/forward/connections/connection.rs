@@ -277,11 +277,6 @@ impl Connection {
         }
     }
 
-    /// Whether the server lets no query begin on it.
-    pub(super) fn allows_none(&self) -> bool {
-        self.waiting().places() == 0
-    }
-
     /// Waits until it is idle or dead; it takes no more queries then.
     pub(super) async fn unused(&self) {
         loop {

@@ -126,7 +126,14 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             () = connection.unused() => break,
         }
         if takes_requests {
-            connection.allow(driver.current_max_send_streams());
+            let streams = driver.current_max_send_streams();
+            if streams == 0 {
+                // No other connection is made at once, or each query would make one.
+                let failure = Failure::protocol("the server allows no streams");
+                connection.shared.pause.failed(&failure, now());
+                break;
+            }
+            connection.allow(streams);
         } else if requests.is_empty() && queries.is_empty() {
             break;
         }

@@ -7,6 +7,10 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::rustls::ClientConnection;
 
+/// Octets that are encrypted and that the system has not taken. As many queries as a connection has ids for need less; rustls
+/// ends a write beyond 64 KiB by itself.
+const MAX_UNSENT: usize = 512 << 10;
+
 /// The session of one connection, which any thread may use.
 #[derive(Debug)]
 pub(super) struct TlsSession {
@@ -29,8 +33,7 @@ struct Opened {
 impl TlsSession {
     /// After the handshake.
     pub(super) fn new(mut tls: ClientConnection, tcp: Arc<TcpStream>) -> TlsSession {
-        // rustls ends a write beyond 64 KiB that the system has not taken. The ids of the connection are the bound here.
-        tls.set_buffer_limit(None);
+        tls.set_buffer_limit(Some(MAX_UNSENT));
         let session = Opened { tls, tcp, taken: Vec::new() };
         TlsSession {
             unsent: Mutex::default(),

@@ -6,17 +6,19 @@ use std::hash::BuildHasherDefault;
 
 use super::{CHUNK, SPARE_PART, Shard, Slot};
 
-/// A shard is made again when it has this many times as many slots as entries. The evictions of a full cache leave few slots
-/// free, so that this comes after a smaller bound only.
+/// A shard is made again when it has this many times as many slots as entries: after a smaller bound, or when the entries of
+/// former routes have left. The evictions of a full cache leave few slots free.
 const SPARSE: usize = 4;
+/// Entries that move in the one step that this takes, at most: hits wait for a millisecond or two. A shard with more keeps its
+/// tables.
+const MOST: usize = 16_384;
 
 impl Shard {
-    /// Moves the entries together, where most slots are free. This is one step, which takes as long as some thousand hits; it
-    /// comes once after such a change.
-    pub(in crate::forward::cache) fn shrink(&mut self) {
+    /// Moves the entries together, where most slots are free. Returns the old slots, to be freed without the lock.
+    pub(in crate::forward::cache) fn shrink(&mut self) -> impl Sized + use<> {
         let entries = self.len();
-        if self.slots.len() <= SPARSE * entries.div_ceil(CHUNK) + SPARSE {
-            return;
+        if entries > MOST || self.slots.len() <= SPARSE * entries.div_ceil(CHUNK) + SPARSE {
+            return Vec::new();
         }
         let mut old = std::mem::take(&mut self.slots);
         let places = entries + entries / SPARE_PART + 1;
@@ -28,6 +30,7 @@ impl Shard {
             self.move_to_new_slots(&mut old, queue);
         }
         (self.short, self.long) = (VecDeque::from(short), VecDeque::from(long));
+        old
     }
 
     /// Moves the slots of one queue, in its order.

@@ -139,7 +139,7 @@ impl Waiting {
     }
 
     /// The first query that is overdue and has no task; one waits from here on, at the returned end. Else when the next one
-    /// will be. All calls together cost as much as there are queries: each is looked at once.
+    /// will be. All calls together cost as much as there are queries: each is passed once.
     pub(super) fn take_overdue(&mut self, now: Instant) -> Result<Taken, Option<Instant>> {
         while let Some((id, overdue_at)) = self.order.get(self.looked_at) {
             if let Some(waiter @ Waiter::Call(_)) = self.replies.get_mut(id) {
@@ -165,11 +165,6 @@ impl Waiting {
         self.streams = self.streams.map(|_| streams.min(MAX_STREAMS));
         let places = streams.min(MAX_QUERIES);
         places > std::mem::replace(&mut self.places, places)
-    }
-
-    /// How many queries there may be at once, where it is not in a crowd.
-    pub(super) fn places(&self) -> usize {
-        self.places
     }
 
     /// When the connection ends, unless something happens before.

@@ -153,6 +153,21 @@ async fn fw54_a_server_that_allows_few_streams_gets_no_more_queries_at_once() {
     assert_eq!(most, Some(3));
 }
 
+#[tokio::test]
+async fn fw54_a_connection_that_allows_no_stream_ends_and_none_is_made_at_once() {
+    let (connections, connection, _slow) = connected_to_slow(0).await;
+    let mut places = Vec::new();
+    while connection.is_open() {
+        places.extend(connections.place(0, query, now()));
+        tokio::task::yield_now().await;
+    }
+    for place in places {
+        assert!(place.reply().await.is_err());
+    }
+    let another = async { panic!("not at once") };
+    assert!(connections.place_on_new(0, query, another).await.is_err());
+}
+
 /// The chunk that a frame came in; it says when it is given back.
 struct Chunk(Vec<u8>, Arc<AtomicUsize>);
 

@@ -53,18 +53,6 @@ async fn fw54_a_query_that_was_lost_takes_no_notice_from_others() {
     drop(places);
 }
 
-/// Else each query would open another connection, and none would say that the server answers nothing.
-#[tokio::test(start_paused = true)]
-async fn fw54_a_connection_on_which_the_server_allows_no_query_is_a_failure_of_the_server() {
-    let connections = idle();
-    let (connection, _queries) = connections.add_queue(CancellationToken::new());
-    connection.allow(0);
-    let failure = connections.place_on_new(0, query, async { Ok(connection) }).await.unwrap_err();
-    assert_eq!(failure.reason, Reason::Broken);
-    let another = async { panic!("not at once") };
-    assert!(connections.place_on_new(0, query, another).await.is_err());
-}
-
 /// All that one look finds begin a task each, while clients wait.
 #[tokio::test(start_paused = true)]
 async fn l3_few_queries_without_a_reply_are_looked_after_at_once_on_connections() {

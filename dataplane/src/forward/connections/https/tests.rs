@@ -16,6 +16,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
+use super::super::connection::IDLE;
 use super::super::failure::Reason;
 use super::super::tests::{idle, query};
 use super::super::{Client, Connections, Progress};
@@ -156,11 +157,12 @@ async fn fw54_a_server_that_allows_few_streams_gets_no_more_queries_at_once() {
 #[tokio::test]
 async fn fw54_a_connection_that_allows_no_stream_ends_and_none_is_made_at_once() {
     let (connections, connection, _slow) = connected_to_slow(0).await;
-    let mut places = Vec::new();
+    let (start, mut places) = (std::time::Instant::now(), Vec::new());
     while connection.is_open() {
         places.extend(connections.place(0, query, now()));
         tokio::task::yield_now().await;
     }
+    assert!(start.elapsed() < IDLE, "at once, and not for being idle");
     for place in places {
         assert!(place.reply().await.is_err());
     }

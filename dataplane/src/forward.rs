@@ -27,6 +27,7 @@ mod ports;
 mod connections;
 mod common;
 mod probe;
+mod overdue;
 mod own;
 mod resolv_conf;
 mod view;

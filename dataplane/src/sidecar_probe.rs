@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crds::Config;
 use crds::config::{Probe as Written, ProbeType};
 use dataplane_core::{LookupKey, Name};
+use dataplane_udp::wildcard;
 use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
@@ -130,13 +131,9 @@ pub async fn repeat(probe: Arc<Probe>) {
 }
 
 async fn ask(probe: &Probe, id: u16) -> Result<(), String> {
-    let any = match probe.server {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
     let query = LookupKey::new(probe.name.clone(), probe.qtype, false, false).upstream_query(id);
     let exchange = async {
-        let socket = UdpSocket::bind((any, 0)).await?;
+        let socket = UdpSocket::bind((wildcard(probe.server.ip()), 0)).await?;
         socket.connect(probe.server).await?;
         socket.send(&query.wire).await?;
         let mut buffer = [0; HEADER];

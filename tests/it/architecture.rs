@@ -70,7 +70,7 @@ pub(crate) fn quoted(cell: &str) -> Vec<&str> {
 }
 
 /// The names of all tests of the workspace.
-fn tests() -> BTreeSet<String> {
+pub(crate) fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in rust_files("") {
         let mut is_test = false;

@@ -1,10 +1,10 @@
 //! Every golden example of docs/dns.md §9.3-9.9 is asked somewhere.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use tests::scenario::Cluster;
+
+use crate::architecture::tests;
 
 /// Rows that are not tested as text: counts, statistics, ports and time. Each is a test in this package that is named by
 /// its row.
@@ -39,24 +39,7 @@ fn every_golden_example_has_a_test() {
 /// §9.10 has forwarding and time in it, so each row is in the name of a test.
 #[test]
 fn every_golden_example_of_forwarding_is_in_the_name_of_a_test() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut names = BTreeSet::new();
-    for folder in ["tests/it", "tests/e2e", "dataplane/src", "dataplane/tests", "dataplane/core"] {
-        let mut folders = vec![root.join(folder)];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.unwrap().path())
-            {
-                if entry.is_dir() {
-                    folders.push(entry);
-                } else if entry.extension().is_some_and(|kind| kind == "rs") {
-                    let text = fs::read_to_string(&entry).expect("text");
-                    let functions = text.lines().filter_map(|line| line.split_once("fn "));
-                    let name = |(_, rest): (&str, &str)| rest.split('(').next().map(str::to_owned);
-                    names.extend(functions.filter_map(name));
-                }
-            }
-        }
-    }
+    let names = tests();
     let has = |row: u32| {
         let part = format!("g{row}");
         names.iter().any(|name| name.split('_').any(|of| of == part))

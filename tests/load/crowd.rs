@@ -202,7 +202,7 @@ fn text(overloads: &[Overload], victims: &[Victim]) -> String {
     );
     for run in overloads {
         let it = &run.overloaded;
-        let sent_per_s = it.sent as f64 / it.lasted.as_secs_f64().max(1e-9);
+        let sent_per_s = it.sent_per_s();
         let bound = if it.is_generator_bound() { " †" } else { "" };
         let (most, answered) = (run.most.answered_per_s(), it.answered_per_s());
         let share = answered * 100.0 / most.max(1.0);

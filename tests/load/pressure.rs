@@ -248,9 +248,8 @@ fn text(pressed: &[Pressed]) -> String {
             let spread = Spread::of(runs.iter().map(|run| of(run)));
             spread.map_or_else(|| "-".to_owned(), |spread| spread.text(decimals))
         };
-        let rate = |it: &Outcome| it.sent as f64 / it.lasted.as_secs_f64().max(1e-9);
         let per_s = match case.per_s {
-            ALL_IT_CAN => spread(&|run| rate(&run.flooded), 0),
+            ALL_IT_CAN => spread(&|run| run.flooded.sent_per_s(), 0),
             per_s => per_s.to_string(),
         };
         let is_bound = runs.iter().any(|run| run.flooded.is_generator_bound());

@@ -20,7 +20,7 @@ mod counts;
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
 
 use super::now;
-use super::plan::LOOK_AGAIN;
+use super::overdue::{self, Watch};
 pub(super) use connection::{Arrived, Place, Reply};
 use connection::{Connection, MAX_QUERIES, Shared};
 pub(super) use counts::Counted;
@@ -65,8 +65,7 @@ pub(super) struct Connections {
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Connections made since start; never lower.
     opened: AtomicU64,
-    /// A task looks after queries that have none.
-    is_watched: AtomicBool,
+    watch: Watch,
     shared: Arc<Shared>,
 }
 
@@ -137,26 +136,6 @@ pub(super) fn depart<T: Send + 'static>(
     parts.map(|(flight, _)| flight)
 }
 
-/// Looks after the queries to a server that have no task, as long as there are some. While the server answers, this
-/// costs one or two wake-ups a second for any number of queries.
-async fn watch(connections: Arc<Connections>) {
-    loop {
-        let now_at = now();
-        let next = match connections.overdue(now_at) {
-            Some(next) => next.max(now_at + LOOK_AGAIN),
-            None => {
-                connections.is_watched.store(false, Ordering::Release);
-                // A query may have come in between.
-                match connections.overdue(now()) {
-                    Some(next) if !connections.is_watched.swap(true, Ordering::AcqRel) => next,
-                    Some(_) | None => return,
-                }
-            }
-        };
-        tokio::time::sleep_until(next.into()).await;
-    }
-}
-
 impl Connections {
     /// None is open yet. `client` belongs to the encrypted transports.
     pub(super) fn new(address: SocketAddr, client: Option<Client>) -> Connections {
@@ -166,7 +145,7 @@ impl Connections {
             open: Mutex::default(),
             turn: Arc::default(),
             opened: AtomicU64::new(0),
-            is_watched: AtomicBool::new(false),
+            watch: Watch::default(),
             shared: Arc::default(),
         }
     }
@@ -183,10 +162,7 @@ impl Connections {
 
     /// Makes sure that queries without a task are called when they wait too long.
     fn watch(self: &Arc<Self>) {
-        if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
-        {
-            tokio::spawn(watch(Arc::clone(self)));
-        }
+        overdue::watch(self, |connections| &connections.watch, Connections::overdue);
     }
 
     /// Calls those that wait too long; returns when the next one will.

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use dataplane_udp::wildcard;
+
 #[derive(Debug)]
 pub(super) struct OwnAddresses(Vec<SocketAddr>);
 
@@ -49,11 +51,7 @@ fn can_bind(ip: IpAddr) -> bool {
 
 /// The address that the system sends from; nothing is sent.
 fn source_towards(ip: IpAddr) -> Option<IpAddr> {
-    let any = match ip {
-        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
+    let socket = UdpSocket::bind((wildcard(ip), 0)).ok()?;
     socket.connect((ip, 53)).ok()?;
     socket.local_addr().ok().map(|own| own.ip())
 }

@@ -57,9 +57,6 @@ pub(super) struct Pace {
 const BUDGET: Duration = Duration::from_secs(4);
 pub(super) const USUAL: Pace =
     Pace { interval: Duration::from_millis(500), budget: BUDGET, is_once: false };
-/// Between two looks for queries without a task that are overdue: so much later their next send may leave (FW23). All that
-/// one look finds begin their tasks together, so looks are frequent (L3).
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// While every server of the group is down (FW24).
 const ALL_DOWN: Pace =
     Pace { interval: Duration::from_millis(250), budget: Duration::from_secs(2), is_once: true };

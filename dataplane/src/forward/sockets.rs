@@ -11,11 +11,11 @@ mod watch;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::common::Common;
+use super::overdue::Watch;
 use super::ports::{Draw, REST, ServerId};
 use super::{now, random};
 pub(super) use asked::Arrival;
@@ -44,8 +44,7 @@ pub(super) struct Pool {
     own: Mutex<VecDeque<(Instant, Weak<Port>)>>,
     /// The ends of the rest of closed ports.
     resting: Mutex<VecDeque<Instant>>,
-    /// A task looks after queries that have none.
-    is_watched: AtomicBool,
+    watch: Watch,
 }
 
 /// A query on its way, and where its reply comes.
@@ -213,7 +212,7 @@ impl Pool {
             open: Mutex::default(),
             own: Mutex::default(),
             resting: Mutex::default(),
-            is_watched: AtomicBool::new(false),
+            watch: Watch::default(),
         }
     }
 

@@ -5,12 +5,13 @@
 //! endpoint of our own Service; and what is sent there is one question that any client may ask.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State as From};
 use axum::http::StatusCode;
 use dataplane_core::Records;
+use dataplane_udp::wildcard;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -161,11 +162,7 @@ fn fastrand() -> u8 {
 }
 
 async fn over_udp(query: &[u8], server: SocketAddr) -> io::Result<bool> {
-    let any: IpAddr = match server {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).await?;
+    let socket = UdpSocket::bind((wildcard(server.ip()), 0)).await?;
     socket.connect(server).await?;
     socket.send(query).await?;
     let mut reply = [0; HEADER];

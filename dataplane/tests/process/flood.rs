@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::harness::{Folder, PATIENCE, Process};
-use crate::service;
+use crate::harness::PATIENCE;
+use crate::serving;
 
 /// Clients of the flood, each at an address of its own, and what each opens and keeps of it.
 const CLIENTS: u8 = 8;
@@ -82,13 +82,6 @@ fn probe_from(from: Ipv4Addr, server: SocketAddr, path: &str) -> Option<String> 
     let connection = socket(from);
     connection.connect(&server.into()).ok()?;
     ask(TcpStream::from(connection), path)
-}
-
-fn serving() -> (Folder, Process) {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
-    (folder, process)
 }
 
 const OK: Option<&str> = Some("HTTP/1.1 200 OK");

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::harness::{Folder, PATIENCE, Process, wait_for};
-use crate::{CART, service};
+use crate::{CART, service, serving};
 
 /// Queries each client sends per second; five of them are the 5,000 of D1.
 const RATE: u32 = 1_000;
@@ -128,9 +128,7 @@ fn d1_no_query_is_lost_while_clients_move_away_after_sigterm() {
 
 #[test]
 fn d6_probes_are_answered_while_more_comes_than_it_can_answer() {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
+    let (_folder, process) = serving();
     let server = process.dns;
     let flood = std::thread::spawn(move || {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -57,11 +57,17 @@ fn denying_upstream() -> u16 {
 
 const CART: &str = "cart.shop.svc.cluster.local";
 
-#[test]
-fn changes_on_disk_are_live() {
+/// A process that answers for one Service, and its folder.
+fn serving() -> (Folder, Process) {
     let folder = Folder::new();
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     let process = Process::start(&folder.0, &[]);
+    (folder, process)
+}
+
+#[test]
+fn changes_on_disk_are_live() {
+    let (folder, process) = serving();
     assert_eq!(process.ask(CART), address("10.96.0.1"));
     folder.write("a.yaml", &service("cart", "10.96.0.2"));
     process.wait_for_answer(CART, address("10.96.0.2"));
@@ -90,9 +96,7 @@ fn changes_on_disk_are_live_without_file_events() {
 
 #[test]
 fn a_file_that_stops_parsing_keeps_its_last_good_content() {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
+    let (folder, process) = serving();
     folder.write("a.yaml", "kind: Service\n  metadata: [\n");
     let files = wait_for("the broken file to be reported", || {
         let files = process.config()["files"].clone();
@@ -264,9 +268,7 @@ fn e15_what_is_not_served_is_named_and_the_rest_is_served() {
 
 #[test]
 fn http_says_how_it_is_and_nothing_more() {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
+    let (_folder, process) = serving();
     assert_eq!(process.get("/livez"), (200, "ok\n".to_owned()));
     assert_eq!(process.get("/readyz"), (200, "ready\n".to_owned()));
     for absent in ["/index.html", "/debug/pprof/", "/debug/vars", "/quit"] {
@@ -344,9 +346,7 @@ fn g164_after_sigterm_everything_is_answered_while_readiness_ends() {
 
 #[test]
 fn sigint_ends_well_and_hurries_a_drain() {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let mut process = Process::start(&folder.0, &[]);
+    let (folder, mut process) = serving();
     process.signal("INT");
     assert_eq!(process.wait().code(), Some(0));
 

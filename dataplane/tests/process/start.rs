@@ -3,7 +3,7 @@
 use std::net::{TcpListener, UdpSocket};
 
 use super::harness::{Folder, Process, in_namespaces, log_until, run};
-use super::{cluster_dns, service};
+use super::{cluster_dns, service, serving};
 
 #[test]
 fn what_cannot_work_fails_at_once_and_says_what_to_do() {
@@ -143,9 +143,7 @@ fn a_signal_while_manifests_are_read_ends_the_process_at_once() {
 #[test]
 fn fw53_there_is_room_for_descriptors_before_there_are_threads() {
     const ROOM: u64 = 16_384;
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
+    let (_folder, process) = serving();
     let limit = dataplane_udp::raise_descriptor_limit().unwrap();
     let size = process.in_status("FDSize:");
     assert!(size >= limit.min(ROOM), "{size} of {limit}");

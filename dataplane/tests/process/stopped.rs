@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use crate::harness::{Folder, PATIENCE, Process, address, wait_for};
+use crate::harness::{PATIENCE, address, wait_for};
 use crate::load::{is_answer, query};
-use crate::{CART, service};
+use crate::{CART, serving};
 
 /// Fewer than the kernel queues for a socket of the default size.
 const QUEUED: u16 = 50;
@@ -19,9 +19,7 @@ const KEPT: u16 = 16;
 
 #[test]
 fn l9_after_a_stop_what_waited_too_long_is_dropped_and_the_rest_answered() {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
+    let (_folder, process) = serving();
     process.wait_for_answer(CART, address("10.96.0.1"));
     let clients: Vec<UdpSocket> = (0..2)
         .map(|_| {
@@ -55,9 +53,7 @@ fn l9_after_a_stop_what_waited_too_long_is_dropped_and_the_rest_answered() {
 
 #[test]
 fn l9_wr42_after_a_stop_kept_connections_with_unread_queries_are_answered() {
-    let folder = Folder::new();
-    folder.write("a.yaml", &service("cart", "10.96.0.1"));
-    let process = Process::start(&folder.0, &[]);
+    let (_folder, process) = serving();
     process.wait_for_answer(CART, address("10.96.0.1"));
     let framed = |id| [&(query(id).len() as u16).to_be_bytes()[..], &query(id)].concat();
     let answered = |client: &mut TcpStream, id| {

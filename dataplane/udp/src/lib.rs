@@ -14,7 +14,7 @@
     reason = "recvmmsg, sendmmsg and their ancillary data have no safe wrapper; the rest of the workspace denies it"
 )]
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 mod descriptors;
@@ -42,6 +42,14 @@ pub use turns::ask_for_turns;
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.
 pub const DATAGRAM_OCTETS: usize = 4096;
+
+/// The unspecified address of the same family, to which a socket is bound that connects to `of`.
+pub fn wildcard(of: IpAddr) -> IpAddr {
+    match of {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
 
 /// How a socket is opened.
 #[derive(Clone, Copy, Debug)]

@@ -69,6 +69,11 @@ impl Outcome {
         self.sent < self.due || self.late > self.sent / LATE_SHARE
     }
 
+    /// Questions that were sent a second.
+    pub fn sent_per_s(&self) -> f64 {
+        self.sent as f64 / self.lasted.as_secs_f64().max(1e-9)
+    }
+
     /// Answers a second.
     pub fn answered_per_s(&self) -> f64 {
         self.answered as f64 / self.lasted.as_secs_f64().max(1e-9)

@@ -4,21 +4,20 @@
 //! early.
 //! The scheme is S3-FIFO (Yang et al., SOSP 2023).
 
+mod index;
 mod shrink;
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 
 use dataplane_core::{Age, CacheAction, CacheRules, LookupKey, Relayed, cache_action};
 
 use super::ghosts::Ghosts;
 use super::{CacheResult, Denials, Found, Member, Peeked, RouteId};
+use index::{Index, index_for};
 
 /// Octets that an entry takes besides its reply: its slot, and its places in a queue and in the index. Counted for
 /// the worst case, in which tables have just doubled.
 const ENTRY_OCTETS: usize = size_of::<Slot>() + 2 * size_of::<u32>() + 2 * 22;
-/// One part in this many of the index is free when it is made again: it costs little, and the table grows little.
-const SPARE_PART: usize = 8;
 /// Slots that are allocated at once, so that growing copies nothing.
 const CHUNK: usize = 64;
 /// The short queue has at most one part in this many of the octets.
@@ -53,7 +52,7 @@ pub(super) struct Moment {
 /// One part of the cache with its own lock; the hash of the key chooses it.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    index: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
+    index: Index,
     slots: Vec<Vec<Slot>>,
     free: Vec<u32>,
     short: VecDeque<u32>,
@@ -287,9 +286,7 @@ impl Shard {
     fn make_room_in_index(&mut self) {
         let entries = self.index.len();
         if entries == self.index.capacity() {
-            let places = entries + entries / SPARE_PART + 1;
-            let mut index =
-                HashMap::with_capacity_and_hasher(places, BuildHasherDefault::default());
+            let mut index = index_for(entries);
             index.extend(self.index.drain());
             self.index = index;
         }
@@ -370,25 +367,6 @@ impl Shard {
 /// What the allocator takes for a shared slice of this many octets: two counts in front, a header, rounded up as glibc does.
 fn allocated(octets: usize) -> usize {
     (octets + 2 * size_of::<usize>() + size_of::<usize>()).next_multiple_of(16).max(32)
-}
-
-/// The hashes are keyed and random already.
-#[derive(Debug, Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, octets: &[u8]) {
-        // Only whole hashes are written; this is never called.
-        octets.iter().for_each(|octet| self.0 = self.0.rotate_left(8) ^ u64::from(*octet));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }
 
 /// Whether this is a denial or a failure.

@@ -1,9 +1,11 @@
 //! Opens sockets towards one server, each on a random port (FW10), and sees to it that each is read.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Instant;
+
+use dataplane_udp::wildcard;
 
 use super::Pool;
 use super::port::{self, Port, ReadBy, Socket};
@@ -73,20 +75,17 @@ impl Pool {
 }
 
 fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
-    let any = |port| match server {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
-    };
+    let any = wildcard(server.ip());
     for _ in 0..PORT_ATTEMPTS {
         let range = u64::from(u16::MAX - FIRST_PORT) + 1;
         // 64 random bits over 64,512 ports: the bias is far below anything measurable.
         let port = FIRST_PORT + (random() % range) as u16;
-        match UdpSocket::bind(any(port)) {
+        match UdpSocket::bind((any, port)) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             // A node may keep ports for others: it says nothing about the server.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             other => return other,
         }
     }
-    UdpSocket::bind(any(0))
+    UdpSocket::bind((any, 0))
 }

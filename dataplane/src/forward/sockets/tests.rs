@@ -2,7 +2,7 @@
 
 mod drawn;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crds::config::{self, Config, Group, GroupOptions};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::asked::{Asked, Asker, By, LATE, MAX_ANSWERED, MAX_ENDED};
 use super::*;
-use crate::forward::plan::USUAL;
+use crate::forward::overdue::tests::come_few_at_once;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
 
@@ -258,7 +258,7 @@ async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
     for ports in [8192, 1] {
         let (_upstreams, server) = server(far.local_addr().unwrap(), ports);
         let _reading = Reading::begin().expect("this thread can wait for many sockets");
-        let (late, mut looks) = mpsc::unbounded_channel();
+        let (late, looks) = mpsc::unbounded_channel();
         for _ in 0..50 {
             let (late, left) = (late.clone(), now());
             let landed = move |(), _, arrived: Arrived<'_>| {
@@ -269,15 +269,7 @@ async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
             assert!(matches!(departed, Departed::Shared));
             tokio::time::sleep(MILLISECOND).await;
         }
-        let mut found = BTreeMap::<_, usize>::new();
-        for _ in 0..50 {
-            let (left, at) = looks.recv().await.unwrap();
-            let waited = at - left;
-            let latest = USUAL.interval + 4 * MILLISECOND;
-            assert!(waited >= USUAL.interval && waited <= latest, "{waited:?}");
-            *found.entry(at).or_default() += 1;
-        }
-        assert!(found.values().all(|together| *together <= 4), "{found:?}");
+        come_few_at_once(50, looks).await;
     }
 }
 

@@ -1,28 +1,28 @@
-//! Looks after the queries that were sent without a task and get no reply: each gets a task then, which sends again. All that
-//! are found by one look begin their tasks together, and clients wait meanwhile where there is one processor (L3). So looks
-//! are frequent. One costs as much as it finds, and goes through all queries on ports that queries share.
+//! Which queries on the ports of one server wait too long. A look costs as much as it finds, and goes through all queries on
+//! ports that queries share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Instant;
 
 use super::Pool;
 use super::port::Port;
-use crate::forward::now;
-use crate::forward::plan::{LOOK_AGAIN, USUAL};
+use crate::forward::overdue;
+use crate::forward::plan::USUAL;
 
 impl Pool {
     /// Makes sure that queries without a task are called when they wait too long.
     pub(super) fn watch(self: &Arc<Self>) {
-        if !self.is_watched.load(Ordering::Relaxed) && !self.is_watched.swap(true, Ordering::AcqRel)
-        {
-            tokio::spawn(watch(Arc::clone(self)));
-        }
+        overdue::watch(self, |pool| &pool.watch, Pool::overdue);
     }
 
-    /// Calls those on ports of their own that wait too long; returns when the next one will.
-    pub(super) fn overdue(&self, now: Instant) -> Option<Instant> {
+    /// Calls those that wait too long; returns when the next one will.
+    fn overdue(&self, now: Instant) -> Option<Instant> {
+        self.own_overdue(now).into_iter().chain(self.shared_overdue(now)).min()
+    }
+
+    /// The same for those on ports of their own.
+    fn own_overdue(&self, now: Instant) -> Option<Instant> {
         let mut late = Vec::new();
         let next = {
             let mut own = self.own_ports();
@@ -41,7 +41,7 @@ impl Pool {
         next
     }
 
-    /// The same as [`Pool::overdue`] for those that share ports.
+    /// The same for those that share ports.
     fn shared_overdue(&self, now: Instant) -> Option<Instant> {
         let ports = self.open().clone();
         ports.iter().filter_map(|port| port.overdue(now)).min()
@@ -62,26 +62,5 @@ impl Pool {
 
     pub(super) fn own_ports(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Port>)>> {
         self.own.lock().expect("nothing panics while it holds this")
-    }
-}
-
-/// Returns when no query is left that has no task. While the server answers, this costs one or two wake-ups a second for
-/// any number of queries.
-async fn watch(pool: Arc<Pool>) {
-    let look = |at| pool.overdue(at).into_iter().chain(pool.shared_overdue(at)).min();
-    loop {
-        let at = now();
-        let next = match look(at) {
-            Some(next) => next.max(at + LOOK_AGAIN),
-            None => {
-                pool.is_watched.store(false, Ordering::Release);
-                // A query may have come in between.
-                match look(now()) {
-                    Some(next) if !pool.is_watched.swap(true, Ordering::AcqRel) => next,
-                    Some(_) | None => return,
-                }
-            }
-        };
-        tokio::time::sleep_until(next.into()).await;
     }
 }

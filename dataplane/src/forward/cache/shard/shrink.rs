@@ -1,10 +1,10 @@
 //! Gives memory back after the cache's bound became much smaller (CA5). Slots, the index and the queues only grow otherwise, and
 //! only entries are counted.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
+use std::mem;
 
-use super::{CHUNK, SPARE_PART, Shard, Slot};
+use super::{CHUNK, Shard, Slot, index_for};
 
 /// A shard is made again when it has this many times as many slots as entries: after a smaller bound, or when the entries of
 /// former routes have left. The evictions of a full cache leave few slots free.
@@ -20,22 +20,17 @@ impl Shard {
         if entries > MOST || self.slots.len() <= SPARSE * entries.div_ceil(CHUNK) + SPARSE {
             return Vec::new();
         }
-        let mut old = std::mem::take(&mut self.slots);
-        let places = entries + entries / SPARE_PART + 1;
-        self.index = HashMap::with_capacity_and_hasher(places, BuildHasherDefault::default());
-        self.free = Vec::new();
-        let [mut short, mut long] =
-            [&mut self.short, &mut self.long].map(|queue| std::mem::take(queue).into());
-        for queue in [&mut short, &mut long] {
-            self.move_to_new_slots(&mut old, queue);
-        }
-        (self.short, self.long) = (VecDeque::from(short), VecDeque::from(long));
+        let mut old = mem::take(&mut self.slots);
+        (self.index, self.free) = (index_for(entries), Vec::new());
+        let (short, long) = (mem::take(&mut self.short), mem::take(&mut self.long));
+        self.short = self.moved(&mut old, short);
+        self.long = self.moved(&mut old, long);
         old
     }
 
-    /// Moves the slots of one queue, in its order.
-    fn move_to_new_slots(&mut self, old: &mut [Vec<Slot>], queue: &mut Vec<u32>) {
-        for number in queue.iter_mut() {
+    /// Moves the slots of one queue, and returns their new numbers in its order.
+    fn moved(&mut self, old: &mut [Vec<Slot>], mut queue: VecDeque<u32>) -> VecDeque<u32> {
+        for number in &mut queue {
             let slot = &mut old[*number as usize / CHUNK][*number as usize % CHUNK];
             let moved = Slot { relayed: slot.relayed.take(), ..*slot };
             let (hash, is_found) = (moved.hash, moved.relayed.is_some());
@@ -45,6 +40,7 @@ impl Shard {
             }
         }
         queue.shrink_to_fit();
+        queue
     }
 
     /// Slots, places of the index, and places of the queues that the shard has memory for.

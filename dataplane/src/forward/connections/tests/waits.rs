@@ -1,9 +1,7 @@
 //! Queries that wait for a place.
 
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::forward::plan::USUAL;
+use crate::forward::overdue::tests::come_few_at_once;
 
 #[tokio::test(start_paused = true)]
 async fn fw54_places_that_become_free_wake_those_who_wait_for_a_handshake() {
@@ -65,7 +63,7 @@ async fn l3_few_queries_without_a_reply_are_looked_after_at_once_on_connections(
             far
         })
         .collect();
-    let (late, mut looks) = mpsc::unbounded_channel();
+    let (late, looks) = mpsc::unbounded_channel();
     for _ in 0..QUERIES {
         let (late, left) = (late.clone(), now());
         let landed = move |(), arrived: Arrived| {
@@ -75,17 +73,7 @@ async fn l3_few_queries_without_a_reply_are_looked_after_at_once_on_connections(
         assert!(depart(&connections, (), |(), id| query(id), landed).is_none());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let mut found = BTreeMap::<_, usize>::new();
-    for _ in 0..QUERIES {
-        let (left, at) = looks.recv().await.unwrap();
-        let waited = at - left;
-        assert!(
-            waited >= USUAL.interval && waited <= USUAL.interval + 2 * LOOK_AGAIN,
-            "{waited:?}"
-        );
-        *found.entry(at).or_default() += 1;
-    }
-    assert!(found.values().all(|together| *together <= 4), "{found:?}");
+    come_few_at_once(QUERIES, looks).await;
     drop(far);
 }
 

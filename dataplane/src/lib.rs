@@ -11,6 +11,7 @@
 
 pub mod args;
 pub mod drain;
+pub mod background;
 mod endless;
 
 pub mod source;

@@ -23,7 +23,7 @@ use dataplane::state::State;
 use dataplane::status::Status;
 use dataplane::taps::Reader;
 use dataplane::telemetry::{self, Fixed, LogFormat, LogLevel};
-use dataplane::{identity, kube_dns, names, settings};
+use dataplane::{background, identity, kube_dns, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -225,7 +225,8 @@ impl Opened {
 /// For what is asked elsewhere, and for signals; UDP, TCP and HTTP have threads of their own.
 fn runtime(workers: usize) -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(workers).enable_all().build().context("cannot start the runtime")
+    builder.worker_threads(workers).on_thread_start(background::give_way);
+    builder.enable_all().build().context("cannot start the runtime")
 }
 
 /// To standard output, where a closed pipe is no reason to end, and one without a reader no reason to wait.

@@ -27,6 +27,7 @@ pub use exchange::{Exchange, Side};
 pub use query_log::QueryLog;
 pub use top::{LONGEST as LONGEST_TOP, Top, TopRow, TopView};
 
+use crate::background;
 use crate::endless::{endless, endless_on_thread};
 
 /// The taps of the process.
@@ -111,9 +112,15 @@ impl Taps {
         let (log, dnstap) = (Arc::clone(self), Arc::clone(self));
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
         thread("query-log").spawn(move || {
+            background::give_way();
             log.keep("query log", || log.query_log.write_to(std::io::stdout()));
         })?;
-        thread("dnstap").spawn(move || dnstap.keep("dnstap", || dnstap.dnstap.run())).map(drop)
+        thread("dnstap")
+            .spawn(move || {
+                background::give_way();
+                dnstap.keep("dnstap", || dnstap.dnstap.run());
+            })
+            .map(drop)
     }
 
     fn keep(&self, name: &'static str, run: impl Fn()) {

@@ -101,8 +101,7 @@ struct TcpServer {
 }
 
 /// Length of the turns of this thread on its processor, the shortest that Linux has: a query over TCP does not wait until the
-/// thread of UDP has had its turn (T10). That one has the usual turns: with shorter ones, a flood of one client delayed names
-/// of others that no cache has (L2).
+/// thread of UDP has had its turn, which is longer (T10).
 const TURN: Duration = Duration::from_micros(100);
 
 /// Starts the thread that serves these listeners.

@@ -39,6 +39,10 @@ const ASKED_AT_ONCE: usize = 8;
 /// asked, and what is not read waits in the queue of the socket, where a client that floods takes the places of all others.
 const FULL_BATCHES: usize = 4;
 
+/// Length of the turns of this thread on its processor: a query over UDP does not wait until lookups that need a task have had
+/// their turn (L3).
+const TURN: Duration = Duration::from_micros(200);
+
 /// A full batch. There is room for the notes about one; a larger batch allocates once.
 const BATCH: usize = 32;
 
@@ -113,6 +117,7 @@ impl Worker {
     /// queued is answered (D3). It reads the sockets over which it asks upstreams itself, so that a reply wakes no other
     /// thread.
     pub(super) fn run(mut self) {
+        super::ask_for_turns(TURN);
         // Sockets and tasks of lookups are the runtime's.
         let runtime = self.responder.runtime.clone();
         let _lookups = runtime.enter();

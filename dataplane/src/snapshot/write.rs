@@ -16,6 +16,7 @@ use super::due::Cost;
 use super::format::{END, MAX_FILE};
 use super::shares::LeftOut;
 use super::{FILE, TEMPORARY};
+use crate::background;
 use crate::endless::endless_on_thread;
 use crate::status::Status;
 use crate::telemetry::printable;
@@ -54,6 +55,7 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
     std::thread::Builder::new()
         .name("snapshot".into())
         .spawn(move || {
+            background::give_way();
             let count = || panicked(&status);
             endless_on_thread("snapshot", count, || run(&folder, &from, &status));
         })

@@ -37,7 +37,7 @@ pub use linux::{Batch, Poller, Ready, Received, Socket};
 pub use portable::read_one_by_one;
 #[cfg(not(target_os = "linux"))]
 pub use portable::{Batch, Poller, Ready, Received, Socket};
-pub use turns::ask_for_turns;
+pub use turns::{ask_for_turns, give_way};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

@@ -18,6 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio_rustls::server::TlsStream;
 
+use crate::background;
 pub(super) use rates::Rates;
 
 /// Handshakes in progress. A good client needs milliseconds for one. Many at a time mean that clients stall.
@@ -30,7 +31,9 @@ const AT_ONCE: usize = 8 << 10;
 
 /// The thread of all handshakes and of the sockets of QUIC; it ends when this is dropped.
 pub(super) fn thread() -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(1).thread_name("handshakes").enable_all().build()
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(1).thread_name("handshakes").on_thread_start(background::give_way);
+    builder.enable_all().build()
 }
 
 /// All handshakes, the oldest first.

@@ -441,7 +441,8 @@ impl Forwarder {
             recoveries: group.recoveries(),
             purpose,
         };
-        flight::begin(begun, group.askable(|server| self.is_other(server)));
+        let (is_own, left_out) = (|server: &Server| self.is_own(server), warn_of_own);
+        group.with_askable(now(), is_own, left_out, |members| flight::begin(begun, members));
     }
 
     /// Counts how a lookup ended that began for this: why without an answer, if so.
@@ -458,16 +459,8 @@ impl Forwarder {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn is_other(&self, server: &Server) -> bool {
-        let address = server.address();
-        let is_own = self.own.get().is_some_and(|own| own.contains(address));
-        if is_own {
-            tracing::warn!(
-                "upstream {address} is an address this process answers on: it is not asked, as every query \
-                 would come back; correct upstreams or stubDomains"
-            );
-        }
-        !is_own
+    fn is_own(&self, server: &Server) -> bool {
+        self.own.get().is_some_and(|own| own.contains(server.address()))
     }
 
     pub fn cache(&self) -> &Cache {
@@ -524,6 +517,14 @@ impl Forwarder {
         let counts = self.counts.unresolved.iter().map(|count| count.load(Ordering::Relaxed));
         unresolved::LABELS.into_iter().zip(counts)
     }
+}
+
+fn warn_of_own(server: &Server) {
+    tracing::warn!(
+        "upstream {} is an address this process answers on: it is not asked, as every query would come back; correct \
+         upstreams or stubDomains",
+        server.address()
+    );
 }
 
 /// The runtime's clock, which tests may stop.

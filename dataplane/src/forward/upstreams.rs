@@ -1,12 +1,13 @@
 //! The upstream groups of one configuration: which servers may be asked, over which transport, and which were
 //! refused.
 
+mod askable;
 mod standing;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use crds::config::{self, Config, GroupOptions, Policy};
 use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps};
@@ -18,6 +19,7 @@ use super::resolv_conf::ResolvConf;
 use super::server::Server;
 use super::server_identity::{self, ServerIdentity};
 use crate::taps::Taps;
+use askable::Askable;
 
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
@@ -48,8 +50,8 @@ pub(super) struct Group {
     pub(super) name: String,
     /// Those that can be asked, in configured order.
     pub(super) servers: Vec<Arc<Server>>,
-    /// The places of those that are not ourselves, found at the first lookup.
-    askable: OnceLock<Vec<usize>>,
+    /// Which of them are not ourselves, found at the first lookup.
+    askable: Askable,
     pub(super) policy: Policy,
     /// Questions are sent in random upper and lower case (0x20, FW14).
     pub(super) randomise_case: bool,
@@ -61,14 +63,6 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The places of servers that `is_other` says are not ourselves; looked at once.
-    pub(super) fn askable(&self, is_other: impl Fn(&Server) -> bool) -> &[usize] {
-        self.askable.get_or_init(|| {
-            let others = self.servers.iter().enumerate().filter(|(_, server)| is_other(server));
-            others.map(|(place, _)| place).collect()
-        })
-    }
-
     /// Its servers, each with the name that distinguishes it from others at its address.
     pub(super) fn named_servers(&self) -> impl Iterator<Item = (&Arc<Server>, String)> {
         let names = server_identity::names(self.servers.iter().map(|server| &server.identity));
@@ -295,7 +289,7 @@ impl Reading<'_, '_> {
                     self.taking.server(identity, client, limits.in_flight as usize)
                 })
                 .collect(),
-            askable: OnceLock::new(),
+            askable: Askable::default(),
             policy: *policy,
             randomise_case,
             max_in_flight: limits.in_flight as usize,

@@ -16,6 +16,7 @@ use crate::forward::{now, random};
 const PORT_ATTEMPTS: usize = 16;
 /// The ports that are ours to draw from: all that need no privilege.
 const FIRST_PORT: u16 = 1024;
+
 impl Pool {
     /// A socket for the port that was drawn.
     pub(super) fn opened(&self) -> io::Result<UdpSocket> {
@@ -76,16 +77,53 @@ impl Pool {
 
 fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
     let any = wildcard(server.ip());
+    draw_port(|port| UdpSocket::bind((any, port)))
+}
+
+/// Binds a random port, or the one that the system chooses (0) where those drawn are taken.
+fn draw_port<T>(bind: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
     for _ in 0..PORT_ATTEMPTS {
         let range = u64::from(u16::MAX - FIRST_PORT) + 1;
         // 64 random bits over 64,512 ports: the bias is far below anything measurable.
         let port = FIRST_PORT + (random() % range) as u16;
-        match UdpSocket::bind((any, port)) {
+        match bind(port) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             // A node may keep ports for others: it says nothing about the server.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             other => return other,
         }
     }
-    UdpSocket::bind((any, 0))
+    bind(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn fw10_a_port_that_is_taken_or_kept_for_others_is_drawn_again() {
+        for refusal in [ErrorKind::AddrInUse, ErrorKind::PermissionDenied] {
+            let drawn = RefCell::new(Vec::new());
+            let third = |port| {
+                drawn.borrow_mut().push(port);
+                if drawn.borrow().len() < 3 { Err(refusal.into()) } else { Ok(port) }
+            };
+            let port = draw_port(third).expect("the third is free");
+            assert!(drawn.borrow().iter().all(|drawn| *drawn >= FIRST_PORT), "{drawn:?}");
+            assert_eq!(drawn.borrow()[2..], [port], "{refusal}");
+        }
+        let only_of_the_system =
+            |port| if port == 0 { Ok(port) } else { Err(ErrorKind::PermissionDenied.into()) };
+        assert_eq!(draw_port(only_of_the_system).expect("one"), 0);
+        let times = RefCell::new(0);
+        let lacks = |_| -> io::Result<u16> {
+            *times.borrow_mut() += 1;
+            Err(ErrorKind::OutOfMemory.into())
+        };
+        assert_eq!(draw_port(lacks).unwrap_err().kind(), ErrorKind::OutOfMemory);
+        assert_eq!(*times.borrow(), 1, "what we lack, another port lacks too");
+    }
 }

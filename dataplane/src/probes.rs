@@ -39,6 +39,7 @@ use crate::snapshot::waits_for_live;
 use crate::state::State;
 use crate::status::feed::Feed;
 use crate::status::{Reported, Status};
+use crate::telemetry::printable;
 
 /// HTTP connections at a time: of kubelet, a few scrapers and a few people.
 const MAX_CONNECTIONS: usize = 256;
@@ -214,10 +215,21 @@ fn is_live(reported: &Reported) -> bool {
     reported.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
 }
 
-/// Warnings about data that is not live or from another cluster, one line each.
+/// Warnings about data that is not live or from another cluster, and about a configuration that was refused, one line each.
 fn notes(status: &Status) -> String {
     let reported = status.read();
     let mut notes = snapshot_note(&reported);
+    if let Some(rejection) = &reported.rejection {
+        let first = rejection.violations.first().map(|violation| &*violation.field);
+        let first = first.filter(|field| !field.is_empty());
+        let field = first.map(|field| format!(" because of {field}")).unwrap_or_default();
+        let note = format!(
+            "warning: {} was refused{field}, and the configuration before it runs: /config says what to write instead",
+            rejection.origin,
+        );
+        notes.push_str(&printable(&note));
+        notes.push('\n');
+    }
     if reported.serves_former_cluster() {
         notes.push_str(
             "the API server is of another cluster than before (kube-system has another uid): answers \

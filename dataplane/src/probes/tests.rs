@@ -1,7 +1,7 @@
 //! What `/readyz` says about a process that is not ready, and what keeps it so.
 
 use super::*;
-use crate::status::Rejection;
+use crate::status::{Rejection, Violation};
 
 #[test]
 fn e43_readiness_explains_itself() {
@@ -23,8 +23,14 @@ fn d5_readiness_never_drops_for_a_refused_configuration() {
     let (health, status) = (Health::default(), Status::default());
     status.contact();
     health.serving();
-    status.reject(Rejection { origin: "a.yaml".into(), violations: Vec::new() });
+    assert_eq!(notes(&status), "");
+    let [field, reason, message] =
+        ["spec.domain", "Malformed", "write cluster.local"].map(str::to_owned);
+    let violations = vec![Violation { field, reason, message, line: None }];
+    status.reject(Rejection { origin: "ClusterDNS \"a\"".into(), violations });
     assert!(why_not_ready(&health, &status).is_empty());
+    let said = notes(&status);
+    assert!(said.contains("\"a\" was refused because of spec.domain,"), "{said}");
 }
 
 fn is_loaded(status: &Status, age_s: u64) {

@@ -10,6 +10,7 @@ mod chains;
 mod cached;
 mod loops;
 mod encrypted;
+mod program;
 mod resolvers;
 mod drawn;
 mod guesses;

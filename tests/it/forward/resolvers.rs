@@ -19,16 +19,16 @@ use tests::upstream::Credentials;
 use super::encrypted::{NAME, config_of, connections};
 use super::stage::{Stage, answers, failure};
 
-const PLAIN: u16 = 5353;
+pub(super) const PLAIN: u16 = 5353;
 const TLS: u16 = 5853;
 const HTTPS: u16 = 5443;
 /// A bound, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that is not ours; it ends with the test.
-struct Daemon {
+pub(super) struct Daemon {
     child: Child,
-    ip: Ipv4Addr,
+    pub(super) ip: Ipv4Addr,
     _folder: Scratch,
 }
 
@@ -85,7 +85,7 @@ impl Drop for Daemon {
 }
 
 /// Unbound, with data of its own and the certificate of these credentials.
-fn unbound(credentials: &Credentials) -> Option<Daemon> {
+pub(super) fn unbound(credentials: &Credentials) -> Option<Daemon> {
     Daemon::start("unbound", &[PLAIN, TLS, HTTPS], |folder, ip| {
         let certificate = folder.write("certificate.pem", &credentials.certificate_pem).unwrap();
         let key = folder.write("key.pem", &credentials.key_pem).unwrap();
@@ -127,7 +127,7 @@ remote-control:
     })
 }
 
-fn dnsmasq() -> Option<Daemon> {
+pub(super) fn dnsmasq() -> Option<Daemon> {
     Daemon::start("dnsmasq", &[PLAIN], |_, ip| {
         let flags = [
             "--keep-in-foreground",
@@ -135,10 +135,14 @@ fn dnsmasq() -> Option<Daemon> {
             "--bind-interfaces",
             "--no-resolv",
             "--no-hosts",
+            // In a namespace without these it does not start: it stays who it is.
+            "--user=",
+            "--group=",
             "--pid-file=",
             "--log-facility=-",
             "--address=/www.example/192.0.2.80",
             "--address=/many.example/192.0.2.7",
+            "--address=/own.test/192.0.2.99",
             "--local=/example/",
         ];
         let own = [format!("--port={PLAIN}"), format!("--listen-address={ip}")];

@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
     #[arg(long, value_name = "NAME", conflicts_with = "publish")]
     pub(crate) server: Vec<String>,
 
-    /// Of the part `pressure` only this row of docs/guarantees.md; repeat the flag for several
+    /// Of the parts `crowd` (L1) and `pressure` only this row of docs/guarantees.md; repeat the flag for several
     #[arg(long, value_name = "ROW", conflicts_with = "publish")]
     pub(crate) row: Vec<String>,
 
@@ -139,7 +139,7 @@ impl Wanted {
         self.has(Part::Forward) || self.has(Part::Miss)
     }
 
-    /// Whether a row of the part `pressure` is measured.
+    /// Whether a row of the parts `crowd` and `pressure` is measured.
     pub(crate) fn wants_row(&self, row: &str) -> bool {
         self.row.is_empty() || self.row.iter().any(|wanted| wanted.eq_ignore_ascii_case(row))
     }

@@ -78,7 +78,7 @@ pub(crate) fn run(wanted: &Wanted) -> anyhow::Result<()> {
     if wanted.has_apart(Part::Crowd) {
         println!("\n{CROWDED} Services, more questions than a server answers");
         let mut scene = Scene::start(CROWDED, lasting, wanted, &crowd::SERVERS)?;
-        sections.push(pinned(GENERATOR, || crowd::measure(&mut scene))?);
+        sections.push(pinned(GENERATOR, || crowd::measure(&mut scene, wanted))?);
     }
     if wanted.has_apart(Part::Pressure) {
         println!("\n{CROWDED} Services, clients beside a flood");

@@ -1,6 +1,6 @@
 //! Which questions of each socket wait for a reply, by message id (pure).
 
-/// Questions of one socket that can wait at once. One that is still waiting when its place is needed again counts as lost:
+/// Questions of one socket that can wait at once, usually. One that is still waiting when its place is needed again counts as lost:
 /// at 400,000 a second over 128 sockets that is after 0.16 s, at 10,000 after 6 s.
 pub const PER_SOCKET: usize = 512;
 
@@ -27,15 +27,18 @@ pub struct Flight {
 #[derive(Debug)]
 pub struct Flights {
     places: Vec<Place>,
+    per_socket: usize,
     next_ids: Vec<u16>,
     waiting: usize,
     lost: u64,
 }
 
 impl Flights {
-    pub fn new(sockets: usize) -> Flights {
+    /// With room for this many questions of each socket.
+    pub fn new(sockets: usize, per_socket: usize) -> Flights {
         Flights {
-            places: vec![Place::default(); sockets * PER_SOCKET],
+            places: vec![Place::default(); sockets * per_socket],
+            per_socket,
             next_ids: vec![0; sockets],
             waiting: 0,
             lost: 0,
@@ -82,7 +85,7 @@ impl Flights {
     }
 
     fn place(&mut self, socket: usize, id: u16) -> &mut Place {
-        &mut self.places[socket * PER_SOCKET + usize::from(id) % PER_SOCKET]
+        &mut self.places[socket * self.per_socket + usize::from(id) % self.per_socket]
     }
 }
 
@@ -92,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_reply_finds_its_question_once_and_on_its_own_socket_only() {
-        let mut flights = Flights::new(2);
+        let mut flights = Flights::new(2, PER_SOCKET);
         let first = flights.depart(0, 7, 100, 1);
         let other = flights.depart(1, 8, 200, 2);
         assert_eq!((first, other, flights.waiting()), (0, 0, 2));
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_needed_again_and_what_never_comes_are_lost() {
-        let mut flights = Flights::new(1);
+        let mut flights = Flights::new(1, PER_SOCKET);
         let first = flights.depart(0, 0, 0, 0);
         for question in 1..=PER_SOCKET as u32 {
             flights.depart(0, question, 0, 0);
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn ids_go_around() {
-        let mut flights = Flights::new(1);
+        let mut flights = Flights::new(1, PER_SOCKET);
         for round in 0..3 * 65_536_u32 {
             let id = flights.depart(0, round, 0, 0);
             assert_eq!(u32::from(id), round % 65_536);

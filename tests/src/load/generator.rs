@@ -179,7 +179,12 @@ pub struct Generator<C> {
 impl<C: Carrier> Generator<C> {
     /// Sends through this carrier.
     pub fn new(carrier: C) -> Generator<C> {
-        let flights = Flights::new(carrier.sockets());
+        Generator::with_room(carrier, PER_SOCKET)
+    }
+
+    /// The same where this many questions of each socket may wait.
+    pub fn with_room(carrier: C, per_socket: usize) -> Generator<C> {
+        let flights = Flights::new(carrier.sockets(), per_socket);
         Generator { carrier, flights, queries: Queries::new(), position: 0, next_socket: 0 }
     }
 
@@ -197,7 +202,7 @@ impl<C: Carrier> Generator<C> {
         self.run_by(run, || begun.elapsed().as_nanos() as u64)
     }
 
-    /// The same without the wait at the end: what is on its way then counts as lost.
+    /// The same without the wait at the end, and by the batch: what is on its way then counts as lost.
     ///
     /// # Errors
     /// What the system says of a socket.
@@ -226,6 +231,8 @@ impl<C: Carrier> Generator<C> {
             return Ok(Turn::Over);
         }
         let room = if is_over { 0 } else { self.room(run.pace, now, run.outcome.sent) };
+        // As with a window, so that an answer costs the same: datagrams of one socket after another are cheaper than others.
+        let room = if run.grace == 0 && room < BATCH { 0 } else { room };
         if room > 0 {
             self.send(run.trace, run.pace, room.min(BATCH), now, &mut run.outcome)?;
         }

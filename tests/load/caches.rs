@@ -29,20 +29,11 @@ const SCAN: usize = 5;
 /// Questions that are asked before the replies to them are read.
 const TOGETHER: usize = 16;
 const SEED: u64 = 20_261_122;
-const A: u16 = 1;
-const TXT: u16 = 16;
-/// Octets of the OPT record of a query.
-const OPT: usize = 11;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The octets of the answers that fill a cache, and how often more are inserted than fit.
 const ANSWERS: [usize; 2] = [100, 4_096];
 const FILL_MIB: usize = 64;
 const ROUNDS: usize = 4;
-/// What an entry takes besides its answer, at least, and how often more names are asked of the program than fit.
-const AROUND: usize = 200;
-const TIMES: usize = 2;
-/// A cache that holds next to nothing: what the program takes without one.
-const EMPTY_MIB: usize = 1;
 /// Row C1: names that a small cache sees.
 const MANY_NAMES: u64 = 10_000_000;
 const SMALL_MIB: usize = 16;
@@ -56,7 +47,7 @@ pub(crate) fn hits() -> anyhow::Result<()> {
                 println!("| {memory_mib} MiB | {} | not installed |", peer.name());
                 continue;
             };
-            let upstream = Upstream::start(None)?;
+            let upstream = Upstream::start()?;
             let (dns, folder) = (free_port()?, Scratch::new("cache")?);
             let arguments = match peer {
                 Peer::Unbound => unbound(dns, upstream.address, memory_mib, &folder)?,
@@ -73,7 +64,7 @@ pub(crate) fn hits() -> anyhow::Result<()> {
                         _ => name(zipf.rank(random.number() as f64 / u64::MAX as f64)),
                     })
                     .collect();
-                client.ask(&names, A)?;
+                client.ask(&names)?;
             }
             let misses = upstream.asked() - before;
             let share = 100.0 * (1.0 - misses as f64 / QUESTIONS as f64);
@@ -99,43 +90,7 @@ pub(crate) fn memory() -> anyhow::Result<()> {
         anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         print!("{}", String::from_utf8_lossy(&output.stdout));
     }
-    println!(
-        "\n| the program, its cache | answers | names | resident beside {EMPTY_MIB} MiB |\n|---|---|---|---|"
-    );
-    for octets in ANSWERS {
-        let names = TIMES * (FILL_MIB << 20) / (octets + AROUND);
-        let empty_mib = filled_mib(EMPTY_MIB, octets, names)?;
-        let more_mib = filled_mib(EMPTY_MIB + FILL_MIB, octets, names)? - empty_mib;
-        let share = 100.0 * more_mib / FILL_MIB as f64;
-        println!(
-            "| {} MiB | {octets} octets | {names} | {more_mib:.1} MiB, {share:.0} % of {FILL_MIB} |",
-            EMPTY_MIB + FILL_MIB,
-        );
-    }
     Ok(())
-}
-
-/// What the program has in memory when it was asked for this many names, each answered in this many octets.
-fn filled_mib(mib: usize, octets: usize, names: usize) -> anyhow::Result<f64> {
-    let own = std::env::current_exe()?;
-    let program = Peer::Ours.program(&own).context("the program is not built")?;
-    let upstream = Upstream::start(Some(octets))?;
-    let (dns, folder) = (free_port()?, Scratch::new("cache")?);
-    let arguments = ours(dns, upstream.address, mib, &folder)?;
-    let mut process = Process::start(&program, &arguments, folder.path())?;
-    let client = Client::of(dns, &mut process)?;
-    for first in (0..names).step_by(TOGETHER) {
-        let some = first..(first + TOGETHER).min(names);
-        client.ask(&some.map(name_of).collect::<Vec<_>>(), TXT)?;
-    }
-    let process_id = process.pid().context("it has ended")?;
-    let resident_mib = Usage::of(process_id).resident_mib();
-    process.stop();
-    Ok(resident_mib)
-}
-
-fn name_of(number: usize) -> String {
-    format!("n{number}.example.org")
 }
 
 /// Fills a cache of this process, and prints its row.
@@ -161,26 +116,22 @@ pub(crate) fn fill(mib: usize, octets: usize, names: u64) -> anyhow::Result<()> 
 
 /// What an upstream says of a name, in this many octets or few more.
 fn answer(number: u64, octets: usize) -> anyhow::Result<Relayed> {
-    let name = Name::from_text(&name_of(usize::try_from(number)?)).context("a name")?;
-    let key = LookupKey::new(name, TXT, false, false);
-    let message = of_size(&key.upstream_query(9).wire, octets)?;
-    match key.judge(9, &message, &TtlCaps::default()) {
-        Verdict::Good(relayed) => Ok(relayed),
-        other => anyhow::bail!("{other:?}"),
-    }
-}
-
-/// The answer to a query with an OPT record: one TXT record, and this many octets or few more.
-fn of_size(query: &[u8], octets: usize) -> anyhow::Result<Vec<u8>> {
+    const TXT: u16 = 16;
     const FIXED: usize = 12;
-    let mut message = query[..query.len().saturating_sub(OPT)].to_vec();
-    anyhow::ensure!(message.len() > FIXED, "a query of {} octets", query.len());
+    let name = Name::from_text(&format!("n{number}.example.org")).context("a name")?;
+    let key = LookupKey::new(name, TXT, false, false);
+    let mut message = key.upstream_query(9).wire;
+    // Without the OPT, which has 11 octets.
+    message.truncate(message.len() - 11);
     (message[2], message[7], message[11]) = (0x81, 1, 0);
     let data = octets.saturating_sub(message.len() + FIXED);
     message.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 14, 16]);
     message.extend(u16::try_from(data)?.to_be_bytes());
     message.resize(message.len() + data, 0);
-    Ok(message)
+    match key.judge(9, &message, &TtlCaps::default()) {
+        Verdict::Good(relayed) => Ok(relayed),
+        other => anyhow::bail!("{other:?}"),
+    }
 }
 
 fn ours(
@@ -258,9 +209,9 @@ impl Client {
         anyhow::bail!("it does not answer\n{}", process.log_tail())
     }
 
-    fn ask(&self, names: &[String], rtype: u16) -> anyhow::Result<()> {
+    fn ask(&self, names: &[String]) -> anyhow::Result<()> {
         for name in names {
-            self.0.send(&packet(name, rtype))?;
+            self.0.send(&packet(name, 1))?;
         }
         for _ in names {
             self.0.recv(&mut [0; 4096]).context("a question got no reply")?;
@@ -269,12 +220,12 @@ impl Client {
     }
 
     fn once(&self, name: &str) -> std::io::Result<()> {
-        self.0.send(&packet(name, A))?;
+        self.0.send(&packet(name, 1))?;
         self.0.recv(&mut [0; 4096]).map(drop)
     }
 }
 
-/// Answers all that it is asked, and counts; in this many octets, if a size is given.
+/// Answers all that it is asked, and counts.
 struct Upstream {
     address: SocketAddr,
     asked: Arc<AtomicU64>,
@@ -282,7 +233,7 @@ struct Upstream {
 }
 
 impl Upstream {
-    fn start(size: Option<usize>) -> anyhow::Result<Upstream> {
+    fn start() -> anyhow::Result<Upstream> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.set_read_timeout(Some(Duration::from_millis(100)))?;
         let (asked, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
@@ -296,18 +247,8 @@ impl Upstream {
             while !is_over.load(Ordering::Relaxed) {
                 let Ok((octets, from)) = socket.recv_from(&mut message) else { continue };
                 asked.fetch_add(1, Ordering::Relaxed);
-                let query = &message[..octets];
-                let is_sized = query[..octets.saturating_sub(OPT)].ends_with(&[0, TXT as u8, 0, 1]);
-                let sized = size.filter(|_| is_sized).and_then(|size| of_size(query, size).ok());
-                let sent = match sized {
-                    Some(sized) => socket.send_to(&sized, from),
-                    None => {
-                        let length = reply(&mut message, octets);
-                        socket.send_to(&message[..length], from)
-                    }
-                };
-                // What the system refuses is asked again.
-                drop(sent);
+                let length = reply(&mut message, octets);
+                let _ = socket.send_to(&message[..length], from);
             }
         });
         Ok(upstream)

@@ -441,8 +441,10 @@ impl Forwarder {
             recoveries: group.recoveries(),
             purpose,
         };
-        let (is_own, left_out) = (|server: &Server| self.is_own(server), warn_of_own);
-        group.with_askable(now(), is_own, left_out, |members| flight::begin(begun, members));
+        let started = now();
+        let is_own = |server: &Server| self.is_own(server);
+        let begin = |members: &[usize]| flight::begin(begun, members, started);
+        group.with_askable(started, is_own, warn_of_own, begin);
     }
 
     /// Counts how a lookup ended that began for this: why without an answer, if so.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use tests::load::check::{Verdict, judge};
+use tests::load::flights::PER_SOCKET;
 use tests::load::generator::{Client, Generator, run_beside};
 use tests::load::outcome::Outcome;
 use tests::load::schedule::Pace;
@@ -113,9 +114,14 @@ pub(crate) fn measure(scene: &mut Scene, wanted: &Wanted) -> anyhow::Result<Sect
     Ok(Section { text: text(&overloads, &victims), files: Vec::new() })
 }
 
-/// Sockets of one client of a server.
-fn client(scene: &Scene, server: &Server, own: Ipv4Addr) -> anyhow::Result<Generator<Udp>> {
-    Ok(Generator::new(Udp::open_from(own, server.dns, scene.sockets)?))
+/// Sockets of one client of a server, with room for this many questions of each that wait.
+fn client(
+    scene: &Scene,
+    server: &Server,
+    own: Ipv4Addr,
+    per_socket: usize,
+) -> anyhow::Result<Generator<Udp>> {
+    Ok(Generator::with_room(Udp::open_from(own, server.dns, scene.sockets)?, per_socket))
 }
 
 /// The same, which also plays the upstream.
@@ -132,8 +138,7 @@ fn overload(
     one_ms_in: Option<u64>,
 ) -> anyhow::Result<Vec<Overload>> {
     let server = &scene.servers[at];
-    let udp = Udp::open_from(Ipv4Addr::LOCALHOST, server.dns, scene.sockets)?;
-    let mut generator = Generator::with_room(udp, WAITING);
+    let mut generator = client(scene, server, Ipv4Addr::LOCALHOST, WAITING)?;
     generator.run(trace, WARM_UP_PACE, WARM_UP)?;
     let limited = |part| ProcessorLimit::one_in(part, server.family.members());
     let _limit = one_ms_in.map(limited).transpose().context("a limit for its processor")?;
@@ -185,7 +190,7 @@ fn victim(
 ) -> anyhow::Result<Victim> {
     let server = &scene.servers[at];
     let mut quiet = with_upstream(scene, server)?;
-    let mut loud = client(scene, server, FLOODER)?;
+    let mut loud = client(scene, server, FLOODER, PER_SOCKET)?;
     quiet.run(trace, WARM_UP_PACE, WARM_UP)?;
     let pace = Pace::Rate(VICTIM_PER_S);
     let alone = quiet.run(trace, pace, scene.lasting)?;

@@ -3,6 +3,7 @@
 //! The task of [`Lookup::run`] does the rest: errors, datagrams to wait past, silence, connections to open.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use dataplane_core::LookupKey;
 
@@ -17,7 +18,7 @@ use super::sockets::{self, Arrived, Departed, Exchange};
 use super::table::Running;
 use super::unresolved::Unresolved;
 use super::upstreams::Group;
-use super::{Forwarder, Purpose, now};
+use super::{Forwarder, Purpose};
 
 /// A lookup that has begun, with what its end needs.
 #[derive(Debug)]
@@ -69,9 +70,8 @@ struct Flight<W> {
     way: W,
 }
 
-/// Begins a lookup that asks these members of its group.
-pub(super) fn begin(begun: Begun, members: &[usize]) {
-    let started = now();
+/// Begins a lookup that asks these members of its group. The budget runs from `started`.
+pub(super) fn begin(begun: Begun, members: &[usize], started: Instant) {
     let mut lookup = match Lookup::new(&begun.group, members, started) {
         Ok(lookup) => lookup,
         Err(why) => return begun.end(Err(why)),

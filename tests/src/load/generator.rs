@@ -231,7 +231,7 @@ impl<C: Carrier> Generator<C> {
             return Ok(Turn::Over);
         }
         let room = if is_over { 0 } else { self.room(run.pace, now, run.outcome.sent) };
-        // As with a window, so that an answer costs the same: datagrams of one socket after another are cheaper than others.
+        // In the batches of a window: what is answered is compared with what is answered to those.
         let room = if run.grace == 0 && room < BATCH { 0 } else { room };
         if room > 0 {
             self.send(run.trace, run.pace, room.min(BATCH), now, &mut run.outcome)?;

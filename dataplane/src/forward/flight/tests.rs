@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::forward::cache::Member;
 use crate::forward::upstreams::Upstreams;
-use crate::forward::{Client, LateEnd, Reading, Resolved};
+use crate::forward::{Client, LateEnd, Reading, Resolved, now};
 use crate::origin::Origin;
 
 /// A bound, so that a failing test ends.

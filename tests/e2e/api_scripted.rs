@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dataplane::source::api::{Options, Pace};
 use dataplane_core::Resource;
+use process::items::MAX_OBJECT;
 use serde_json::{Value, json};
 use tests::fault_proxy::{Fault, FaultProxy, Link, Requests};
 use tests::golden::Shop;
@@ -115,6 +116,30 @@ async fn e24_an_api_server_that_lets_requests_wait_ends_no_watch() {
     assert_eq!(live.trouble(Resource::Services), None);
     api.put(cluster_ip("later", "10.96.0.77"));
     live.wait_for("later.shop", &["10.96.0.77"]);
+}
+
+/// Anyone who may edit one object can make its events as long as etcd takes them.
+#[tokio::test]
+async fn l18_events_that_are_too_long_keep_no_event_of_others_away() {
+    let api = ScriptedApi::start(&shop());
+    let proxy = FaultProxy::before(api.kubeconfig()).await;
+    let live = Live::start(proxy.kubeconfig());
+    live.wait_until_ready();
+    live.wait("the watch", || api.watches("Service") == 1);
+    let (lists, watches) = (api.lists("Service"), proxy.count(&Requests::to(SERVICES).watches()));
+    for number in 0..3 {
+        let mut long = cluster_ip("long", "10.96.7.7");
+        long["metadata"]["annotations"] =
+            json!({"edit": number, "a": "x".repeat(MAX_OBJECT + 2_048)});
+        api.put(long);
+        let name = format!("later-{number}");
+        api.put(cluster_ip(&name, "10.96.0.77"));
+        live.wait_for(&format!("{name}.shop"), &["10.96.0.77"]);
+    }
+    assert_eq!(api.lists("Service"), lists, "all was listed again");
+    assert_eq!(proxy.count(&Requests::to(SERVICES).watches()), watches, "the watch began again");
+    let skipped = r#"clusterdns_decode_failures_total{resource="services"}"#;
+    assert_eq!(live.metric(skipped), Some(3.0));
 }
 
 #[test]

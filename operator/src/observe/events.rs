@@ -10,7 +10,7 @@ use hyper::header::{ACCEPT_ENCODING, HeaderValue};
 use kube::api::{Request, WatchParams};
 use kube::core::Status;
 use kube::{Client, Error};
-use process::lines::Lines;
+use process::lines::{Lines, TooLong};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -26,6 +26,8 @@ pub(super) enum Sent<K> {
     Deleted(K),
     /// An object was created, changed or deleted that cannot be read.
     Undecodable(Undecodable),
+    /// The same, and it is not known of which object: the event is too long.
+    TooLong,
     /// The version that was reached, without an event.
     Reached(String),
     Failed(Box<Status>),
@@ -71,8 +73,10 @@ impl Events {
     pub(super) async fn next<K: DeserializeOwned>(&mut self) -> kube::Result<Option<Sent<K>>> {
         loop {
             while let Some(line) = self.lines.next_line() {
-                if !line.trim_ascii().is_empty() {
-                    return read(&line).map(Some).map_err(Error::SerdeError);
+                match line {
+                    Ok(line) if line.trim_ascii().is_empty() => {}
+                    Ok(line) => return read(&line).map(Some).map_err(Error::SerdeError),
+                    Err(TooLong) => return Ok(Some(Sent::TooLong)),
                 }
             }
             let chunk = match self.body.fill_buf().await {
@@ -84,11 +88,8 @@ impl Events {
                 return Ok(None);
             }
             let length = chunk.len();
-            let added = self.lines.add(chunk);
+            self.lines.add(chunk);
             self.body.as_mut().consume(length);
-            added.map_err(|long| {
-                Error::ReadEvents(io::Error::new(io::ErrorKind::InvalidData, long))
-            })?;
         }
     }
 }
@@ -137,6 +138,7 @@ mod tests {
             Ok(Sent::Kept(object)) => format!("kept {}", object.name_any()),
             Ok(Sent::Deleted(object)) => format!("deleted {}", object.name_any()),
             Ok(Sent::Undecodable(it)) => format!("cannot read {}", it.metadata.name),
+            Ok(Sent::TooLong) => unreachable!("a line that was read"),
             Ok(Sent::Reached(version)) => format!("at {version}"),
             Ok(Sent::Failed(status)) => format!("failed {}", status.code),
             Err(_) => "no event".to_owned(),

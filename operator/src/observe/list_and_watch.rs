@@ -87,7 +87,7 @@ pub(super) async fn follow<K>(
 {
     let (mut persistence, mut pages) = (Persistence::default(), Pages::default());
     let mut waits = Waits::up_to(followed.longest_wait);
-    let mut keeper = Keeper { followed, writer, share, means, heard };
+    let mut keeper = Keeper { followed, writer, share, means, heard, has_passed_over: false };
     let mut version: Option<String> = None;
     loop {
         let error = match version.take() {
@@ -102,7 +102,9 @@ pub(super) async fn follow<K>(
             },
             Some(mut reached) => {
                 let ended = keeper.watch(&mut reached, &mut persistence, &mut waits).await;
-                version = Some(reached);
+                // What has become of an object whose event was passed over, a list says, and once for each watch.
+                let must_list = std::mem::take(&mut keeper.has_passed_over) && ended.is_ok();
+                version = (!must_list).then_some(reached);
                 match ended {
                     Ok(()) => continue,
                     Err(error) => error,
@@ -144,6 +146,8 @@ where
     share: Share,
     means: Means,
     heard: H,
+    /// The watch had an event that is too long.
+    has_passed_over: bool,
 }
 
 impl<K, H> Keeper<K, H>
@@ -204,7 +208,8 @@ where
         let (patience, mut is_empty) = (Duration::from_secs(WATCH_S.into()) + WATCH_MARGIN, true);
         while let Ok(event) = timeout(patience, events.next::<K>()).await {
             let Some(event) = event.map_err(Error::WatchFailed)? else { break };
-            is_empty = false;
+            // One that is too long is the first of the next watch too, if nothing comes behind it.
+            is_empty &= matches!(event, Sent::TooLong);
             let event = match event {
                 Sent::Kept(object) => Event::Apply(object),
                 Sent::Deleted(object) => Event::Delete(object),
@@ -213,6 +218,10 @@ where
                     let reached = undecodable.metadata.resource_version.clone();
                     *version = reached.ok_or(Error::NoResourceVersion)?;
                     self.pass_over(&undecodable);
+                    continue;
+                }
+                Sent::TooLong => {
+                    self.pass_over_unknown();
                     continue;
                 }
                 Sent::Reached(reached) => {
@@ -244,6 +253,16 @@ where
             self.keep(Event::Delete(object));
         }
         (self.heard)(Heard::Unreadable(undecodable));
+    }
+
+    /// The same, and it is not known which. Who writes such objects may write many: there is one line for each watch.
+    fn pass_over_unknown(&mut self) {
+        if !std::mem::replace(&mut self.has_passed_over, true) {
+            let path = self.followed.api.resource_url();
+            tracing::warn!("the operator skips an object of {path}: an event is too long");
+        }
+        self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
+        self.means.metrics.not_kept(&self.share.kind);
     }
 
     fn keep(&mut self, mut event: Event<K>) {

@@ -2,8 +2,6 @@
 //! was restored from a backup refuses the version forever, one for which a page is too large refuses that page, and an
 //! event that cannot be read is the first of each watch from the version before it. Pure.
 
-use std::io::ErrorKind;
-
 use kube::core::Status;
 use kube::runtime::watcher::Error;
 
@@ -82,13 +80,9 @@ impl Persistence {
     }
 }
 
-/// An event that is too long, or is none.
+/// A line that is no event.
 fn is_unreadable(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::SerdeError(_) => true,
-        kube::Error::ReadEvents(error) => error.kind() == ErrorKind::InvalidData,
-        _ => false,
-    }
+    matches!(error, kube::Error::SerdeError(_))
 }
 
 fn refuses_version(status: &Status) -> bool {
@@ -101,6 +95,8 @@ fn refuses_version(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
 
     fn status(code: u16) -> Box<Status> {
@@ -163,8 +159,6 @@ mod tests {
             let five: Vec<Next> = (0..5).map(|_| next(unreadable())).collect();
             assert_eq!(five.iter().position(|next| *next == Next::ListAgain), Some(4), "{five:?}");
         }
-        let long: Vec<Next> = (0..5).map(|_| next(read(ErrorKind::InvalidData))).collect();
-        assert_eq!(long[4], Next::ListAgain, "too long");
         let mut broke = (0..50).map(|_| next(read(ErrorKind::ConnectionReset)));
         assert!(broke.all(|next| next == Next::GoOn), "it broke off");
         for _ in 0..5 {

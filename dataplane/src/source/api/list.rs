@@ -15,6 +15,8 @@ struct Page {
     metadata: PageMetadata,
     objects: u32,
     octets: usize,
+    /// Objects that are too long to be read.
+    too_long: u32,
     /// Objects that changed an answer.
     differences: u64,
 }
@@ -98,7 +100,8 @@ impl Stream {
             }
             Part::TooLong => {
                 page.objects += 1;
-                sink.skip_too_long(&self.watched);
+                page.too_long += 1;
+                sink.skip_too_long(&self.watched, page.too_long == 1);
             }
         }
         Ok(())

@@ -170,10 +170,12 @@ impl Sink {
         }
     }
 
-    /// An object of a list is longer than any can be: it is counted, and not served.
-    pub(super) fn skip_too_long(&mut self, watched: &Watched) {
+    /// An object is longer than any can be: it is counted, and not served. Only news are logged.
+    pub(super) fn skip_too_long(&mut self, watched: &Watched, is_news: bool) {
         let resource = watched.plural();
-        tracing::warn!(resource, limit = MAX_OBJECT, "an object is too long to be read");
+        if is_news {
+            tracing::warn!(resource, limit = MAX_OBJECT, "an object is too long to be read");
+        }
         self.feed(watched, |feed| feed.undecodable += 1);
     }
 

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use process::items::NoList;
-use process::lines::TooLong;
 
 /// The first wait is anywhere below this, the next ones below its doubles ...
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -50,12 +49,6 @@ pub(super) enum Failure {
     Silence,
     /// A new list is due, or was requested.
     Relist,
-}
-
-impl From<TooLong> for Failure {
-    fn from(error: TooLong) -> Failure {
-        Failure::Garbage(error.to_string())
-    }
 }
 
 impl From<NoList> for Failure {

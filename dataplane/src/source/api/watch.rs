@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
-use process::lines::Lines;
+use process::lines::{Lines, TooLong};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -29,6 +29,9 @@ use crate::source::objects::convert;
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
+/// A list follows this long after an event that was too long. Shorter, someone who writes many would make every pod list all
+/// objects again and again.
+const LIST_AFTER_TOO_LONG: Duration = Duration::from_secs(600);
 /// Random part of the interval between comparison lists, because many pods start together.
 const COMPARE_SPREAD: f64 = 0.4;
 /// Random part of the silence that ends a watch, because all watches of all pods begin when an API server starts.
@@ -52,6 +55,8 @@ pub(super) struct Stream {
     compare_after: Duration,
     compare_at: Instant,
     is_comparing: bool,
+    /// When a list says what became of an object whose event was too long.
+    list_at: Option<Instant>,
 }
 
 impl Stream {
@@ -78,6 +83,7 @@ impl Stream {
             compare_after,
             compare_at: next_comparison(compare_after),
             is_comparing: false,
+            list_at: None,
         }
     }
 
@@ -140,6 +146,7 @@ impl Stream {
         }
         drop(sink);
         self.compare_at = next_comparison(self.compare_after);
+        self.list_at = None;
         self.supervisor.moved();
         self.supervisor.confirmed();
         self.pages.complete();
@@ -216,7 +223,8 @@ impl Stream {
 
     /// The next chunk of a watch.
     async fn chunk(&mut self, body: &mut Body) -> Result<Vec<u8>, Failure> {
-        let compare_in = self.compare_at.saturating_duration_since(Instant::now());
+        let list_at = self.list_at.map_or(self.compare_at, |at| at.min(self.compare_at));
+        let list_in = list_at.saturating_duration_since(Instant::now());
         let begun = Instant::now();
         let (number, relisted) = (self.watched.number(), self.relisted);
         loop {
@@ -237,8 +245,9 @@ impl Stream {
                     Err(silent(heartbeat::SILENCE))
                 }
                 _ = self.relists.wait_for(|counts| counts[number] != relisted) => Err(Failure::Relist),
-                () = tokio::time::sleep(compare_in) => {
-                    self.is_comparing = true;
+                () = tokio::time::sleep(list_in) => {
+                    // One that looks for what was passed over differs, and that is no defect.
+                    self.is_comparing = self.list_at.is_none();
                     Err(Failure::Relist)
                 }
             };
@@ -248,11 +257,18 @@ impl Stream {
     /// Gives the events of one chunk to the sink.
     fn take(&mut self, lines: &mut Lines, chunk: &[u8]) -> Result<(), Failure> {
         let received = Instant::now();
-        lines.add(chunk)?;
+        lines.add(chunk);
         let mut events = 0;
         let mut outcome = Ok(());
         while let Some(line) = lines.next_line() {
-            match self.event(&line, received) {
+            let read = match line {
+                Ok(line) => self.event(&line, received),
+                Err(TooLong) => {
+                    self.pass_over();
+                    Ok(true)
+                }
+            };
+            match read {
                 Ok(is_event) => events += u64::from(is_event),
                 Err(failure) => {
                     outcome = Err(failure);
@@ -262,6 +278,16 @@ impl Stream {
         }
         self.sink.borrow_mut().heard(&self.watched, events);
         outcome
+    }
+
+    /// An event is too long to be read, and it is not known of which object. Who writes such objects must not keep the
+    /// events of others away, so the watch continues; a list says later what has become of the object.
+    fn pass_over(&mut self) {
+        let is_news = self.list_at.is_none();
+        if is_news {
+            self.list_at = Some(next_comparison(LIST_AFTER_TOO_LONG));
+        }
+        self.sink.borrow_mut().skip_too_long(&self.watched, is_news);
     }
 
     /// One line. Returns whether it was about an object.

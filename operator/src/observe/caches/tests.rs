@@ -10,6 +10,7 @@ use hyper::body::{Bytes, Frame};
 use hyper::{Request, Response};
 use kube::client::Body;
 use kube::runtime::watcher::Event;
+use process::items::MAX_OBJECT;
 use serde_json::{Value, json};
 
 use super::*;
@@ -164,6 +165,47 @@ async fn k22_caches_show_what_an_api_server_has_whose_etcd_was_restored() {
         .lines()
         .find_map(|line| line.strip_prefix("clusterdns_operator_version_resets_total "));
     assert!(count.is_some_and(|count| count != "0"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k23_an_event_that_is_too_long_ends_no_watch_and_a_list_follows() {
+    let (all, _writer) = kube::runtime::reflector::store();
+    let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
+    let (metrics, lists) = (Arc::default(), Arc::default());
+    let namespaces = ["dns".to_owned()];
+    let caches = Caches::start(api.client(), &namespaces, all, triggers, metrics, lists);
+    caches.wait_until_read("dns").await;
+    let services = || caches.objects(Kind::Service, "dns").len();
+    let newest = || {
+        let all = caches.objects(Kind::Service, "dns");
+        all.iter().filter_map(|it| it.metadata.resource_version.clone()).max()
+    };
+    api.change("services", "d1").await;
+    let watch = api.watches.lock().unwrap()["services"].clone();
+    for piece in [vec![b'x'; MAX_OBJECT], vec![b'x'; MAX_OBJECT], b"\n".to_vec()] {
+        watch.unbounded_send(Ok(Frame::data(piece.into()))).unwrap();
+    }
+    let behind = json!({"type": "MODIFIED", "object": child("services", "d7", 3)});
+    watch.unbounded_send(Ok(Frame::data(format!("{behind}\n").into()))).unwrap();
+    let read = async {
+        while newest().as_deref() != Some("3") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(60), read).await.is_ok(), "{:?}", newest());
+    assert!(api.watches.lock().unwrap()["services"].same_receiver(&watch), "it began again");
+    assert!(caches.is_incomplete(Kind::Service, "dns"), "it is not known which object it was");
+    // The watch ends in order.
+    *api.has.lock().unwrap() = (4, 5);
+    api.watches.lock().unwrap().remove("services");
+    drop(watch);
+    let listed = async {
+        while services() != 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(600), listed).await.is_ok(), "{}", services());
+    assert!(!caches.is_incomplete(Kind::Service, "dns"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -292,6 +292,22 @@ fn rr63_names_of_older_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
     assert_eq!(pointers_beside_the_victim(all_is_ours(), UNSEEN, false), 0);
 }
 
+/// An address of no Pod, such as that of an external database, belongs to no namespace. Without Pods a targetRef is believed.
+#[test]
+fn rr63_a_target_ref_to_a_pod_that_does_not_exist_takes_no_ptr_of_another() {
+    for (pods, expected) in [(PodRecords::Verified, 2), (PodRecords::Insecure, 1)] {
+        let mut index = cluster(Settings { pods, ..all_is_ours() });
+        for (name, own_pods) in [("evil", true), ("victim", false)] {
+            index.apply(namespace(name));
+            let shape = Shape { own_pods, one_address: true, ..Shape::small() };
+            apply(&mut index, shape.service_and_slices(name, "db", 1));
+        }
+        index.publish(9);
+        let asked = ask(&index.records(), "1.0.9.10.in-addr.arpa.", rtype::PTR, Transport::Tcp, 0);
+        assert_eq!(asked.answers(), expected, "{pods:?}");
+    }
+}
+
 #[test]
 fn rr63_names_of_many_namespaces_take_no_places_of_the_one_whose_pod_it_is() {
     let cheap = cheap_reply(&cluster(all_is_ours()).records());

@@ -209,6 +209,9 @@ impl Oracle {
         }
         if self.settings.pods == PodRecords::Verified {
             entries.retain(|entry| !self.is_foreign(address, &entry.namespace));
+            for entry in &mut entries {
+                entry.own_pod &= self.has_pod_at(address, &entry.namespace);
+            }
         }
         if namespaces(&entries) > 1 && entries.iter().any(|entry| entry.own_pod) {
             entries.retain(|entry| entry.own_pod);
@@ -235,6 +238,14 @@ impl Oracle {
             .map(|pod| &*pod.key.namespace)
             .collect();
         !holders.is_empty() && !holders.contains(&namespace)
+    }
+
+    /// A Pod of this namespace has the address, as its own or as its node's.
+    fn has_pod_at(&self, address: IpAddr, namespace: &str) -> bool {
+        let mut pods = self.pods();
+        pods.any(|pod| {
+            !pod.finished && &*pod.key.namespace == namespace && pod.addresses.contains(&address)
+        })
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Claims<'r> {
 enum Rule {
     /// All rows that publish it.
     All,
-    /// Those whose targetRef is a Pod of their own namespace.
+    /// Those of Pods of their own namespace ([`is_own`]).
     OwnPods,
     /// `None`: the namespace that owns the address cannot be determined.
     Withheld,
@@ -81,7 +81,7 @@ impl<'r> Claims<'r> {
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
         let (mut looks, mut share) = (LOOKS, None);
         for mut rest in (0..).map_while(|part| self.part(records, part)) {
-            while let Some(&(_, row)) = rest.first() {
+            while let Some(&(address, row)) = rest.first() {
                 let is_decided = match row.label.is_own_pod() {
                     true => owners == Several::Many,
                     false => namespaces == Several::Many,
@@ -98,7 +98,7 @@ impl<'r> Claims<'r> {
                 let is_visible = pointer(records, row).is_some();
                 if is_visible {
                     namespaces.add(row.namespace);
-                    if row.label.is_own_pod() {
+                    if is_own(records, address, row) {
                         owners.add(row.namespace);
                     }
                 }
@@ -169,11 +169,11 @@ impl<'r> Claims<'r> {
                     rest = claims.part(records, part)?;
                     part += 1;
                 }
-                let &(_, row) = rest.first()?;
+                let &(address, row) = rest.first()?;
                 looks.next()?;
                 let may = match claims.rule {
                     Rule::All => true,
-                    Rule::OwnPods => row.label.is_own_pod(),
+                    Rule::OwnPods => is_own(records, address, row),
                     Rule::Withheld => false,
                 };
                 let found = if may { pointer(records, row) } else { None };
@@ -186,6 +186,15 @@ impl<'r> Claims<'r> {
             }
         })
     }
+}
+
+/// Whether a row is of a Pod of its own namespace. Its targetRef says so, and anyone may write that; where Pods are known, one of
+/// them must have the address.
+fn is_own(records: &Records, address: Address, row: Publisher) -> bool {
+    row.label.is_own_pod()
+        && (records.zone.settings.pods != PodRecords::Verified
+            || is_held_by(records, address, row.namespace, false)
+            || is_held_by(records, address, row.namespace, true))
 }
 
 /// Whether clients see nothing of the namespace of a row (N40). All rows of a share are of one namespace, so only the first

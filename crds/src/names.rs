@@ -32,6 +32,10 @@ pub const PROBE_LABEL_PATTERN: &str = "^[a-zA-Z0-9_]+$";
 /// The name of any other Kubernetes object.
 pub const DNS_1123_PATTERN: &str = DOMAIN_PATTERN;
 
+/// How the servers of `spec.upstreams` are called where those of stub domains are called by their domain: metrics, status,
+/// `/upstreams`.
+pub const DEFAULT_GROUP: &str = "upstreams";
+
 /// Suffixes that extra records may not be in (A31): answered locally, or automatic.
 pub const SPECIAL_FOR_RECORDS: [&str; 7] = [
     "localhost",

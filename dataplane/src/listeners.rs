@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crds::Config;
 use crds::config;
 
-use crate::serve::{Encrypted, Serving};
+use crate::serve::{ClosedListener, Encrypted, Serving};
 
 /// The listeners that were opened besides port 53.
 #[derive(Debug)]
@@ -81,14 +81,19 @@ impl Listeners {
         for open in self.open.iter().filter(|open| !is_wanted(open)) {
             tracing::warn!("the listener for {} ends when this process starts again", open.name());
         }
+        let mut closed = Vec::new();
         for listener in wanted {
             let folder = self.certificates.join(&listener.certificate);
             let is_same = |open: &&mut Listener| open.name() == listener.name();
             match self.open.iter_mut().find(is_same) {
                 Some(open) => open.change(serving, listener, folder),
-                None => self.open.extend(opened(serving, listener, folder)),
+                None => match opened(serving, listener, folder) {
+                    Ok(listener) => self.open.push(listener),
+                    Err(listener) => closed.push(listener),
+                },
             }
         }
+        serving.counters().set_closed_listeners(closed);
     }
 }
 
@@ -106,16 +111,20 @@ impl Listener {
     }
 }
 
-fn opened(serving: &Serving, listener: Listener, folder: PathBuf) -> Option<Listener> {
-    let name = listener.name();
+fn opened(
+    serving: &Serving,
+    listener: Listener,
+    folder: PathBuf,
+) -> Result<Listener, ClosedListener> {
+    let (name, port) = (listener.name(), listener.port);
     match serving.serve_encrypted(&listener.over, listener.port, folder) {
         Ok(addresses) => {
             tracing::info!(?addresses, "answering over {name}");
-            Some(Listener { addresses, ..listener })
+            Ok(Listener { addresses, ..listener })
         }
         Err(error) => {
             tracing::error!("DNS over {name} is not served: {error:#}");
-            None
+            Err(ClosedListener { listener: name, port, why: format!("{error:#}") })
         }
     }
 }

@@ -258,6 +258,12 @@ fn upstream_notes(views: &Views) -> String {
     upstreams.notes(Instant::now()).into_iter().map(|note| format!("warning: {note}\n")).collect()
 }
 
+/// The first value of this parameter of a URL's query, as it is written there.
+fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    let mut pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
 async fn metrics(
     Extension(client): Extension<Client>,
     From(views): From<Views>,

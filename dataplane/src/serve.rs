@@ -35,7 +35,7 @@ use responder::Responder;
 
 pub use bind::Listen;
 pub use certificate::CertificateState;
-pub use counters::{CloseReason, ServeCounters};
+pub use counters::{CloseReason, ClosedListener, ServeCounters};
 pub use encrypted::{Encrypted, EncryptedCounters};
 pub use traffic::{ServedOver, Totals, Traffic, TrafficTables};
 

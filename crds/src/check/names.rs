@@ -9,9 +9,9 @@ use crate::config::{
     CaBundle, Config, Group, LabelSelector, RecordData, SelectorOperator, Upstreams,
 };
 use crate::names::{
-    RESERVED_IN_DOMAIN, SPECIAL_FOR_DOMAIN, SPECIAL_FOR_RECORDS, SPECIAL_FOR_STUB_DOMAINS,
-    is_at_or_below, is_host_name, is_label, is_label_key, is_label_value, is_owner_name, is_path,
-    is_target_name,
+    DEFAULT_GROUP, RESERVED_IN_DOMAIN, SPECIAL_FOR_DOMAIN, SPECIAL_FOR_RECORDS,
+    SPECIAL_FOR_STUB_DOMAINS, is_at_or_below, is_host_name, is_label, is_label_key, is_label_value,
+    is_owner_name, is_path, is_target_name,
 };
 use crate::punycode::to_ascii;
 
@@ -207,6 +207,11 @@ fn stub_domains(config: &Config, violations: &mut Violations) {
         } else if let Some(special) = special(name, &SPECIAL_FOR_STUB_DOMAINS) {
             let message = format!(
                 "names in {special} are answered locally and never asked elsewhere: leave it out"
+            );
+            violations.add(field, Reason::SpecialName, message);
+        } else if name == DEFAULT_GROUP {
+            let message = format!(
+                "{name} is the name of the servers of spec.upstreams in metrics, status and /upstreams: use a longer name"
             );
             violations.add(field, Reason::SpecialName, message);
         } else if !seen.insert(name) {

@@ -4,12 +4,17 @@
 //! the longest lists the schema allows: chains of comparisons with literals instead of loops over lists of them (the
 //! cost of a loop variable is unknown, so taken as unbounded), and no pairs over long lists.
 
+mod names;
+
 use kube::core::{Message, Rule};
 
-use crate::names::{
-    RESERVED_IN_DOMAIN, SPECIAL_FOR_DOMAIN, SPECIAL_FOR_RECORDS, SPECIAL_FOR_STUB_DOMAINS,
-};
+use crate::names::RESERVED_IN_DOMAIN;
 use crate::{bounds, defaults};
+
+pub(super) use names::{
+    domain_is_not_special, owner_is_not_special, stub_domain_is_not_called_upstreams,
+    stub_domain_is_not_special, wildcard_has_two_labels,
+};
 
 const MOVE: &str = "write a second ClusterDNS with the new value beside this one, move the clients, then delete this one";
 
@@ -83,46 +88,6 @@ pub(super) fn cluster_ips_are_immutable() -> Rule {
         format!("kubelets have the clusterIPs as clusterDNS: once set they cannot be changed; {MOVE}"),
     )
     .field_path(".service.clusterIPs")
-}
-
-// --- names ---------------------------------------------------------------------------------------------------------
-
-pub(super) fn domain_is_not_special() -> Rule {
-    rule(
-        format!("!({})", at_or_below("self", &SPECIAL_FOR_DOMAIN)),
-        "this name has a meaning of its own (RFC 6761, reverse names): use a name such as cluster.local",
-    )
-}
-
-pub(super) fn owner_is_not_special() -> Rule {
-    rule(
-        format!("!({})", at_or_below("self.name", &SPECIAL_FOR_RECORDS)),
-        "names in localhost, invalid, onion, resolver.arpa and clusterdns-loop are answered locally, and reverse names \
-         follow from the addresses: use another name",
-    )
-    .field_path(".name")
-}
-
-pub(super) fn stub_domain_is_not_special() -> Rule {
-    rule(
-        format!("!({})", at_or_below("self.domain", &SPECIAL_FOR_STUB_DOMAINS)),
-        "localhost, invalid, onion, resolver.arpa, clusterdns-loop and the reverse names of loopback are answered \
-         locally and never asked elsewhere: leave this stub domain out",
-    )
-    .field_path(".domain")
-}
-
-pub(super) fn wildcard_has_two_labels() -> Rule {
-    rule(
-        "!self.name.startsWith('*.') || self.name.indexOf('.', 2) > 0",
-        "a wildcard needs two labels or more after '*.', as in *.apps.example: it would replace a whole top-level domain",
-    )
-    .field_path(".name")
-}
-
-fn at_or_below(name: &str, suffixes: &[&str]) -> String {
-    let each = |suffix: &&str| format!("{name} == '{suffix}' || {name}.endsWith('.{suffix}')");
-    suffixes.iter().map(each).collect::<Vec<_>>().join(" || ")
 }
 
 // --- inside the cluster domain -------------------------------------------------------------------------------------

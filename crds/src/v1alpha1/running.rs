@@ -183,11 +183,11 @@ impl Default for WarmStart {
 #[serde(rename_all = "camelCase")]
 pub struct Logging {
     /// Which queries get a line: None, Errors (SERVFAIL, FORMERR, NOTIMP, BADVERS), Denials (these, REFUSED and
-    /// NXDOMAIN) or All. Default None.
+    /// NXDOMAIN) or All. These lines are always JSON, on standard output. Default None.
     #[serde(default)]
     pub queries: QueryLog,
 
-    /// The form of a line: JSON or Text. It changes without a restart. Default JSON.
+    /// The form of all other lines, on standard error: JSON or Text. It changes without a restart. Default JSON.
     #[serde(default)]
     pub format: LogFormat,
 

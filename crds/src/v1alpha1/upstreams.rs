@@ -49,7 +49,7 @@ pub struct Upstreams {
 /// A suffix with servers of its own.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [rules::stub_domain_is_not_special()]))]
+#[schemars(extend("x-kubernetes-validations" = [rules::stub_domain_is_not_special(), rules::stub_domain_is_not_called_upstreams()]))]
 pub struct StubDomain {
     /// The suffix, lower case without a trailing dot; not the cluster domain or below it. Example: corp.example.
     #[schemars(length(min = 1, max = bounds::DOMAIN_NAME), regex(pattern = TARGET_PATTERN))]

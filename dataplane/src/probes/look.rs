@@ -20,7 +20,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::{STARTING, Views};
+use super::{STARTING, Views, parameter};
 
 /// Looks at a time: an operator and its standby ask about a few pods.
 const MAX_LOOKS: usize = 8;
@@ -102,10 +102,7 @@ fn reply(heard: Heard) -> (StatusCode, &'static str) {
 }
 
 fn asked(query: &str, pod_uid: Option<&str>, records: &Records) -> Asked {
-    let value = |key: &str| {
-        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.into_iter().find(|(found, _)| *found == key).map(|(_, value)| value)
-    };
+    let value = |key| parameter(query, key);
     if pod_uid.is_none() || value("as") != pod_uid {
         return Asked::Refused("as= is not the uid of this pod: only the operator asks this\n");
     }

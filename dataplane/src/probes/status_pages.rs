@@ -13,9 +13,9 @@ use process::http::Client;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Running, STARTING, Views};
+use super::{Running, STARTING, Views, parameter};
 use crate::forward::{Down, WithoutServers};
-use crate::serve::CertificateState;
+use crate::serve::{CertificateState, ClosedListener};
 use crate::status::Skipped;
 use crate::status::{BadFile, Rejection, Reported, Status};
 
@@ -49,6 +49,8 @@ struct Shown<'a> {
     warnings: &'a [String],
     warning_count: usize,
     certificates: Vec<CertificateState>,
+    /// Encrypted listeners whose ports could not be opened.
+    closed_listeners: Vec<ClosedListener>,
     /// Servers that have failed every attempt for a minute or more.
     upstreams_down: Vec<Down>,
     /// Servers that answer with errors only.
@@ -140,6 +142,7 @@ fn text(running: &Running, status: &Status) -> String {
         warnings: &reported.warnings[..reported.warnings.len().min(MAX_LISTED)],
         warning_count: reported.warnings.len(),
         certificates: running.serving.certificates(),
+        closed_listeners: running.serving.closed_listeners(),
         upstreams_down: upstreams.down(Instant::now(), MAX_LISTED),
         upstreams_failing: upstreams.failing(Instant::now(), MAX_LISTED),
         upstreams_looping: upstreams.looping(Instant::now(), MAX_LISTED),
@@ -152,8 +155,8 @@ fn text(running: &Running, status: &Status) -> String {
     text
 }
 
-/// Query string of `/upstreams` for a table instead of JSON.
-const AS_TEXT: &str = "format=text";
+/// What `/upstreams` says of a format that it does not have.
+const FORMATS: &str = "write /upstreams, /upstreams?format=json or /upstreams?format=text\n";
 
 /// `/upstreams`: JSON, or a table with `?format=text`.
 pub(super) async fn upstreams(
@@ -164,7 +167,11 @@ pub(super) async fn upstreams(
     if views.running.get().is_none() {
         return STARTING.into_response();
     }
-    let is_text = query.as_deref() == Some(AS_TEXT);
+    let is_text = match parameter(query.as_deref().unwrap_or_default(), "format") {
+        None | Some("json") => false,
+        Some("text") => true,
+        Some(_) => return (StatusCode::BAD_REQUEST, FORMATS).into_response(),
+    };
     let kind = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
     let running = views.running.clone();
     let write =
@@ -186,6 +193,9 @@ fn upstreams_page(running: &Running, is_text: bool) -> String {
 /// What `/cache` says where it is off.
 const NOT_EXPOSED: &str = "the cache shows what clients asked: write spec.cache.expose, or start with --expose-cache, to see it here\n";
 
+/// What `/cache` says of a place that is no number: the first page again would send a script around in a circle.
+const PLACES: &str = "write /cache, or /cache?from=N with the `next` of another page\n";
+
 /// `/cache`: some entries as JSON; `?from=N` shows those from the `next` of another page on.
 pub(crate) async fn cache(
     Extension(client): Extension<Client>,
@@ -196,9 +206,12 @@ pub(crate) async fn cache(
     if !running.is_cache_exposed && !running.configs.borrow().cache.expose {
         return (StatusCode::NOT_FOUND, NOT_EXPOSED).into_response();
     }
-    let from = query.as_deref().and_then(|query| query.strip_prefix("from=")?.parse().ok());
+    let from = parameter(query.as_deref().unwrap_or_default(), "from").map(str::parse);
+    let Ok(from) = from.unwrap_or(Ok(0)) else {
+        return (StatusCode::BAD_REQUEST, PLACES).into_response();
+    };
     let running = views.running.clone();
-    let write = move || running.get().map(|r| cache_page(r, from.unwrap_or(0))).unwrap_or_default();
+    let write = move || running.get().map(|running| cache_page(running, from)).unwrap_or_default();
     views.pages.page(client.0, "application/json", write).await
 }
 

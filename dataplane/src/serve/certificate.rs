@@ -173,6 +173,7 @@ fn config(
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&files.chain)
         .collect::<Result<_, _>>()
         .context("tls.crt is not PEM")?;
+    // Of the leaf only: some authorities send an expired certificate at the end of the chain, which clients do not need.
     let validity_s = chain.first().and_then(|first| validity::validity_s(first));
     let key = PrivateKeyDer::from_pem_slice(&files.key).context("tls.key has no private key")?;
     let versions: &[_] = match purpose {

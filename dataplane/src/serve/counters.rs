@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dataplane_udp::Socket;
+use serde::Serialize;
 
 use super::certificate::{Certificate, CertificateState};
 use super::encrypted::EncryptedCounters;
@@ -109,6 +110,17 @@ pub struct ServeCounters {
     pub encrypted: EncryptedCounters,
     sockets: Vec<Arc<Socket>>,
     certificates: Mutex<Vec<Arc<Certificate>>>,
+    closed_listeners: Mutex<Vec<ClosedListener>>,
+}
+
+/// An encrypted listener whose port could not be opened, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClosedListener {
+    /// `TLS`, `HTTPS` or `QUIC`.
+    pub listener: &'static str,
+    pub port: u16,
+    /// What the system says.
+    pub why: String,
 }
 
 impl ServeCounters {
@@ -134,6 +146,16 @@ impl ServeCounters {
 
     pub(super) fn add_certificate(&self, certificate: Arc<Certificate>) {
         self.certificates.lock().unwrap_or_else(PoisonError::into_inner).push(certificate);
+    }
+
+    /// Encrypted listeners whose ports could not be opened: they are tried again with the next configuration.
+    pub fn closed_listeners(&self) -> Vec<ClosedListener> {
+        self.closed_listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces those.
+    pub fn set_closed_listeners(&self, closed: Vec<ClosedListener>) {
+        *self.closed_listeners.lock().unwrap_or_else(PoisonError::into_inner) = closed;
     }
 
     pub(super) fn add_closed(&self, reason: CloseReason) {

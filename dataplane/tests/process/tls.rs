@@ -1,7 +1,7 @@
 //! The encrypted listeners, as the configuration asks for them.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
@@ -73,23 +73,32 @@ pub(crate) fn secret(certificates: &Folder) -> ClientConfig {
 
 /// The reply to query 7 over HTTPS at `/resolve`.
 fn over_https(stream: TcpStream, trust: &ClientConfig) -> Vec<u8> {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut https = trust.clone();
-    https.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let session = ClientConnection::new(Arc::new(https), NAME.try_into().unwrap()).unwrap();
-    let mut client = StreamOwned::new(session, stream);
-    let packet = query(7);
-    let head = format!(
-        "POST /resolve HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Type: application/dns-message\r\n\
-         Content-Length: {}\r\n\r\n",
-        packet.len()
-    );
-    client.write_all(&[head.as_bytes(), &packet].concat()).unwrap();
+    let mut client = asked_over_https(stream, trust, &query(7));
     let mut response = Vec::new();
     // A server may leave without the alert.
     let _ = client.read_to_end(&mut response);
     let end = response.windows(4).position(|part| part == b"\r\n\r\n").expect("a response");
     response.split_off(end + 4)
+}
+
+/// A client that has sent this query at `/resolve`.
+fn asked_over_https(
+    stream: TcpStream,
+    trust: &ClientConfig,
+    packet: &[u8],
+) -> StreamOwned<ClientConnection, TcpStream> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut https = trust.clone();
+    https.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let session = ClientConnection::new(Arc::new(https), NAME.try_into().unwrap()).unwrap();
+    let mut client = StreamOwned::new(session, stream);
+    let head = format!(
+        "POST /resolve HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Type: application/dns-message\r\n\
+         Content-Length: {}\r\n\r\n",
+        packet.len()
+    );
+    client.write_all(&[head.as_bytes(), packet].concat()).unwrap();
+    client
 }
 
 /// The reply to query 0 over QUIC.
@@ -176,4 +185,69 @@ fn o18_the_query_log_and_dnstap_show_what_came_over_https_and_quic() {
         assert_eq!((&line["outcome"], &line["type"]), (&"NOERROR".into(), &"A".into()));
         assert_eq!(line["name"], "cart.shop.svc.cluster.local.");
     }
+}
+
+/// A client that gives up is one that had to wait, so its line is needed to find the reason.
+#[test]
+fn o18_a_query_that_its_client_gave_up_over_https_is_in_the_query_log() {
+    let (folder, certificates) = (Folder::new(), Folder::new());
+    let trust = secret(&certificates);
+    let port = PORT + 4;
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let upstream = silent.local_addr().unwrap().port();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    folder.write(
+        "dns.yaml",
+        &crate::cluster_dns(&format!(
+            "{{logging: {{queries: All}}, upstreams: {{servers: [{{address: 127.0.0.1, port: {upstream}}}]}}, \
+             listeners: {{https: {{port: {port}, path: /resolve, certificate: {{name: dns-tls}}}}}}}}"
+        )),
+    );
+    let flags = ["--certificates-dir", certificates.0.to_str().unwrap()];
+    let process = Process::start_at(own_address(), &folder.0, &flags);
+    let server = SocketAddr::new(process.dns.ip(), port);
+    let stream = wait_for("the port to be open", || TcpStream::connect(server).ok());
+    let mut packet = query(7);
+    packet.splice(12..packet.len() - 4, *b"\x04gone\x07example\x00");
+    let client = asked_over_https(stream, &trust, &packet);
+    wait_for("the upstream to be asked", || {
+        let mut asked = [0; 512];
+        let octets = silent.recv(&mut asked).unwrap();
+        asked[..octets].windows(5).any(|part| part == b"\x04gone").then_some(())
+    });
+    drop(client);
+    let line = wait_for("its line", || {
+        lines(&process).into_iter().find(|line| line["name"] == "gone.example.")
+    });
+    assert_eq!((&line["transport"], &line["outcome"]), (&"https".into(), &"SERVFAIL".into()));
+    assert_eq!(line["origin"], "failed");
+}
+
+#[test]
+fn o18_a_listener_whose_port_is_taken_is_shown_until_it_is_open() {
+    let (folder, certificates) = (Folder::new(), Folder::new());
+    secret(&certificates);
+    let port = PORT + 7;
+    let taken = TcpListener::bind((own_address(), port)).unwrap();
+    let configure = |more: &str| {
+        let tls = format!("{{port: {port}, certificate: {{name: dns-tls}}}}");
+        folder.write(
+            "dns.yaml",
+            &crate::cluster_dns(&format!("{{listeners: {{tls: {tls}}}{more}}}")),
+        );
+    };
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    configure("");
+    let flags = ["--certificates-dir", certificates.0.to_str().unwrap()];
+    let process = Process::start_at(own_address(), &folder.0, &flags);
+    let closed = || process.config()["closedListeners"].clone();
+    let shown = wait_for("it to be shown", || closed().get(0).cloned());
+    assert_eq!((&shown["listener"], &shown["port"]), (&"TLS".into(), &port.into()));
+    assert!(shown["why"].as_str().unwrap().contains("in use"), "{shown}");
+    // It is tried again with the next configuration.
+    drop(taken);
+    configure(", ttlSeconds: 7");
+    wait_for("it to be open", || TcpStream::connect((own_address(), port)).ok());
+    wait_for("it to be shown no more", || closed().as_array().unwrap().is_empty().then_some(()));
 }

@@ -19,12 +19,12 @@ pub const METRICS: &str = "metrics";
 /// The container ports of kube-dns, in the order of `KUBE_DNS_PORTS`: `/readiness`, the sidecar, the resolver's metrics.
 const KUBE_DNS: [&str; 3] = ["kubedns-health", "sidecar", "kubedns"];
 /// The container port with DNS over TLS.
-const DNS_TLS: &str = "dns-tls";
+pub(super) const DNS_TLS: &str = "dns-tls";
 /// The container port with DNS over HTTPS.
-const DNS_HTTPS: &str = "dns-https";
+pub(super) const DNS_HTTPS: &str = "dns-https";
 
 /// The container port with DNS over QUIC.
-const DNS_QUIC: &str = "dns-quic";
+pub(super) const DNS_QUIC: &str = "dns-quic";
 
 /// A port of our pods that the Service and the policies name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,11 +24,14 @@ const STATE_LIMIT: &str = "1Gi";
 /// The keys of a Secret of type `kubernetes.io/tls`; other keys of it are not mounted.
 const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
 
-/// Names of the Secrets of listeners, each once: those that were read and may be mounted.
+/// Names of the Secrets of listeners, each once: those that were read and may be mounted, and those that are mounted and gone.
+/// Without the latter all pods would be replaced, with some that have no certificate, while a Secret is written again.
 fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
     let wanted = of.config.listeners.certificates();
-    let is_usable = |name: &&str| of.observed.certificates.get(*name) == Some(&Certificate::Usable);
-    wanted.filter(is_usable).collect()
+    let is_mounted = |name: &&str| {
+        matches!(of.observed.certificates.get(*name), Some(Certificate::Usable | Certificate::Gone))
+    };
+    wanted.filter(is_mounted).collect()
 }
 
 pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {

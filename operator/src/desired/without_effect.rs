@@ -2,10 +2,13 @@
 //! not have the kind. The condition `Accepted` names both; `check` knows only the first.
 
 use crds::ClusterDNS;
-use crds::config::MetricNames;
+use crds::config::{self, MetricNames, Policy, Transport};
+use crds::v1alpha1::Server;
 use crds::without_effect::WithoutEffect;
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::ports::{self, Port};
 use crate::observe::observed::Offers;
 
 /// Fields that have no effect beside other fields of this spec. A field at its default is not among them.
@@ -51,7 +54,52 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
         ),
     ];
     let used = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
+    let used = used.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead });
+    used.chain(of_upstreams(dns)).chain(of_stub_domains(dns)).collect()
+}
+
+const NOT_ASKED: &str = "with none: true no server is asked";
+const OVER_UDP_ONLY: &str = "only names that are asked over UDP have random case, and no server of this group has the transport UDP";
+
+fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
+    let Some(upstreams) = &dns.spec.upstreams else { return Vec::new() };
+    let is_none = upstreams.none == Some(true);
+    let limit = upstreams.limits.as_ref().map(|limits| limits.in_flight);
+    let has_limits = limit.is_some_and(|it| it != config::GroupLimits::default().in_flight);
+    let has_cache = upstreams.cache.as_ref().is_some_and(|it| it.max_ttl_seconds.is_some());
+    let rows = [
+        (
+            upstreams.from_resolv_conf == Some(false) && upstreams.servers.is_none() && !is_none,
+            "spec.upstreams.fromResolvConf",
+            "where neither servers nor none is written, the servers are those of the resolv.conf: write none: true to ask none",
+        ),
+        (is_none && upstreams.policy != Policy::default(), "spec.upstreams.policy", NOT_ASKED),
+        (is_none && upstreams.case_randomisation, "spec.upstreams.caseRandomisation", NOT_ASKED),
+        (is_none && has_limits, "spec.upstreams.limits", NOT_ASKED),
+        (is_none && has_cache, "spec.upstreams.cache", NOT_ASKED),
+        (
+            upstreams.case_randomisation
+                && upstreams.servers.as_deref().is_some_and(is_without_udp),
+            "spec.upstreams.caseRandomisation",
+            OVER_UDP_ONLY,
+        ),
+    ];
+    let used = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
     used.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead }).collect()
+}
+
+fn of_stub_domains(dns: &ClusterDNS) -> impl Iterator<Item = WithoutEffect> {
+    let stubs = dns.spec.stub_domains.iter().flatten().enumerate();
+    let useless =
+        stubs.filter(|(_, stub)| stub.case_randomisation && is_without_udp(&stub.servers));
+    useless.map(|(index, _)| WithoutEffect {
+        field: format!("spec.stubDomains[{index}].caseRandomisation"),
+        instead: OVER_UDP_ONLY,
+    })
+}
+
+fn is_without_udp(servers: &[Server]) -> bool {
+    servers.iter().all(|server| server.transport != Transport::Udp)
 }
 
 /// Kinds that this spec asks for and that the API server does not have.
@@ -92,6 +140,38 @@ pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect>
     used.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead }).collect()
 }
 
+/// Listeners that clients cannot reach at the Service that was adopted: the operator changes nothing but its selector.
+pub fn of_adopted_service(dns: &ClusterDNS, service: Option<&Service>) -> Vec<WithoutEffect> {
+    let is_adopted = dns.spec.service.as_ref().is_some_and(|service| service.adopt);
+    let Some(service) = service.filter(|_| is_adopted) else { return Vec::new() };
+    let there = || service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    let leads_to = |wanted: &Port| {
+        there().any(|port| {
+            let target = match &port.target_port {
+                None => port.port == i32::from(wanted.pod),
+                Some(IntOrString::Int(number)) => *number == i32::from(wanted.pod),
+                Some(IntOrString::String(name)) => name == wanted.name,
+            };
+            target && port.protocol.as_deref().unwrap_or("TCP") == wanted.protocol
+        })
+    };
+    let fields = [
+        (ports::DNS_TLS, "spec.listeners.tls"),
+        (ports::DNS_HTTPS, "spec.listeners.https"),
+        (ports::DNS_QUIC, "spec.listeners.quic"),
+    ];
+    let wanted = ports::of(&dns.spec);
+    let missing = wanted.iter().filter(|port| !leads_to(port));
+    let field = |port: &Port| fields.iter().find(|(name, _)| *name == port.name);
+    missing
+        .filter_map(field)
+        .map(|(_, field)| WithoutEffect {
+            field: (*field).to_owned(),
+            instead: "the adopted Service has no port that leads to it, and the operator leaves its ports as they are: add one there",
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +201,29 @@ mod tests {
             ),
             ("{scaling: {perNode: {}}, podDisruptionBudget: {minAvailable: 1}}", &[]),
             ("{podDisruptionBudget: {maxUnavailable: 25%}}", &[]),
+            ("{upstreams: {fromResolvConf: true, policy: Fastest, limits: {inFlight: 9}}}", &[]),
+            ("{upstreams: {fromResolvConf: false}}", &["upstreams.fromResolvConf"]),
+            ("{upstreams: {fromResolvConf: false, none: true}}", &[]),
+            (
+                "{upstreams: {none: true, policy: Fastest, caseRandomisation: true, limits: {inFlight: 9}, \
+                 cache: {maxTTLSeconds: 5}}}",
+                &[
+                    "upstreams.policy",
+                    "upstreams.caseRandomisation",
+                    "upstreams.limits",
+                    "upstreams.cache",
+                ],
+            ),
+            (
+                "{upstreams: {caseRandomisation: true, servers: [{address: 192.0.2.1, transport: TCP}]}}",
+                &["upstreams.caseRandomisation"],
+            ),
+            (
+                "{stubDomains: [{domain: a.example, caseRandomisation: true, servers: [{address: 192.0.2.1, \
+                 transport: TCP}, {address: 192.0.2.2}]}, {domain: b.example, caseRandomisation: true, \
+                 servers: [{address: 192.0.2.1, transport: TCP}]}]}",
+                &["stubDomains[1].caseRandomisation"],
+            ),
             (
                 "{scaling: {perNode: {}}, podDisruptionBudget: {maxUnavailable: 1}}",
                 &["podDisruptionBudget.maxUnavailable"],
@@ -132,6 +235,28 @@ mod tests {
         ] {
             assert_eq!(fields(&beside_others(&dns(spec))), expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn o18_listeners_for_which_the_adopted_service_has_no_port_are_named() {
+        let spec = "{service: {adopt: true}, listeners: {tls: {certificate: {name: a}}, quic: {certificate: {name: a}}}}";
+        let service = |ports: &str| -> Service {
+            let text = format!("{{metadata: {{name: kube-dns}}, spec: {{ports: [{ports}]}}}}");
+            serde_saphyr::from_str(&text).unwrap()
+        };
+        let port = "{name: dns, port: 53, protocol: UDP, targetPort: 53}";
+        for (ports, expected) in [
+            (port, &["listeners.tls", "listeners.quic"][..]),
+            ("{name: a, port: 853}", &["listeners.quic"]),
+            ("{name: a, port: 853, protocol: UDP, targetPort: dns-quic}", &["listeners.tls"]),
+            ("{name: a, port: 8853, targetPort: 853}, {name: b, port: 853, protocol: UDP}", &[]),
+        ] {
+            let found = of_adopted_service(&dns(spec), Some(&service(ports)));
+            assert_eq!(fields(&found), expected, "{ports}");
+        }
+        assert!(of_adopted_service(&dns(spec), None).is_empty());
+        let own = "{listeners: {tls: {certificate: {name: a}}}}";
+        assert!(of_adopted_service(&dns(own), Some(&service(port))).is_empty());
     }
 
     #[test]

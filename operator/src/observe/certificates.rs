@@ -82,6 +82,10 @@ impl Certificates {
                 known.get(&key).copied().unwrap_or(before)
             }
         };
+        let certificate = match certificate {
+            Certificate::Missing if is_mounted => Certificate::Gone,
+            other => other,
+        };
         read.found.insert(name.to_owned(), certificate);
     }
 }
@@ -153,7 +157,10 @@ mod tests {
         assert_eq!(look("a", fails(), true), (Certificate::NotMarked, why.clone()), "as last seen");
         assert_eq!(look("a", Ok(Certificate::Usable), false), (Certificate::Usable, None));
         assert_eq!(look("a", fails(), false), (Certificate::Usable, why.clone()));
-        assert_eq!(look("b", fails(), false), (Certificate::Unread, why), "another one");
+        assert_eq!(look("b", fails(), false), (Certificate::Unread, why.clone()), "another one");
+        assert_eq!(look("b", Ok(Certificate::Missing), false), (Certificate::Missing, None));
+        assert_eq!(look("b", Ok(Certificate::Missing), true), (Certificate::Gone, None));
+        assert_eq!(look("b", fails(), true), (Certificate::Gone, why), "as last seen");
     }
 
     #[test]

@@ -161,6 +161,8 @@ pub enum Certificate {
     Usable,
     /// There is none of that name.
     Missing,
+    /// The same, and pods have it mounted: those that run keep the certificate that they read last.
+    Gone,
     /// It is not of type `kubernetes.io/tls`.
     OtherType,
     /// It does not have the label that allows this use.
@@ -220,6 +222,18 @@ pub struct Reported {
     pub upstreams_without_servers: Vec<EmptyGroup>,
     /// The certificates of its encrypted listeners.
     pub certificates: Vec<UsedCertificate>,
+    /// Encrypted listeners whose ports it could not open.
+    pub closed_listeners: Vec<ClosedListener>,
+}
+
+/// An encrypted listener that a pod could not open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClosedListener {
+    /// `TLS`, `HTTPS` or `QUIC`.
+    pub listener: String,
+    pub port: u16,
+    /// What the system said.
+    pub why: String,
 }
 
 /// A group of upstreams without a server that can be asked.

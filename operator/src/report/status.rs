@@ -222,6 +222,8 @@ fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> Cond
     let mut used = without_effect::of(config);
     used.extend(useless::beside_others(dns));
     used.extend(useless::of_missing_kinds(dns, offers));
+    let adopted = observed.service.as_ref().filter(|_| !adoption::has_own(dns, observed));
+    used.extend(useless::of_adopted_service(dns, adopted));
     accepted(&used, &useless::missing_kinds(dns, offers))
 }
 

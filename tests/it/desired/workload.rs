@@ -207,6 +207,10 @@ fn s14_only_the_key_pair_of_a_secret_that_may_be_mounted_is_mounted() {
     assert_eq!(secret.secret_name.as_deref(), Some("dns-tls"));
     let items: Vec<&str> = secret.items.iter().flatten().map(|item| item.key.as_str()).collect();
     assert_eq!(items, ["tls.crt", "tls.key"], "nothing else of it");
+    // One that is gone stays mounted: without it every pod would be replaced.
+    let both_there = [("dns-tls", Certificate::Usable), ("other", Certificate::Usable)];
+    let one_gone = [("dns-tls", Certificate::Gone), ("other", Certificate::Usable)];
+    assert_eq!(secrets(&one_gone), secrets(&both_there));
     // A Secret that could not be checked is not mounted.
     for state in [Certificate::OtherType, Certificate::NotMarked, Certificate::NotReadable] {
         assert!(secrets(&[("dns-tls", state)]).is_empty(), "{state:?}");

@@ -4,12 +4,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::super::counters::{CloseReason, add};
 use super::super::responder::Asker;
@@ -232,12 +234,14 @@ impl Requests {
         match outcome {
             TcpAction::Late(late) => {
                 work.hold(WAITING_OCTETS);
-                // A request that is given up waits no longer; the lookup ends by itself.
-                let waiting = AbortOnDropHandle::new(server.runtime.spawn(late));
-                let mut framed = waiting.await.map_err(|error| {
-                    add(&server.counters.panics, usize::from(error.is_panic()));
-                    Unanswered::Failed
-                })?;
+                // A request that is given up waits no longer; its lookup ends by itself, and is then counted and shown.
+                let counters = Arc::clone(&server.counters);
+                let ended = server.runtime.spawn(async move {
+                    let ended = AssertUnwindSafe(late).catch_unwind().await;
+                    add(&counters.panics, usize::from(ended.is_err()));
+                    ended.ok()
+                });
+                let mut framed = ended.await.ok().flatten().ok_or(Unanswered::Failed)?;
                 framed.drain(..PREFIX);
                 Ok(framed)
             }

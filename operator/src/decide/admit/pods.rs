@@ -68,9 +68,13 @@ fn certificates_are_allowed(dns: &ClusterDNS, observed: &Observed) -> Result<(),
     for (field, name) in certificates(dns) {
         let why = match observed.certificates.get(name) {
             // One that does not exist, or was never seen, turns off its listener only, and is reported as Degraded.
-            Some(Certificate::Usable | Certificate::Missing | Certificate::Unread) | None => {
-                continue;
-            }
+            Some(
+                Certificate::Usable
+                | Certificate::Missing
+                | Certificate::Gone
+                | Certificate::Unread,
+            )
+            | None => continue,
             Some(Certificate::OtherType) => {
                 "is not of type kubernetes.io/tls: name one that is".to_owned()
             }

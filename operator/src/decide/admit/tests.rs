@@ -282,6 +282,7 @@ fn s14_a_secret_that_is_no_certificate_for_dns_is_refused() {
     for (state, expected) in [
         (Certificate::Usable, None),
         (Certificate::Missing, None),
+        (Certificate::Gone, None),
         (Certificate::OtherType, refusal.clone()),
         (Certificate::NotMarked, refusal.clone()),
         (Certificate::NotReadable, refusal.clone()),

@@ -9,7 +9,7 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::size;
-use crate::observe::observed::{DownServer, EmptyGroup, Reported, UsedCertificate};
+use crate::observe::observed::{ClosedListener, DownServer, EmptyGroup, Reported, UsedCertificate};
 use crate::shortened::shortened;
 
 /// Skipped objects that are kept of one pod: the first ones, as many as status shows of all pods.
@@ -30,9 +30,9 @@ const MAX_REJECTION: usize = 4_096;
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
 const MAX_REMEDY: usize = 200;
-/// Certificates that are kept of one pod: one for each encrypted listener.
-const MAX_CERTIFICATES: usize = 3;
-/// Octets of the text that says why a certificate is not in use.
+/// Encrypted listeners that are kept of one pod, and certificates: one for each.
+const MAX_LISTENERS: usize = 3;
+/// Octets of the text that says why a certificate is not in use, or a listener not open.
 const MAX_TROUBLE: usize = 200;
 
 /// `/config`, as far as it is read. Data planes of other versions may say more, or less.
@@ -59,6 +59,9 @@ struct Shown {
     upstreams_without_servers: Vec<WithoutServers>,
     #[serde(default, deserialize_with = "first")]
     certificates: Vec<Mounted>,
+    /// Empty: its version may not say.
+    #[serde(default, deserialize_with = "first")]
+    closed_listeners: Vec<Closed>,
 }
 
 #[derive(Deserialize)]
@@ -110,6 +113,14 @@ struct Mounted {
     not_after_seconds: Option<i64>,
     #[serde(default)]
     trouble: Option<String>,
+}
+
+/// An encrypted listener.
+#[derive(Deserialize)]
+struct Closed {
+    listener: String,
+    port: u16,
+    why: String,
 }
 
 /// The first elements of a list; the others are read and left out.
@@ -167,6 +178,14 @@ impl Mounted {
     }
 }
 
+impl Closed {
+    fn read(self) -> ClosedListener {
+        let Closed { listener, port, why } = self;
+        let (listener, why) = (shortened(&listener, MAX_WORD), shortened(&why, MAX_TROUBLE));
+        ClosedListener { listener, port, why }
+    }
+}
+
 impl Down {
     fn read(self) -> DownServer {
         let remedy = self.remedy.map(|text| text.chars().take(MAX_REMEDY).collect());
@@ -201,6 +220,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         upstreams_looping,
         upstreams_without_servers,
         certificates,
+        closed_listeners,
     } = serde_json::from_slice(body)?;
     skipped_objects
         .sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
@@ -243,7 +263,12 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         upstreams_failing,
         upstreams_looping,
         upstreams_without_servers,
-        certificates: certificates.into_iter().take(MAX_CERTIFICATES).map(Mounted::used).collect(),
+        certificates: certificates.into_iter().take(MAX_LISTENERS).map(Mounted::used).collect(),
+        closed_listeners: closed_listeners
+            .into_iter()
+            .take(MAX_LISTENERS)
+            .map(Closed::read)
+            .collect(),
     })
 }
 

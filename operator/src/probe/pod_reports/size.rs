@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crds::v1alpha1::SkippedObject;
 
-use crate::observe::observed::{DownServer, EmptyGroup, Reported, UsedCertificate};
+use crate::observe::observed::{ClosedListener, DownServer, EmptyGroup, Reported, UsedCertificate};
 
 /// The sum over several reports.
 #[derive(Debug, Default)]
@@ -44,12 +44,15 @@ fn own(reported: &Reported) -> usize {
         upstreams_looping,
         upstreams_without_servers,
         certificates,
+        closed_listeners,
     } = reported;
     let texts = [process, revision, role].map(|text| text.len()).iter().sum::<usize>();
     let certificate = |certificate: &UsedCertificate| {
         let trouble = certificate.trouble.as_ref().map_or(0, String::len);
         size_of::<UsedCertificate>() + certificate.secret.len() + trouble
     };
+    let closed =
+        |it: &ClosedListener| size_of::<ClosedListener>() + it.listener.len() + it.why.len();
     size_of::<Reported>()
         + texts
         + rejection.as_ref().map_or(0, String::len)
@@ -60,6 +63,7 @@ fn own(reported: &Reported) -> usize {
             .sum::<usize>()
         + upstreams_without_servers.iter().map(empty).sum::<usize>()
         + certificates.iter().map(certificate).sum::<usize>()
+        + closed_listeners.iter().map(closed).sum::<usize>()
 }
 
 pub(super) fn down(server: &DownServer) -> usize {

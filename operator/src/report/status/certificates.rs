@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::problem::{Problem, named, problem};
-use crate::observe::observed::{Certificate, Observed, UsedCertificate};
+use crate::observe::observed::{Certificate, ClosedListener, Observed, UsedCertificate};
 use crate::observe::pods;
 
 /// A certificate that is not renewed this long before its end is reported, if its whole life is long enough.
@@ -55,8 +55,10 @@ fn expires_soon(begin: Timestamp, end: Timestamp, now: Timestamp) -> bool {
 pub(super) fn certificate_unusable(observed: &Observed) -> Option<Problem> {
     let mut found: BTreeMap<&str, String> = BTreeMap::new();
     for (pod, certificate) in used(observed) {
-        let is_missing =
-            observed.certificates.get(&certificate.secret) == Some(&Certificate::Missing);
+        let is_missing = matches!(
+            observed.certificates.get(&certificate.secret),
+            Some(Certificate::Missing | Certificate::Gone)
+        );
         let Some(trouble) = certificate.trouble.as_ref().filter(|_| !is_missing) else { continue };
         let effect = match certificate.validity {
             Some(_) => "the last good one stays in use",
@@ -74,6 +76,39 @@ pub(super) fn certificate_unusable(observed: &Observed) -> Option<Problem> {
         format!(
             "pods cannot use these certificates of listeners: {}. tls.crt must be PEM with the certificate first, tls.key its \
              private key",
+            named(found.into_values().collect())
+        ),
+    )
+}
+
+/// Pods could not open the ports of encrypted listeners. UDP and TCP are served.
+pub(super) fn listener_closed(observed: &Observed) -> Option<Problem> {
+    let mut found: BTreeMap<(&str, u16), String> = BTreeMap::new();
+    for pod in pods::ready(observed) {
+        for closed in pods::reported(observed, pod).into_iter().flat_map(|it| &it.closed_listeners)
+        {
+            let ClosedListener { listener, port, why } = closed;
+            found.entry((listener, *port)).or_insert_with(|| {
+                format!("{listener} at port {port} (pod {}: {why})", pods::name(pod))
+            });
+        }
+    }
+    if found.is_empty() {
+        return None;
+    }
+    let is_forbidden = found.values().any(|text| text.contains("ermission denied"));
+    let remedy = match is_forbidden {
+        true => {
+            ". With a podPort from 1024 up pods ask for no sysctl: then give listeners ports from 1024 up too"
+        }
+        false => {
+            ". Each is tried again with the next configuration, and where its pod starts again"
+        }
+    };
+    problem(
+        "ListenerClosed",
+        format!(
+            "pods cannot open these listeners, and clients are refused there: {}{remedy}",
             named(found.into_values().collect())
         ),
     )

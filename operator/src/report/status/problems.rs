@@ -7,7 +7,7 @@ use crds::v1alpha1::ManagementState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::certificates::{certificate_expires, certificate_unusable};
+use super::certificates::{certificate_expires, certificate_unusable, listener_closed};
 use super::clients_excluded;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
@@ -58,6 +58,7 @@ pub(super) fn problems(
         certificate_missing(dns, observed),
         certificate_unread(observed),
         certificate_unusable(observed),
+        listener_closed(observed),
         certificate_expires(observed, now),
         crd_outdated(observed),
         cache_full(observed),
@@ -296,21 +297,33 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
     )
 }
 
-/// Its listener is off; the others answer.
+/// Its listener is off, in pods that start after a Secret is gone; the others answer.
 fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    let is_missing = |name: &&str| observed.certificates.get(*name) == Some(&Certificate::Missing);
-    let all = certificates(dns).into_iter().map(|(_, name)| name).filter(is_missing);
-    let all: BTreeSet<&str> = all.collect();
-    if all.is_empty() {
+    let effects = [
+        (Certificate::Missing, "the listeners of these certificates are off"),
+        (
+            Certificate::Gone,
+            "pods keep the last certificate while they run, and the listeners of pods that start are off",
+        ),
+    ];
+    let text = |(certificate, effect)| {
+        let is_it = |name: &&str| observed.certificates.get(*name) == Some(&certificate);
+        let all = certificates(dns).into_iter().map(|(_, name)| name).filter(is_it);
+        let all: BTreeSet<&str> = all.collect();
+        let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+        (!all.is_empty()).then(|| {
+            format!("{effect}, because there is no such Secret beside the Service: {}", named(all))
+        })
+    };
+    let texts: Vec<String> = effects.into_iter().filter_map(text).collect();
+    if texts.is_empty() {
         return None;
     }
-    let all = all.into_iter().map(str::to_owned).collect();
     problem(
         "CertificateMissing",
         format!(
-            "the listeners of these certificates are off, because there is no such Secret beside the Service: {}. Create it \
-             with type kubernetes.io/tls and the label {CERTIFICATE}: \"true\"",
-            named(all)
+            "{}. Create it with type kubernetes.io/tls and the label {CERTIFICATE}: \"true\"",
+            texts.join("; ")
         ),
     )
 }

@@ -3,36 +3,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crds::names::DEFAULT_GROUP;
+
 use super::problem::{Problem, named, problem};
-use crate::observe::observed::{DownServer, Observed, Reported};
+use crate::observe::observed::{DownServer, EmptyGroup, Observed, Reported};
 use crate::observe::pods;
 
-/// The group of all names that no stub domain has, as pods call it.
-const DEFAULT_GROUP: &str = "upstreams";
+/// Why a pod has no usable server for the names of a group.
+#[derive(Clone, Copy, Debug)]
+enum Without<'o> {
+    /// All of them are unusable.
+    Usable(&'o DownServer),
+    /// The group has none that could be asked.
+    Any(&'o EmptyGroup),
+}
 
-/// Groups in which more than half of the pods have no usable server: clients get SERVFAIL for their names.
+/// Groups in which more than half of the pods have no usable server: clients get SERVFAIL for their names. The servers may be
+/// others on each pod: the resolv.conf of a node names those of its zone.
 pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
-    let unusable = servers_of_most(observed, |pod| {
-        pod.upstreams_down.iter().chain(&pod.upstreams_looping).chain(&pod.upstreams_failing)
-    });
-    let mut groups: BTreeMap<&str, Vec<&DownServer>> = BTreeMap::new();
-    for server in unusable {
-        groups.entry(&server.group).or_default().push(server);
+    let mut groups: BTreeMap<&str, (usize, Vec<Without<'_>>)> = BTreeMap::new();
+    let mut asked = 0;
+    for pod in pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)) {
+        asked += 1;
+        for (group, why) in without_usable(pod) {
+            let (count, all) = groups.entry(group).or_default();
+            *count += 1;
+            all.extend(why);
+        }
     }
-    groups.retain(|_, servers| {
-        servers.iter().any(|it| it.group_servers > 0 && servers.len() >= it.group_servers)
-    });
-    let texts = groups
-        .into_iter()
-        .map(|(group, servers)| (group, named(servers.into_iter().map(text).collect())));
-    let empty = of_most(observed, |pod| {
-        pod.upstreams_without_servers.iter().map(|group| (&*group.group, group))
-    });
-    let empty =
-        empty.into_iter().map(|group| (&*group.group, format!("no server ({})", group.why)));
+    groups.retain(|_, (count, _)| *count * 2 > asked);
+    let texts = groups.into_iter().map(|(group, (_, all))| (group, why(all)));
     // The default upstreams concern most clients.
-    let (default, stubs): (Vec<_>, Vec<_>) =
-        texts.chain(empty).partition(|(group, _)| *group == DEFAULT_GROUP);
+    let (default, stubs): (Vec<_>, Vec<_>) = texts.partition(|(group, _)| *group == DEFAULT_GROUP);
     let of_group = |(group, why): (&str, String)| match group {
         DEFAULT_GROUP => format!("spec.upstreams (all names outside of the cluster): {why}"),
         domain => format!("the stub domain {domain}: {why}"),
@@ -51,6 +53,41 @@ pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
             named(groups)
         ),
     )
+}
+
+/// The groups whose names this pod answers with SERVFAIL, and why.
+fn without_usable(pod: &Reported) -> BTreeMap<&str, Vec<Without<'_>>> {
+    let unusable = pod.upstreams_down.iter().chain(&pod.upstreams_looping);
+    let unusable = of_servers(unusable.chain(&pod.upstreams_failing));
+    let mut groups: BTreeMap<&str, BTreeMap<[&str; 4], &DownServer>> = BTreeMap::new();
+    for (key, server) in unusable {
+        groups.entry(&server.group).or_default().insert(key, server);
+    }
+    groups.retain(|_, servers| {
+        servers.values().any(|it| it.group_servers > 0 && servers.len() >= it.group_servers)
+    });
+    let groups = groups
+        .into_iter()
+        .map(|(group, servers)| (group, servers.into_values().map(Without::Usable).collect()));
+    let empty = pod.upstreams_without_servers.iter();
+    groups.chain(empty.map(|it| (&*it.group, vec![Without::Any(it)]))).collect()
+}
+
+/// Each server once, however many pods name it.
+fn why(all: Vec<Without<'_>>) -> String {
+    let servers = all.iter().filter_map(|it| match it {
+        Without::Usable(server) => Some(*server),
+        Without::Any(_) => None,
+    });
+    let servers: BTreeMap<_, _> = of_servers(servers).collect();
+    let empty: BTreeSet<String> = all
+        .iter()
+        .filter_map(|it| match it {
+            Without::Usable(_) => None,
+            Without::Any(group) => Some(format!("no server ({})", group.why)),
+        })
+        .collect();
+    named(servers.into_values().map(text).chain(empty).collect())
 }
 
 /// Servers that lead back to ClusterDNS for any pod, which does not ask them (FW50). Only a ClusterDNS answers the probe

@@ -35,7 +35,8 @@ fn what_a_data_plane_shows_is_read() {
             "remedy": "point it elsewhere"}],
         "upstreamsWithoutServers": [{"group": "corp.example", "why": "correct tls"}],
         "certificates": [{"secret": "dns-tls", "notBeforeSeconds": 5, "notAfterSeconds": 7, "trouble": null},
-            {"secret": "doh", "notBeforeSeconds": null, "notAfterSeconds": null, "trouble": "not PEM"}]});
+            {"secret": "doh", "notBeforeSeconds": null, "notAfterSeconds": null, "trouble": "not PEM"}],
+        "closedListeners": [{"listener": "TLS", "port": 853, "why": "Permission denied"}]});
     let reported = read(shown.to_string().as_bytes()).unwrap();
     assert_eq!(reported.process, "", "as of a version that does not say");
     let mut newer = shown.clone();
@@ -66,9 +67,15 @@ fn what_a_data_plane_shows_is_read() {
     assert_eq!(reported.upstreams_down, expected);
     assert_eq!(reported.upstreams_failing, [down("192.0.2.5", "", 3, None)]);
     let mut older = shown.clone();
-    older.as_object_mut().unwrap().remove("upstreamsFailing");
+    for field in ["upstreamsFailing", "closedListeners"] {
+        older.as_object_mut().unwrap().remove(field);
+    }
     let older = read(older.to_string().as_bytes()).unwrap();
     assert_eq!(older.upstreams_failing, [], "as of a version that does not say");
+    assert_eq!(older.closed_listeners, []);
+    let why = "Permission denied".to_owned();
+    let closed = ClosedListener { listener: "TLS".to_owned(), port: 853, why };
+    assert_eq!(reported.closed_listeners, [closed]);
     let looping = down("192.0.2.4", "", 3, Some("point it elsewhere"));
     assert_eq!(reported.upstreams_looping, [looping], "at once: a probe has shown it");
     let empty = EmptyGroup { group: "corp.example".to_owned(), why: "correct tls".to_owned() };
@@ -87,8 +94,17 @@ fn k23_a_report_is_bounded_also_where_a_pod_answers_with_much() {
         "upstreamsFailing": vec![down.clone(); 300],
         "upstreamsLooping": vec![down; 300],
         "upstreamsWithoutServers": vec![json!({"group": long, "why": long}); 300],
-        "certificates": vec![json!({"secret": long, "trouble": long}); 9]});
-    let reported = Ok(read(shown.to_string().as_bytes()).unwrap());
+        "certificates": vec![json!({"secret": long, "trouble": long}); 9],
+        "closedListeners": vec![json!({"listener": long, "port": 853, "why": long}); 9]});
+    let reported = read(shown.to_string().as_bytes()).unwrap();
+    assert_eq!((reported.certificates.len(), reported.closed_listeners.len()), (3, 3));
+    let why = &reported.closed_listeners[0].why;
+    assert!(why.len() <= MAX_TROUBLE, "{} octets", why.len());
+    let mut without = reported.clone();
+    without.closed_listeners.clear();
+    let size = |reported| size::Size::default().with(&Ok(reported));
+    assert!(size(reported.clone()) > size(without) + 3 * why.len(), "they count");
+    let reported = Ok(reported);
     let octets = size::Size::default().with(&reported);
     assert!(octets < 176 << 10, "{octets}");
 

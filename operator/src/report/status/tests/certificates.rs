@@ -1,7 +1,7 @@
 //! Certificates of encrypted listeners, as pods report them.
 
 use super::*;
-use crate::observe::observed::UsedCertificate;
+use crate::observe::observed::{Certificate, ClosedListener, UsedCertificate};
 
 /// A certificate that is valid this many hours before and after a time.
 fn used(secret: &str, before: i64, after: i64) -> UsedCertificate {
@@ -57,4 +57,46 @@ fn t8_a_certificate_that_pods_cannot_use_is_a_condition_that_says_why() {
     ] {
         assert!(degraded.message.contains(part), "{}", degraded.message);
     }
+}
+
+#[test]
+fn o18_a_listener_that_pods_cannot_open_is_a_condition_that_says_why() {
+    let mut story = Story::settled("{}");
+    let closed = ClosedListener {
+        listener: "TLS".to_owned(),
+        port: 853,
+        why: "cannot listen on 0.0.0.0:853: Permission denied".to_owned(),
+    };
+    for pod in ["dns-0", "dns-1"] {
+        reported(&mut story.observed, pod).closed_listeners = vec![closed.clone()];
+    }
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=ListenerClosed", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    let named =
+        "TLS at port 853 (pod dns-0: cannot listen on 0.0.0.0:853: Permission denied). With";
+    assert!(message.contains(named), "{message}");
+}
+
+#[test]
+fn o18_a_secret_that_is_gone_is_a_condition_that_says_what_pods_do() {
+    let spec = "{listeners: {tls: {certificate: {name: a}}, https: {certificate: {name: b}}}}";
+    let mut story = Story::settled(spec);
+    story.observed.certificates.insert("a".to_owned(), Certificate::Missing);
+    story.observed.certificates.insert("b".to_owned(), Certificate::Gone);
+    // The pods read the empty folder.
+    let trouble = Some("cannot read tls.crt".to_owned());
+    let used =
+        ["a", "b"].map(|name| UsedCertificate { trouble: trouble.clone(), ..used(name, 1, 99) });
+    reported(&mut story.observed, "dns-0").certificates = used.to_vec();
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "CertificateMissing");
+    for part in [
+        "these certificates are off, because there is no such Secret beside the Service: a; pods keep",
+        "of pods that start are off, because there is no such Secret beside the Service: b. Create",
+    ] {
+        assert!(degraded.message.contains(part), "{}", degraded.message);
+    }
+    assert!(!degraded.message.contains("cannot read"), "{}", degraded.message);
 }

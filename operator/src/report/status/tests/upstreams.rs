@@ -130,6 +130,37 @@ fn o18_a_group_without_a_server_left_is_named_with_the_remedy() {
     assert!(message.contains(named), "{message}");
 }
 
+/// The nodes of three zones, whose resolv.conf name other servers each.
+#[test]
+fn o18_pods_with_servers_of_their_own_are_without_any_when_those_are_down() {
+    let mut story = Story::settled("{}");
+    deploy(&mut story.observed, 3);
+    story.pods_follow();
+    for (pod, server) in [("dns-0", "192.0.2.1:53"), ("dns-1", "192.0.2.2:53")] {
+        reported(&mut story.observed, pod).upstreams_down =
+            vec![down_server("upstreams", server, 1)];
+    }
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=NoUsableUpstream", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("cluster): 192.0.2.1:53, 192.0.2.2:53: clients"), "{message}");
+}
+
+/// Each server is unusable for three of five pods, and one pod only has none.
+#[test]
+fn o18_servers_that_are_down_for_other_pods_each_leave_most_pods_with_one() {
+    let mut story = Story::settled("{}");
+    deploy(&mut story.observed, 5);
+    story.pods_follow();
+    for (pod, servers) in [(0, &[1][..]), (1, &[1]), (2, &[1, 2]), (3, &[2]), (4, &[2])] {
+        let down = |server: &i32| down_server("upstreams", &format!("192.0.2.{server}:53"), 2);
+        reported(&mut story.observed, &format!("dns-{pod}")).upstreams_down =
+            servers.iter().map(down).collect();
+    }
+    story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=UpstreamDown", Kstatus::Current);
+}
+
 /// An access list that was changed: the servers answer REFUSED to all.
 #[test]
 fn fw28_servers_that_give_errors_only_are_named_and_leave_their_group_without_one() {

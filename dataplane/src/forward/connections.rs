@@ -313,7 +313,8 @@ impl Connections {
     }
 
     async fn tcp(&self) -> Result<TcpStream, Failure> {
-        let stream = TcpStream::connect(self.address).await.map_err(Failure::connect)?;
+        let connected = TcpStream::connect(self.address).await;
+        let stream = connected.map_err(|error| Failure::connect_to(self.address, error))?;
         stream.set_nodelay(true).map_err(Failure::connect)?;
         Ok(stream)
     }

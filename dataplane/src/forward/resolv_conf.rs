@@ -57,7 +57,18 @@ impl ResolvConf {
     fn parse(text: &[u8], path: &Path) -> ResolvConf {
         let mut found = ResolvConf::default();
         // Lines with errors are left out by the parser; those of other keywords do not matter here.
-        let (file, _) = resolv_conf::Config::parse_with_errors(text);
+        let is_nameserver = |number: usize| {
+            let line = text.split(|octet| *octet == b'\n').nth(number).unwrap_or_default();
+            line.trim_ascii_start().starts_with(b"nameserver")
+        };
+        let (file, errors) = resolv_conf::Config::parse_with_errors(text);
+        let of_addresses = errors.iter().filter_map(|error| match error {
+            resolv_conf::ParseError::InvalidIp(line, _) if is_nameserver(*line) => Some(line + 1),
+            _ => None,
+        });
+        found.problems.extend(of_addresses.take(MAX_SERVERS).map(|line| {
+            format!("{}: line {line} names no IP address, and is left out", path.display())
+        }));
         for server in file.nameservers {
             let (address, scope) = match server {
                 resolv_conf::ScopedIp::V4(address) => (IpAddr::V4(address), None),
@@ -65,7 +76,7 @@ impl ResolvConf {
             };
             let reason = if address.to_canonical().is_loopback() || address.is_unspecified() {
                 "it is an address of this machine or pod itself, not of a name server"
-            } else if scope.is_some() {
+            } else if scope.is_some() || is_of_one_link(address) {
                 "addresses of one link cannot be used"
             } else if found.servers.contains(&address) {
                 continue;
@@ -86,6 +97,11 @@ impl ResolvConf {
         }
         found
     }
+}
+
+/// `fe80::/10` (RFC 4291 §2.5.6): without its link nothing can be sent to it, and in a pod the link is another one.
+fn is_of_one_link(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 #[cfg(test)]
@@ -118,8 +134,16 @@ mod tests {
 
     #[test]
     fn fw3_an_address_of_one_link_is_skipped_and_reported() {
-        let text = "nameserver fe80::1%eth0\nnameserver 10.0.0.2\n";
+        let text = "nameserver fe80::1%eth0\nnameserver fe80::2\nnameserver 10.0.0.2\n";
+        assert_eq!(parse(text), (vec!["10.0.0.2".into()], 2));
+    }
+
+    #[test]
+    fn fw3_a_line_without_an_address_is_left_out_and_reported() {
+        let text = "sortlist no-address\nnameserver 10.0.0.256\nnameserver 10.0.0.2\n";
         assert_eq!(parse(text), (vec!["10.0.0.2".into()], 1));
+        let found = ResolvConf::parse(text.as_bytes(), Path::new("resolv.conf"));
+        assert!(found.problems[0].contains("line 2 names no IP address"), "{:?}", found.problems);
     }
 
     #[test]

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crds::names::DEFAULT_GROUP;
 use serde::Serialize;
 
 use super::plan::Standing;
 use super::server::{LOOP_REMEDY, Server};
-use super::upstreams::{DEFAULT_GROUP, Group, Upstreams};
+use super::upstreams::{Group, Upstreams};
 use super::view::transport;
 
 /// Why a group of the resource has no server: each of them is named in the log, with its reason.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crds::config::{self, Config, GroupOptions, Policy};
+use crds::names::DEFAULT_GROUP;
 use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps};
 
 use super::cache;
@@ -23,8 +24,6 @@ use askable::Askable;
 
 /// Port of DNS, for the servers of resolv.conf.
 const DNS_PORT: u16 = 53;
-/// The name of the group of the default upstreams.
-pub(super) const DEFAULT_GROUP: &str = "upstreams";
 const NS: u16 = 2;
 const SOA: u16 = 6;
 

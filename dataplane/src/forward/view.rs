@@ -37,6 +37,8 @@ pub struct GroupView {
     pub name: String,
     /// `policy` of the group, as in the resource.
     pub policy: String,
+    /// Its number, by which `/cache` says where an entry was asked. An edited group has another one.
+    pub route: u32,
     /// Queries of clients in progress.
     pub in_flight: usize,
     /// `limits.inFlight` of the group.
@@ -77,6 +79,8 @@ pub struct ServerView {
     pub errors: u64,
     /// Sends without a valid reply in time.
     pub silent: u64,
+    /// Probes without a reply (FW22).
+    pub failed_probes: u64,
     /// Absent where there was never a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<ConnectionsView>,
@@ -181,6 +185,7 @@ fn group_view(group: &Group, now: Instant) -> GroupView {
     GroupView {
         name: group.name.clone(),
         policy: format!("{:?}", group.policy),
+        route: group.route(),
         in_flight: group.in_flight().load(Ordering::Relaxed),
         max_in_flight: group.max_in_flight,
         servers: group
@@ -212,6 +217,7 @@ fn server_view(group: &Group, member: usize, server_name: String, now: Instant) 
         good,
         errors,
         silent,
+        failed_probes: server.failed_probes(),
         connections: connections_view(&seen.connections),
     }
 }
@@ -292,7 +298,7 @@ pub(crate) fn full_name(server: &str, transport: &str, server_name: &str) -> Str
 impl GroupView {
     /// Lines for a terminal.
     pub fn text(&self) -> String {
-        let GroupView { name, policy, in_flight, max_in_flight, servers } = self;
+        let GroupView { name, policy, route: _, in_flight, max_in_flight, servers } = self;
         let mut text = format!("{name}  {policy}, {in_flight} of {max_in_flight} in flight\n");
         for server in servers {
             let seconds = server.seconds.map(|s| format!(" for {s} s")).unwrap_or_default();
@@ -303,7 +309,7 @@ impl GroupView {
             let _ = writeln!(
                 text,
                 "  {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
-                 silent {}",
+                 silent {}, failed probes {}",
                 server.full_name(),
                 server.state,
                 server.in_flight,
@@ -311,7 +317,8 @@ impl GroupView {
                 server.sent,
                 server.good,
                 server.errors,
-                server.silent
+                server.silent,
+                server.failed_probes
             );
             if let Some(connections) = &server.connections {
                 let _ = writeln!(text, "    {}", connections.text());
@@ -328,7 +335,11 @@ impl View {
         for group in &self.groups {
             text.push_str(&group.text());
         }
-        let _ = writeln!(text, "UDP ports in use or at rest: {}", self.ports);
+        let _ = writeln!(
+            text,
+            "UDP ports in use or at rest: {}; queries that shared a port: {}",
+            self.ports, self.shared_ports
+        );
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {warning}");
         }

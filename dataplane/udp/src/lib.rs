@@ -17,6 +17,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+mod boot;
 mod descriptors;
 mod turns;
 #[cfg(target_os = "linux")]
@@ -28,6 +29,7 @@ mod linux;
 )]
 mod portable;
 
+pub use boot::since_boot;
 pub use descriptors::{make_room_for_descriptors, raise_descriptor_limit};
 #[cfg(target_os = "linux")]
 pub use linux::read_one_by_one;
@@ -56,8 +58,10 @@ pub fn wildcard(of: IpAddr) -> IpAddr {
 pub struct Options {
     /// Several sockets of this user may share the address; the kernel spreads clients over them.
     pub reuse_port: bool,
-    /// Octets the kernel may queue for us, as far as it lets us: it counts its own overhead in them, so 4 MiB is
-    /// about ten thousand queries, 0.1 s of them at a rate no core keeps up with.
+    /// Octets the kernel may queue for us, as far as it lets us: it doubles them and counts its own overhead, so 1 MiB is
+    /// about 2,700 queries. They bridge 0.1 s in which a container may not run, at 27,000 a second. More only lets clients wait:
+    /// at a rate that no core keeps up with the queue is always full, and what is longer than the caches of the processor is
+    /// slower to read (docs/benchmarks.md, overload).
     pub receive_buffer: usize,
     /// Octets of replies the kernel may queue.
     pub send_buffer: usize,
@@ -69,7 +73,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             reuse_port: true,
-            receive_buffer: 4 << 20,
+            receive_buffer: 1 << 20,
             send_buffer: 1 << 20,
             wait: Duration::from_secs(1),
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use futures::future::join_all;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
 use tests::control_plane::not_installed;
+use tests::netns::inside;
 use tests::scratch::Scratch;
 use tests::upstream::Credentials;
 
@@ -28,25 +29,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A server that is not ours; it ends with the test.
 pub(super) struct Daemon {
     child: Child,
-    pub(super) ip: Ipv4Addr,
+    pub(super) ip: IpAddr,
     _folder: Scratch,
 }
 
 /// An address of loopback that no other test process uses: ports on it are free.
-fn own_address() -> Ipv4Addr {
+fn own_address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
-    Ipv4Addr::new(127, 0x80 | high, low, NEXT.fetch_add(1, Ordering::Relaxed))
+    Ipv4Addr::new(127, 0x80 | high, low, NEXT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
 impl Daemon {
-    /// Starts it with these arguments, and waits until it listens on these ports; nothing where it is not installed.
+    /// Starts it with these arguments, and waits until it listens on these ports of this address; nothing where it is not
+    /// installed.
     fn start(
         program: &str,
-        ports: &[u16],
-        arguments: impl Fn(&Scratch, Ipv4Addr) -> Vec<String>,
+        (ip, ports): (IpAddr, &[u16]),
+        arguments: impl Fn(&Scratch, IpAddr) -> Vec<String>,
     ) -> Option<Daemon> {
-        let (folder, ip) = (Scratch::new(program).unwrap(), own_address());
+        let folder = Scratch::new(program).unwrap();
         let arguments = arguments(&folder, ip);
         let spawn = |program: &str| {
             let mut command = Command::new(program);
@@ -73,7 +75,7 @@ impl Daemon {
     }
 
     fn server(&self, transport: config::Transport, port: u16) -> Server {
-        Server { ip: IpAddr::V4(self.ip), port, transport, tls: None }
+        Server { ip: self.ip, port, transport, tls: None }
     }
 }
 
@@ -86,7 +88,11 @@ impl Drop for Daemon {
 
 /// Unbound, with data of its own and the certificate of these credentials.
 pub(super) fn unbound(credentials: &Credentials) -> Option<Daemon> {
-    Daemon::start("unbound", &[PLAIN, TLS, HTTPS], |folder, ip| {
+    unbound_at(own_address(), credentials)
+}
+
+fn unbound_at(ip: IpAddr, credentials: &Credentials) -> Option<Daemon> {
+    Daemon::start("unbound", (ip, &[PLAIN, TLS, HTTPS]), |folder, ip| {
         let certificate = folder.write("certificate.pem", &credentials.certificate_pem).unwrap();
         let key = folder.write("key.pem", &credentials.key_pem).unwrap();
         // More than a datagram may have: it is asked again over TCP.
@@ -110,6 +116,7 @@ pub(super) fn unbound(credentials: &Credentials) -> Option<Daemon> {
   tls-service-key: {key:?}
   tls-service-pem: {certificate:?}
   access-control: 127.0.0.0/8 allow
+  access-control: ::1/128 allow
   module-config: \"iterator\"
   local-zone: \"example.\" static
   local-data: \"example. 600 IN SOA ns.example. h.example. 1 2 3 4 300\"
@@ -128,7 +135,7 @@ remote-control:
 }
 
 pub(super) fn dnsmasq() -> Option<Daemon> {
-    Daemon::start("dnsmasq", &[PLAIN], |_, ip| {
+    Daemon::start("dnsmasq", (own_address(), &[PLAIN]), |_, ip| {
         let flags = [
             "--keep-in-foreground",
             "--conf-file=/dev/null",
@@ -172,6 +179,21 @@ async fn is_asked(stage: &Stage) {
 async fn fw2_unbound_answers_over_udp_tcp_tls_and_https() {
     let credentials = Credentials::of(NAME).unwrap();
     let Some(unbound) = unbound(&credentials) else { return };
+    answers_over_each_transport(&unbound, &credentials).await;
+}
+
+/// In a network of its own, as `::1` has no second address.
+#[test]
+fn fw2_unbound_answers_over_ipv6_by_each_transport() {
+    inside(async || {
+        let credentials = Credentials::of(NAME).unwrap();
+        let ip = Ipv6Addr::LOCALHOST.into();
+        let Some(unbound) = unbound_at(ip, &credentials) else { return };
+        answers_over_each_transport(&unbound, &credentials).await;
+    });
+}
+
+async fn answers_over_each_transport(unbound: &Daemon, credentials: &Credentials) {
     let ca_bundle = Some(CaBundle::Pem(credentials.authority.clone()));
     let tls = Some(ServerTls { server_name: NAME.to_owned(), ca_bundle });
     let transports = [

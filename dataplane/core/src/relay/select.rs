@@ -69,6 +69,10 @@ pub(super) fn select(
     };
     let end = selection.follow_chain(asked, qtype)?;
     selection.rrset_at(&end, qtype)?;
+    // Before private addresses are removed: a denial beside the very records that it denies contradicts itself.
+    if rcode != 0 && !selection.kept.rrset.is_empty() {
+        return Err(RelayError::Unrelated);
+    }
     let is_less = caps.no_private_addresses && selection.kept.remove_private();
     if selection.kept.is_blocked {
         return Ok(selection.kept);
@@ -79,8 +83,7 @@ pub(super) fn select(
     }
     let kept = &selection.kept;
     // Kept as either, it would be wrong for as long as its records say. A name with other types exists, too.
-    let is_there = rcode == NXDOMAIN && kept.has_other_types;
-    if is_there || (rcode != 0 && !kept.rrset.is_empty()) {
+    if rcode == NXDOMAIN && kept.has_other_types {
         return Err(RelayError::Unrelated);
     }
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {

@@ -39,7 +39,7 @@ pub struct Entry {
     pub dnssec_ok: bool,
     /// CD of the queries that it answers.
     pub checking_disabled: bool,
-    /// The number of the route that it was asked on.
+    /// The number of the route that it was asked on: the group of `/upstreams` with this number.
     pub route: u32,
     /// The Rcode; 2 is a failure that is remembered.
     pub rcode: u8,

@@ -1,6 +1,7 @@
 //! Why a connection to a server was not made, or a query on it got no reply: the reason for metrics, the words for people.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::ConnectionError;
@@ -186,6 +187,16 @@ impl Failure {
         Failure { unsent, ..Failure::new(Reason::Connect, &error.to_string()) }
     }
 
+    /// A connection to this server was not made. Without an address of its family on this machine the system says EADDRNOTAVAIL,
+    /// as it does for a want of ports: IPv6 may be off, IPv4 is not.
+    pub(super) fn connect_to(server: SocketAddr, error: io::Error) -> Failure {
+        let is_off = server.is_ipv6() && error.raw_os_error() == Some(libc::EADDRNOTAVAIL);
+        Failure::connect(match is_off {
+            true => io::Error::from_raw_os_error(libc::ENETUNREACH),
+            false => error,
+        })
+    }
+
     pub(super) fn slow() -> Failure {
         Failure::new(Reason::Timeout, "the handshake did not end in time")
     }
@@ -323,6 +334,17 @@ mod tests {
         let failure = |code| Failure::connect(io::Error::from_raw_os_error(code));
         assert_eq!(failure(libc::EMFILE).unsent, Some(Unsent::NoSocket));
         assert_eq!(failure(libc::ECONNREFUSED).unsent, None);
+    }
+
+    #[test]
+    fn fw21_where_ipv6_is_off_a_server_with_such_an_address_cannot_be_reached() {
+        let unsent = |server: &str, code| {
+            let error = io::Error::from_raw_os_error(code);
+            Failure::connect_to(server.parse().unwrap(), error).unsent
+        };
+        assert_eq!(unsent("[2001:db8::1]:53", libc::EADDRNOTAVAIL), None);
+        assert_eq!(unsent("192.0.2.1:53", libc::EADDRNOTAVAIL), Some(Unsent::NoSocket));
+        assert_eq!(unsent("[2001:db8::1]:53", libc::EMFILE), Some(Unsent::NoSocket));
     }
 
     #[test]

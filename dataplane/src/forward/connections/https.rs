@@ -96,25 +96,26 @@ pub(super) async fn begin<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     connection: Arc<Connection>,
     sender: Sender,
-    mut driver: Driver<T>,
+    driver: Driver<T>,
     uri: Arc<str>,
     mut queries: mpsc::Receiver<Query>,
 ) {
     let _end = connection.end.clone().drop_guard();
     let ask = |query| exchange(&connection, sender.clone(), Arc::clone(&uri), query);
     let mut requests = Exchanges::new();
-    let mut takes_requests = true;
+    let mut driver = Some(driver);
     loop {
         tokio::select! {
             biased;
             // For any reason of the end, waiting queries are asked again on another connection.
             () = connection.end.cancelled() => break,
-            ended = &mut driver, if takes_requests => {
+            ended = end_of(&mut driver) => {
                 if ended.is_err() {
                     break;
                 }
-                // GOAWAY: the server answers what it took (RFC 9113 §6.8); the rest is asked again elsewhere.
-                takes_requests = false;
+                // GOAWAY: the server answers what it took (RFC 9113 §6.8); the rest is asked again elsewhere, at once: without
+                // the driver, requests fail that it would never send.
+                driver = None;
                 connection.retire();
             }
             (id, ended) = requests.next() => {
@@ -125,7 +126,7 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
             () = connection.unused() => break,
         }
-        if takes_requests {
+        if let Some(driver) = &driver {
             let streams = driver.current_max_send_streams();
             if streams == 0 {
                 // No other connection is made at once, or each query would make one.
@@ -139,6 +140,16 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     }
     connection.close();
+}
+
+/// How the driver ends; never, where it has ended.
+async fn end_of<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    driver: &mut Option<Driver<T>>,
+) -> hyper::Result<()> {
+    match driver {
+        Some(driver) => driver.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// One request: POST, so that no cache between keeps names, and with id 0 (RFC 8484 §4.1).

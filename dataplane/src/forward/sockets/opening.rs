@@ -17,11 +17,20 @@ const PORT_ATTEMPTS: usize = 16;
 /// The ports that are ours to draw from: all that need no privilege.
 const FIRST_PORT: u16 = 1024;
 
+/// Where this machine has no address of the server's family (IPv6 is off), the system says EADDRNOTAVAIL. Of a socket that has
+/// its port already, that is not a want of ports: there is no way to the server (FW21).
+pub(super) fn unreachable(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) => io::Error::from_raw_os_error(libc::ENETUNREACH),
+        _ => error,
+    }
+}
+
 impl Pool {
     /// A socket for the port that was drawn.
     pub(super) fn opened(&self) -> io::Result<UdpSocket> {
         let socket = bind(self.address).and_then(|socket| {
-            socket.connect(self.address)?;
+            socket.connect(self.address).map_err(unreachable)?;
             socket.set_nonblocking(true)?;
             Ok(socket)
         });

@@ -134,6 +134,18 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
     }
 }
 
+#[test]
+fn ca3_a_denial_with_private_addresses_of_the_type_is_no_answer_either() {
+    let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
+    let pending = plain(client(WWW, RecordType::A));
+    for rcode in [ResponseCode::NXDomain, ResponseCode::YXDomain] {
+        let mut reply = upstream(&pending, &["www.example.org. 60 A 10.0.0.1"], &[]);
+        reply.metadata.response_code = rcode;
+        let judged = pending.judge(ID, &reply.to_vec().unwrap(), &caps);
+        assert!(matches!(judged, Verdict::Failed(RelayError::Unrelated)), "{rcode}: {judged:?}");
+    }
+}
+
 /// SvcPriority 1, TargetName `.`, and one SvcParam.
 fn hint(key: u16, address: &str) -> String {
     let octets = match address.parse().unwrap() {

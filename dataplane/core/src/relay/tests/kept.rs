@@ -61,6 +61,7 @@ fn ca3_a_denial_is_kept_for_the_least_of_its_ttls_the_minimum_and_the_cap() {
         (900, 20, &[], 20, 20),
         (5, 20, &[], 5, 5),
         (900, 20, &[alias], 20, 4),
+        (900, 0, &[], 0, 0),
     ] {
         let soa =
             format!("example.org. {ttl_s} SOA ns.example.org. h.example.org. 1 2 3 4 {minimum_s}");
@@ -71,6 +72,18 @@ fn ca3_a_denial_is_kept_for_the_least_of_its_ttls_the_minimum_and_the_cap() {
             assert_eq!(reply.authorities[0].ttl, shown_s, "{soa} {rcode}");
             assert_eq!(good(&pending, &message).lifetime_s(), kept_s, "{soa} {rcode} {answer:?}");
         }
+    }
+}
+
+/// A time above 2^31 - 1 is 0 (RFC 2181 §8).
+#[test]
+fn ca3_a_denial_whose_minimum_is_too_large_is_not_kept() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    // MNAME and RNAME are the root; serial, refresh, retry and expire are 1.
+    for (minimum, kept_s) in [("7fffffff", 30), ("80000000", 0)] {
+        let soa = format!("example.org. 900 TYPE6 0000{}{minimum}", "00000001".repeat(4));
+        let message = upstream(&pending, &[], &[&soa]);
+        assert_eq!(good(&pending, &message).lifetime_s(), kept_s, "{minimum}");
     }
 }
 

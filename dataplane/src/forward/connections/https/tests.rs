@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crds::config;
 use hyper::body::Frame;
@@ -22,6 +23,9 @@ use super::super::tests::{idle, query};
 use super::super::{Client, Connections, Progress};
 use super::*;
 use crate::forward::server_identity::ServerIdentity;
+
+/// How long a reply may take on a busy machine that waits for nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that answers each request before its body, which it never lets us send.
 async fn answers_early(io: impl AsyncRead + AsyncWrite + Unpin) {
@@ -129,6 +133,9 @@ async fn fw54_what_a_server_took_before_goaway_is_answered_and_the_rest_asked_el
         late.extend(connections.place(0, query, now()));
         tokio::task::yield_now().await;
     }
+    // The one that noticed it does not wait for anything: while the server still has others, the connection is not idle.
+    let lost = tokio::time::timeout(PATIENCE, late.pop().expect("a query noticed it").reply());
+    assert!(lost.await.expect("at once").is_err_and(|failure| failure.is_loss()));
     slow.replies.add_permits(100);
     for place in taken {
         place.reply().await.expect("the server took it");

@@ -1,0 +1,41 @@
+//! The time since the machine started, with that in which it was suspended: [`std::time::Instant`] leaves it out.
+
+use std::time::Duration;
+
+/// Time since the machine started, with that in which it was suspended (`CLOCK_BOOTTIME`). It never goes back. On other systems
+/// than Linux it begins with the first call and leaves that time out.
+#[cfg(target_os = "linux")]
+pub fn since_boot() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to `time`, which the call fills in.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn since_boot() -> Duration {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// `/proc/uptime` counts the time of suspension too (proc(5)), in hundredths of a second.
+    fn uptime() -> f64 {
+        let text = std::fs::read_to_string("/proc/uptime").expect("this system has it");
+        text.split(' ').next().and_then(|seconds| seconds.parse().ok()).expect("a number")
+    }
+
+    /// Only on a machine that was suspended since its start is this another time than that of [`std::time::Instant`].
+    #[test]
+    fn it_is_the_uptime_of_the_machine() {
+        let before = uptime();
+        let now = since_boot().as_secs_f64();
+        assert!(before <= now && now < uptime() + 0.01, "{before} {now} {}", uptime());
+    }
+}

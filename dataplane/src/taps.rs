@@ -64,18 +64,21 @@ pub struct Began {
 }
 
 impl Wanted {
-    /// The time of a query that is about to be decided; `None` where all taps are off.
-    pub fn begin(self) -> Option<Began> {
-        (self.0 != 0).then(|| Began {
-            wanted: self,
-            at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            began: Instant::now(),
+    /// When a query came that is about to be decided and waited this long to be read; `None` where all taps are off.
+    pub fn begin(self, waited: Duration) -> Option<Began> {
+        (self.0 != 0).then(|| {
+            let (at, now) = (SystemTime::now().duration_since(UNIX_EPOCH), Instant::now());
+            Began {
+                wanted: self,
+                at: at.unwrap_or_default().saturating_sub(waited),
+                began: now.checked_sub(waited).unwrap_or(now),
+            }
         })
     }
 
     /// The same, where exchanges with upstreams are wanted too: the query log shows those of clients only.
     pub fn begin_upstream(self) -> Option<Began> {
-        Wanted(self.0 & DNSTAP).begin()
+        Wanted(self.0 & DNSTAP).begin(Duration::ZERO)
     }
 
     fn level(self) -> Level {

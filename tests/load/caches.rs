@@ -34,6 +34,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const ANSWERS: [usize; 2] = [100, 4_096];
 const FILL_MIB: usize = 64;
 const ROUNDS: usize = 4;
+/// The caches of a program that has nothing else, and one of next to nothing; names asked for, of an answer of some 100 octets
+/// each: twice as many as fit.
+const PROGRAM_MIB: usize = 64;
+const NO_CACHE_MIB: usize = 1;
+const PROGRAM_NAMES: usize = 600_000;
 /// Row C1: names that a small cache sees.
 const MANY_NAMES: u64 = 10_000_000;
 const SMALL_MIB: usize = 16;
@@ -90,7 +95,37 @@ pub(crate) fn memory() -> anyhow::Result<()> {
         anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         print!("{}", String::from_utf8_lossy(&output.stdout));
     }
+    println!(
+        "\n| cache of the program | answers | names | resident | beside {NO_CACHE_MIB} MiB |\n|---|---|---|---|---|"
+    );
+    let least_mib = resident_mib(NO_CACHE_MIB)?;
+    println!("| {NO_CACHE_MIB} MiB | 100 octets | {PROGRAM_NAMES} | {least_mib:.1} MiB | - |");
+    let full_mib = resident_mib(NO_CACHE_MIB + PROGRAM_MIB)?;
+    let more_mib = full_mib - least_mib;
+    println!(
+        "| {} MiB | 100 octets | {PROGRAM_NAMES} | {full_mib:.1} MiB | {more_mib:.1} MiB, {:.0} % of {PROGRAM_MIB} |",
+        NO_CACHE_MIB + PROGRAM_MIB,
+        100.0 * more_mib / PROGRAM_MIB as f64,
+    );
     Ok(())
+}
+
+/// What the program takes when it was asked for more names than its cache holds.
+fn resident_mib(cache_mib: usize) -> anyhow::Result<f64> {
+    let program = Peer::Ours.program(&std::env::current_exe()?).context("it is not built")?;
+    let upstream = Upstream::start()?;
+    let (dns, folder) = (free_port()?, Scratch::new("cache")?);
+    let arguments = ours(dns, upstream.address, cache_mib, &folder)?;
+    let mut process = Process::start(&program, &arguments, folder.path())?;
+    let client = Client::of(dns, &mut process)?;
+    for first in (0..PROGRAM_NAMES).step_by(TOGETHER) {
+        let names = first..(first + TOGETHER).min(PROGRAM_NAMES);
+        client
+            .ask(&names.map(|number| format!("{number:040}.example.org.")).collect::<Vec<_>>())?;
+    }
+    let resident_mib = Usage::of(process.pid().context("it has ended")?).resident_mib();
+    process.stop();
+    Ok(resident_mib)
 }
 
 /// Fills a cache of this process, and prints its row.

@@ -43,6 +43,11 @@ pub(super) fn write(
     page.gauge("upstream_ports", help, view.ports as f64)?;
     let help = "Queries that shared a source port because the limit of ports was reached";
     page.counter("upstream_ports_shared", help, view.shared_ports)?;
+    let rows = view.groups.iter().map(|group| ([("group", &*group.name)], group.in_flight as f64));
+    page.gauges("group_in_progress", "Queries of clients that wait for a group's servers", rows)?;
+    let limits =
+        view.groups.iter().map(|group| ([("group", &*group.name)], group.max_in_flight as f64));
+    page.gauges("group_limit", "How many may wait for them at once (limits.inFlight)", limits)?;
     let groups = view.groups.iter();
     let servers: Vec<Row<'_>> = groups
         .flat_map(|group| group.servers.iter().map(|server| Row { group: &group.name, server }))
@@ -61,6 +66,13 @@ pub(super) fn write(
     page.gauges("upstream_state", "1 for the state that an upstream is in", rows)?;
     let rows = servers.iter().map(|row| (row.labels(), row.server.in_flight as f64));
     page.gauges("upstream_in_progress", "Queries to an upstream in progress", rows)?;
+    let rows = servers.iter().map(|row| (row.labels(), row.server.window as f64));
+    let help = "How many queries an upstream is given at once";
+    page.gauges("upstream_window", help, rows)?;
+    let rows = servers.iter().map(|row| (row.labels(), f64::from(u8::from(row.server.edns))));
+    page.gauges("upstream_edns", "1 while an upstream is sent OPT records", rows)?;
+    let rows = servers.iter().map(|row| (row.labels(), row.server.failed_probes));
+    page.counters("upstream_failed_probes", "Probes of an upstream without a reply", rows)?;
     let rows = servers.iter().flat_map(|row| {
         let ServerView { good, errors, silent, .. } = *row.server;
         let outcomes = [("good", good), ("error", errors), ("silence", silent)];
@@ -186,7 +198,8 @@ mod tests {
     fn e55_a_group_without_a_server_that_can_be_asked_has_one_row() {
         let unusable = server(Transport::Tls, Some("one.example"), Some("no certificate"));
         let all = series(vec![server(Transport::Udp, None, None)], vec![unusable]);
-        let of_stub: Vec<&String> = all.iter().filter(|row| row.contains("corp.example")).collect();
+        let is_of_stub = |row: &&String| row.contains("upstream") && row.contains("corp.example");
+        let of_stub: Vec<&String> = all.iter().filter(is_of_stub).collect();
         let row = r#"clusterdns_upstream_state{group="corp.example",upstream="absent",transport="absent",server_name="",state="absent"}"#;
         assert_eq!(of_stub, [row]);
     }

@@ -146,7 +146,7 @@ fn answer(responder: Arc<Responder>) -> Answer {
             now_s: now.unwrap_or_default().as_secs(),
             seed: seeds.borrow_mut().next(),
         };
-        let began = responder.state.taps.wanted().begin();
+        let began = responder.state.taps.wanted().begin(Duration::ZERO);
         let asked = began.as_ref();
         let asked = asked.map(|began| Asked { began, asker, query: packet, is_cut: false });
         // WR14: padding hides the length of a reply, which encryption does not.

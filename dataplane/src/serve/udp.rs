@@ -289,7 +289,7 @@ impl Worker {
             now_s,
             seed: self.seeds.next(),
         };
-        let began = wanted.begin();
+        let began = wanted.begin(datagram.waited);
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
         match responder.decide((published, ahead), self.number, &query, true, buffer) {
             ServeAction::Reply(octets, answered, refresh) => {

@@ -27,6 +27,8 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 /// First and longest pause before the next try.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A stream that lived this long was a reader that worked: after it the first pause is short again.
+const STEADY: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reader {
@@ -211,6 +213,8 @@ struct Connection {
     stream: Option<Stream>,
     next_try: Option<Instant>,
     failures: u32,
+    /// When the stream began.
+    since: Option<Instant>,
     spare: Vec<u8>,
     frames: Vec<u8>,
     scratch: Vec<u8>,
@@ -226,8 +230,7 @@ impl Connection {
         match Stream::open(reader, PATIENCE) {
             Ok(stream) => {
                 tracing::info!(%reader, "dnstap messages have a reader");
-                self.stream = Some(stream);
-                self.failures = 0;
+                (self.stream, self.since) = (Some(stream), Some(Instant::now()));
             }
             Err(error) => self.failed(&error),
         }
@@ -242,7 +245,14 @@ impl Connection {
     }
 
     fn failed(&mut self, error: &io::Error) {
-        if let (0, Some(reader)) = (self.failures, &self.reader) {
+        let since = self.since.take();
+        // One that takes each stream and ends it at once is tried as rarely as one that takes none.
+        if since.is_some_and(|since| since.elapsed() >= STEADY) {
+            self.failures = 0;
+        }
+        if let Some(reader) = &self.reader
+            && (self.failures == 0 || since.is_some())
+        {
             tracing::warn!(
                 %error, %reader,
                 "dnstap messages are lost, as their reader cannot be reached; it is tried again and again"
@@ -287,6 +297,20 @@ mod tests {
         assert_eq!(put(&mut connection), (3, 3));
         drop(far);
         assert_eq!(put(&mut connection).1, 6, "some of them with the connection that failed");
+    }
+
+    #[test]
+    fn a_reader_that_ends_each_stream_is_tried_more_and_more_rarely() {
+        let mut connection = Connection::default();
+        let error = || io::Error::from(io::ErrorKind::BrokenPipe);
+        for failures in 1..=3 {
+            connection.since = Some(Instant::now());
+            connection.failed(&error());
+            assert_eq!(connection.failures, failures);
+        }
+        connection.since = Instant::now().checked_sub(STEADY);
+        connection.failed(&error());
+        assert_eq!(connection.failures, 1, "it worked for a minute");
     }
 
     #[test]

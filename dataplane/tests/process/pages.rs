@@ -80,6 +80,79 @@ fn the_cache_is_shown_where_the_resource_says_so() {
     }
 }
 
+/// An upstream that has an A record for each name.
+fn answering_upstream() -> u16 {
+    const OPT: usize = 11;
+    let upstream = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = upstream.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((octets, from)) = upstream.recv_from(&mut buffer) {
+            let mut reply = buffer[..octets - OPT].to_vec();
+            (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+            reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4, 192, 0, 2, 9]);
+            let _ = upstream.send_to(&reply, from);
+        }
+    });
+    port
+}
+
+#[test]
+fn the_pages_of_the_cache_show_every_entry_once_and_the_group_that_gave_it() {
+    const NAMES: usize = 600;
+    let (folder, port) = (Folder::new(), answering_upstream());
+    let server = format!("[{{address: 127.0.0.1, port: {port}}}]");
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let spec = format!(
+        "{{cache: {{expose: true}}, upstreams: {{servers: {server}}}, \
+         stubDomains: [{{domain: corp.example, servers: {server}}}]}}"
+    );
+    folder.write("dns.yaml", &super::cluster_dns(&spec));
+    let process = Process::start(&folder.0, &[]);
+    let names: BTreeSet<String> = (0..NAMES)
+        .map(|number| match number % 3 {
+            0 => format!("n{number}.corp.example"),
+            _ => format!("n{number}.example"),
+        })
+        .collect();
+    for name in &names {
+        assert_eq!(process.ask(name), address("192.0.2.9"), "{name}");
+    }
+    let read = |page: &str| -> serde_json::Value {
+        let (status, text) = process.get(page);
+        assert_eq!(status, 200, "{page}: {text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    let groups = read("/upstreams");
+    let route = |name: &str| {
+        let groups = groups["groups"].as_array().unwrap();
+        groups.iter().find(|group| group["name"] == name).unwrap()["route"].clone()
+    };
+    let (mut shown, mut pages, mut from) = (BTreeSet::new(), 0, 0);
+    loop {
+        // A client may add parameters of its own.
+        let page = read(&format!("/cache?pretty=1&from={from}"));
+        for entry in page["entries"].as_array().unwrap() {
+            let name = entry["name"].as_str().unwrap().trim_end_matches('.').to_owned();
+            let group = if name.ends_with("corp.example") { "corp.example" } else { "upstreams" };
+            assert_eq!(entry["route"], route(group), "{name}");
+            assert!(shown.insert(name), "{entry} is shown twice");
+        }
+        pages += 1;
+        match page["next"].as_u64() {
+            Some(next) => from = next,
+            None => break,
+        }
+    }
+    assert!(pages > 1, "one page has at most 256 entries");
+    assert!(names.is_subset(&shown), "{:?}", names.difference(&shown));
+    for page in ["/cache?from=", "/cache?from=x", "/cache?from=-1", "/upstreams?format=xml"] {
+        assert_eq!(process.get(page).0, 400, "{page}");
+    }
+    let text = process.get("/upstreams?a=b&format=text").1;
+    assert!(text.starts_with("upstreams  Random"), "{text}");
+}
+
 /// Every series of the metrics, without its value.
 fn series(process: &Process) -> BTreeSet<String> {
     let page = process.get("/metrics").1;

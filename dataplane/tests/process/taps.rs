@@ -1,13 +1,17 @@
 //! The query log and dnstap, as their readers see them.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::harness::{Answer, Folder, PATIENCE, Process, address, wait_for};
 use super::{CART, service};
+
+/// How long a query waits while the process is stopped.
+const WAITED: Duration = Duration::from_millis(300);
 
 /// The lines of the query log so far.
 pub(crate) fn lines(process: &Process) -> Vec<Value> {
@@ -68,6 +72,29 @@ fn o18_the_query_log_follows_the_configuration_without_a_restart() {
         (counted == lines(&process).len()).then_some(())
     });
     assert_eq!(process.metric("clusterdns_query_log_lost_total"), 0.0);
+}
+
+#[test]
+fn o18_the_duration_in_the_query_log_begins_when_the_query_reached_the_kernel() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    configure(&folder, None, "All");
+    let process = Process::start(&folder.0, &[]);
+    wait_for("the log to be on", || {
+        assert_eq!(process.ask(CART), address("10.96.0.1"));
+        lines(&process).into_iter().next()
+    });
+    process.stop();
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    client.send_to(&crate::load::query(7), process.dns).unwrap();
+    // The kernel measures how long it waits, so this time must really pass.
+    std::thread::sleep(WAITED);
+    process.signal("CONT");
+    let from = client.local_addr().unwrap().to_string();
+    let line =
+        wait_for("its line", || lines(&process).into_iter().find(|line| line["client"] == *from));
+    let took = Duration::from_micros(line["duration_us"].as_u64().unwrap());
+    assert!(took >= WAITED, "{line}");
 }
 
 /// A strict reader of dnstap: frame lengths, control types and content type must be exactly right.

@@ -365,7 +365,7 @@ fn seeds_differ_within_and_between_threads() {
 fn of_a_query_that_waits_the_taps_get_512_octets() {
     let taps = Taps::default();
     taps.apply(&Logging { queries: QueryLog::All, ..Logging::default() });
-    let began = taps.wanted().begin().unwrap();
+    let began = taps.wanted().begin(Duration::ZERO).unwrap();
     let address = SocketAddr::from(([192, 0, 2, 1], 1));
     let asker = Asker { client: address, server: address, over: ServedOver::Tcp };
     for (octets, kept, is_cut) in [(60, 60, false), (512, 512, false), (60_000, 512, true)] {

@@ -70,12 +70,12 @@ fn what_a_person_had_counted_ends_without_a_query() {
     let now = Instant::now();
     state.taps.count_top(now, Duration::from_secs(600));
     writer.tick();
-    assert!(state.taps.wanted().begin().is_some());
+    assert!(state.taps.wanted().begin(Duration::ZERO).is_some());
     state.taps.end_top(now + Duration::from_secs(600));
     state.taps.count_top(now, Duration::ZERO);
-    assert!(state.taps.wanted().begin().is_some());
+    assert!(state.taps.wanted().begin(Duration::ZERO).is_some());
     writer.tick();
-    assert!(state.taps.wanted().begin().is_none());
+    assert!(state.taps.wanted().begin(Duration::ZERO).is_none());
 }
 
 #[test]

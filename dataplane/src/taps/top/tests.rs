@@ -100,15 +100,15 @@ fn a_configuration_that_changes_neither_ends_nor_begins_it() {
     let (taps, start) = (super::super::Taps::default(), Instant::now());
     let logging = crds::config::Logging::default();
     taps.apply(&logging);
-    assert!(taps.wanted().begin().is_none() && !taps.top(start).is_on);
+    assert!(taps.wanted().begin(Duration::ZERO).is_none() && !taps.top(start).is_on);
     taps.count_top(start, LONGEST);
     taps.apply(&logging);
-    assert!(taps.wanted().begin().is_some() && taps.top(start).is_on);
-    assert!(!taps.top(start + LONGEST).is_on && taps.wanted().begin().is_none());
+    assert!(taps.wanted().begin(Duration::ZERO).is_some() && taps.top(start).is_on);
+    assert!(!taps.top(start + LONGEST).is_on && taps.wanted().begin(Duration::ZERO).is_none());
     // No query comes, and the page is not read.
     taps.count_top(start, LONGEST);
     taps.end_top(start + LONGEST - Duration::from_nanos(1));
-    assert!(taps.wanted().begin().is_some());
+    assert!(taps.wanted().begin(Duration::ZERO).is_some());
     taps.end_top(start + LONGEST);
-    assert!(taps.wanted().begin().is_none() && taps.top.lock().is_none());
+    assert!(taps.wanted().begin(Duration::ZERO).is_none() && taps.top.lock().is_none());
 }

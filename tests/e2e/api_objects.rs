@@ -1,6 +1,8 @@
 //! Objects that change in a real cluster, and what is answered then (K13-K16, K18, K20, G151-G154, G157).
 
 use dataplane_core::Resource;
+use http_body_util::BodyExt;
+use hyper::Request;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Client;
@@ -126,6 +128,43 @@ async fn l18_the_longest_object_that_etcd_takes_is_read_and_so_is_what_comes_aft
         .expect("created");
     scene.live.wait_for(&scene.name("other"), &["10.244.7.2"]);
     scene.live.wait_for(&scene.name("long"), &["10.244.7.1"]);
+    assert_eq!(scene.live.relists(Resource::EndpointSlices), relists);
+    assert_eq!(scene.live.trouble(Resource::EndpointSlices), None);
+}
+
+/// The API server takes any octets as names of managed fields, and shows them as they are.
+#[tokio::test]
+async fn l18_octets_in_managed_fields_that_are_no_text_keep_no_event_of_others_away() {
+    let Some(scene) = Scene::new("octets").await else { return };
+    let (client, namespace) = (&scene.client, scene.namespace.name());
+    for name in ["evil", "other"] {
+        headless(client, namespace, name).await;
+    }
+    create_any(client, &slice(namespace, "evil", "evil-a", &[at("10.244.7.1")]))
+        .await
+        .expect("created");
+    scene.live.wait_for(&scene.name("evil"), &["10.244.7.1"]);
+    let relists = scene.live.relists(Resource::EndpointSlices);
+
+    let mut edited = slice(namespace, "evil", "evil-a", &[at("10.244.7.3")]);
+    edited["metadata"]["managedFields"] = json!([{"manager": "m", "operation": "Update",
+        "apiVersion": "discovery.k8s.io/v1", "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+        "fieldsV1": {"f:metadata": {"f:annotations": {"f:OCTET": {}}}}}]);
+    let text = edited.to_string();
+    let (before, after) = text.split_once("OCTET").expect("it is there");
+    let body = [before.as_bytes(), &[0xff], after.as_bytes()].concat();
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices/evil-a");
+    let request = Request::put(path).header("content-type", "application/json");
+    let reply = client.send(request.body(body.into()).expect("a request")).await.expect("a reply");
+    let status = reply.status();
+    let shown = reply.into_body().collect().await.expect("a body").to_bytes();
+    assert!(status.is_success() && shown.contains(&0xff), "{status} {}", shown.escape_ascii());
+
+    create_any(client, &slice(namespace, "other", "other-a", &[at("10.244.7.2")]))
+        .await
+        .expect("created");
+    scene.live.wait_for(&scene.name("other"), &["10.244.7.2"]);
+    scene.live.wait_for(&scene.name("evil"), &["10.244.7.3"]);
     assert_eq!(scene.live.relists(Resource::EndpointSlices), relists);
     assert_eq!(scene.live.trouble(Resource::EndpointSlices), None);
 }

@@ -11,6 +11,7 @@ use kube::api::{Request, WatchParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use process::lines::{Lines, TooLong};
+use process::utf8::utf8;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -111,7 +112,15 @@ fn is_end(error: &io::Error) -> bool {
 }
 
 fn read<K: DeserializeOwned>(line: &[u8]) -> serde_json::Result<Sent<K>> {
-    let Line { kind, object } = serde_json::from_slice(line)?;
+    let in_utf8;
+    let read: serde_json::Result<Line<'_>> = serde_json::from_slice(line);
+    let Line { kind, object } = match read {
+        Ok(read) => read,
+        Err(_) => {
+            in_utf8 = utf8(line);
+            serde_json::from_slice(&in_utf8)?
+        }
+    };
     let text = object.get();
     let object = |make: fn(K) -> Sent<K>| match decode::object(text.as_bytes()) {
         Ok(object) => make(object),
@@ -133,8 +142,8 @@ mod tests {
     use super::*;
 
     /// What a line says, in a few words.
-    fn said(line: &str) -> String {
-        match read::<DynamicObject>(line.as_bytes()) {
+    fn said(line: &[u8]) -> String {
+        match read::<DynamicObject>(line) {
             Ok(Sent::Kept(object)) => format!("kept {}", object.name_any()),
             Ok(Sent::Deleted(object)) => format!("deleted {}", object.name_any()),
             Ok(Sent::Undecodable(it)) => format!("cannot read {}", it.metadata.name),
@@ -151,6 +160,13 @@ mod tests {
         let hostile = format!(
             r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a","managedFields":[{{"fieldsV1":{deep}}}]}}}}}}"#
         );
+        let no_text = [
+            br#"{"type":"MODIFIED","object":{"metadata":{"name":"a","managedFields":[{"fieldsV1":{"f:"#,
+            &[0xff][..],
+            br#"":{}}}]}}}"#,
+        ]
+        .concat();
+        assert_eq!(said(&no_text), "kept a");
         let cases = [
             (hostile.as_str(), "kept a"),
             (r#"{"object":{"metadata":{"name":"a"}},"type":"DELETED"}"#, "deleted a"),
@@ -167,7 +183,7 @@ mod tests {
             (r#"{"kind":"Status"}"#, "no event"),
         ];
         for (line, expected) in cases {
-            assert_eq!(said(line), expected, "{line}");
+            assert_eq!(said(line.as_bytes()), expected, "{line}");
         }
     }
 }

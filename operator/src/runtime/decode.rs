@@ -5,6 +5,7 @@
 //! Lists and watches are read here object by object. All other replies are what kube's client decodes by itself; its
 //! [`lenient`] form gets them with such entries changed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use http_body_util::BodyExt;
@@ -12,6 +13,7 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Error};
+use process::utf8::utf8;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +51,9 @@ pub fn lenient(client: Client) -> Client {
 async fn repaired(reply: Response<Body>) -> Result<Response<Body>, Error> {
     let (mut parts, body) = reply.into_parts();
     let mut text = body.collect().await?.to_bytes().to_vec();
-    if let Some(repaired) = readable_reply(&text) {
+    let in_utf8 = utf8(&text);
+    let is_changed = matches!(in_utf8, Cow::Owned(_));
+    if let Some(repaired) = readable_reply(&in_utf8).or(is_changed.then(|| in_utf8.into_owned())) {
         parts.headers.remove(CONTENT_LENGTH);
         text = repaired;
     }
@@ -108,8 +112,11 @@ impl Undecodable {
 /// # Errors
 /// Another field has a value that its type cannot have.
 pub(crate) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Undecodable> {
-    let as_it_is = serde_json::from_slice(text);
-    let read = as_it_is
+    if let Ok(read) = serde_json::from_slice(text) {
+        return Ok(read);
+    }
+    let text = &*utf8(text);
+    let read = serde_json::from_slice(text)
         .or_else(|_| with_readable_managers(text).and_then(|text| serde_json::from_slice(&text)));
     read.map_err(|error| {
         let OfObject { metadata } = serde_json::from_slice(text).unwrap_or_default();
@@ -174,10 +181,10 @@ mod tests {
     }
 
     /// An API server that gives this text for every request.
-    fn server(text: &str) -> Client {
-        let text = text.to_owned();
+    fn server(text: impl AsRef<[u8]>) -> Client {
+        let text = text.as_ref().to_vec();
         let server = tower::service_fn(move |_: Request<Body>| {
-            let body = Body::from(text.clone().into_bytes());
+            let body = Body::from(text.clone());
             async move { Ok::<_, std::convert::Infallible>(Response::new(body)) }
         });
         Client::new(server, "default")
@@ -209,6 +216,21 @@ mod tests {
             );
             assert_eq!(listed.items[1].spec.as_ref().map(|it| it.containers.len()), Some(0));
         }
+    }
+
+    #[tokio::test]
+    async fn k23_replies_with_octets_that_are_no_text_are_read_too() {
+        let text = [
+            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","managedFields":[{"fieldsV1":{"f:"#,
+            &[0xff][..],
+            br#"":{}}}]},"spec":{"containers":[]}}"#,
+        ]
+        .concat();
+        assert_eq!(object::<Pod>(&text).unwrap().name_any(), "a");
+        let strict = kube::Api::<Pod>::namespaced(server(&text), "default");
+        assert!(strict.get("a").await.is_err(), "what this is for");
+        let pods = kube::Api::<Pod>::namespaced(lenient(server(&text)), "default");
+        assert_eq!(pods.get("a").await.unwrap().name_any(), "a");
     }
 
     #[tokio::test]

@@ -190,6 +190,23 @@ async fn g142_ca40_an_answer_in_time_replaces_the_stale_one() {
 }
 
 #[tokio::test]
+async fn ca40_ca41_no_data_replaces_what_was_positive_and_is_stale_later() {
+    let stage = Stage::new(GOLDEN);
+    stage.a("www.example.org").await;
+    stage.play(
+        "server 10.0.0.2 10.0.0.3\n* *\n  rcode NOERROR\n  authority . 60 SOA a. b. 1 2 3 4 5",
+    );
+    stage.later(700_000);
+    let none = stage.a("www.example.org").await;
+    assert_eq!((failure(&none), ttls(&none)), ((ResponseCode::NoError, None), vec![5]));
+    stage.later(6_000);
+    stage.play("server 10.0.0.2 10.0.0.3\n* *\n  rcode SERVFAIL");
+    let stale = stage.a("www.example.org").await;
+    assert_eq!((failure(&stale), ttls(&stale)), ((ResponseCode::NoError, Some(3)), vec![30]));
+    assert!(answers(&stale).is_empty(), "{stale}");
+}
+
+#[tokio::test]
 async fn c8_ca40_all_who_ask_while_an_answer_is_refreshed_get_the_fresh_one() {
     let stage = Stage::new(GOLDEN);
     stage.a("www.example.org").await;

@@ -83,19 +83,30 @@ fn a55_servers_are_listed_once_default_group_first() {
     assert_ne!(last.route(0), upstreams.route(0), "a group that was gone is another route");
 }
 
+fn over_tls(group: &mut GroupConfig, name: &str) {
+    group.servers[0].transport = config::Transport::Tls;
+    let tls = config::ServerTls { server_name: name.to_owned(), ca_bundle: None };
+    group.servers[0].tls = Some(tls);
+}
+
 #[test]
 fn ca1_only_what_changes_replies_makes_a_group_another_route() {
     let server = |port: u16| server(&format!("10.0.0.2:{port}"), config::Transport::Udp);
     let mut config =
         Config { upstreams: config::Upstreams::Servers(group(&[server(53)])), ..Config::default() };
     type Edit = fn(&mut GroupConfig);
-    let edits: [(Edit, bool); 6] = [
+    let edits: [(Edit, bool); 10] = [
         (|group| group.options.policy = Policy::Sequential, true),
         (|group| group.options.limits.in_flight = 7, true),
         (|group| group.options.case_randomisation = true, false),
         (|group| group.options.cache = GroupCache { max_ttl_seconds: Some(60) }, false),
         (|group| group.servers[0].port = 5353, false),
         (|group| group.servers.push(group.servers[0].clone()), true),
+        (|group| group.servers[1].port = 54, false),
+        // A kept reply knows the place of the server that gave it.
+        (|group| group.servers.reverse(), false),
+        (|group| over_tls(group, "a.example"), false),
+        (|group| over_tls(group, "b.example"), false),
     ];
     let mut upstreams = Upstreams::of(&config, Path::new(""));
     for (place, (edit, is_same)) in edits.into_iter().enumerate() {
@@ -108,6 +119,9 @@ fn ca1_only_what_changes_replies_makes_a_group_another_route() {
     config.access.rebind_protection = !config.access.rebind_protection;
     let next = upstreams.next(&config, Path::new(""));
     assert_ne!(next.route(0), upstreams.route(0), "rebind protection");
+    config.cache.max_negative_ttl_seconds += 1;
+    let last = next.next(&config, Path::new(""));
+    assert_ne!(last.route(0), next.route(0), "the longest time of denials");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 use tests::data_plane::{DataPlane, wait_for};
+use tests::fault_proxy::{Fault, FaultProxy, Requests};
+use tests::live::Live;
 use tests::scripted_api::ScriptedApi;
 
 use super::api_scripted::{cluster_ip, shop};
@@ -38,4 +40,21 @@ fn k23_a_list_of_the_largest_objects_is_read_in_bounded_memory_and_smaller_pages
     api.compact();
     api.end_watches();
     wait_for("larger pages", || (api.limits("Service").last() > Some(&50)).then_some(()));
+}
+
+/// An API server builds a page as a whole before its first octet: one that is too large for it ends there.
+#[tokio::test]
+async fn k23_a_page_behind_others_that_does_not_begin_is_not_asked_for_in_the_same_size() {
+    let services = (1..=120).map(|n| cluster_ip(&format!("s-{n}"), &format!("10.97.0.{n}")));
+    let api = ScriptedApi::start(&shop().into_iter().chain(services).collect::<Vec<_>>());
+    let proxy = FaultProxy::before(api.kubeconfig()).await;
+    let behind = Requests::to("/api/v1/services").with("continue=");
+    proxy.fault(behind.clone(), Fault::Reset);
+    let live = Live::start(proxy.kubeconfig());
+    live.wait("a page that does not begin", || proxy.count(&behind) >= 1);
+    proxy.heal();
+    live.wait_until_ready();
+    let limits = api.limits("Service");
+    // After a page of 50 the next one has 100, unless that failed.
+    assert!(limits.iter().all(|limit| *limit < 100), "{limits:?}");
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// The same text in UTF-8: each octet that is no part of it becomes U+FFFD. For texts that could not be read as they are.
+/// The same text in UTF-8: each octet that is not in it becomes U+FFFD. For texts that could not be read as they are.
 pub fn utf8(text: &[u8]) -> Cow<'_, [u8]> {
     match String::from_utf8_lossy(text) {
         Cow::Borrowed(_) => Cow::Borrowed(text),

@@ -275,9 +275,12 @@ fn is_seen(metadata: &ObjectMeta, observed_generation: Option<i64>) -> bool {
     metadata.deletion_timestamp.is_none() && observed_generation >= metadata.generation
 }
 
-/// Is this pod of the newest template? Where that is not known (a DaemonSet), a workload that is fully rolled out has no
-/// others.
-pub fn is_of_newest_template(pod: &Pod, observed: &Observed) -> bool {
+/// Is this pod of the newest template of a Deployment? With `per_node` that is not known; a workload that is fully rolled out
+/// has no others. ReplicaSets of a Deployment that a DaemonSet replaces say nothing about its pods.
+pub fn is_of_newest_template(pod: &Pod, observed: &Observed, per_node: bool) -> bool {
+    if per_node {
+        return pod.metadata.labels.as_ref().is_none_or(|own| !own.contains_key(TEMPLATE_HASH));
+    }
     let revision = |set: &ReplicaSet| -> u64 {
         let text = set.metadata.annotations.as_ref().and_then(|all| all.get(REPLICA_SET_REVISION));
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -317,4 +320,31 @@ pub fn template_labels(observed: &Observed, per_node: bool) -> BTreeMap<String, 
 
 fn count(number: Option<i32>) -> u32 {
     u32::try_from(number.unwrap_or(0)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is left of the Deployment that a DaemonSet has replaced.
+    #[test]
+    fn o17_pods_of_a_daemon_set_are_the_newest_beside_replica_sets_of_before() {
+        let set = json!({"metadata": {"name": "dns-1", "labels": {TEMPLATE_HASH: "1"},
+            "annotations": {REPLICA_SET_REVISION: "7"}}});
+        let replica_sets = vec![serde_json::from_value(set).unwrap()];
+        let observed = Observed { replica_sets, ..Observed::default() };
+        let pod = |labels: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({"metadata": {"name": "dns", "labels": labels}})).unwrap()
+        };
+        let of_deployment = pod(json!({TEMPLATE_HASH: "1"}));
+        let of_daemon_set = pod(json!({"controller-revision-hash": "2"}));
+        for (per_node, newest, other) in
+            [(true, &of_daemon_set, &of_deployment), (false, &of_deployment, &of_daemon_set)]
+        {
+            assert!(is_of_newest_template(newest, &observed, per_node), "{per_node}");
+            assert!(!is_of_newest_template(other, &observed, per_node), "{per_node}");
+        }
+    }
 }

@@ -170,12 +170,13 @@ impl Elector {
         if self.owner.is_none() {
             self.owner = Some(owner::owner(&self.reviews, &self.namespace).await?);
         }
-        // Counted from before the request: other operators see the record later.
+        // Ours counts from before the request: other operators see the record later.
         let started = self.leadership.now();
         // The holder writes without a read before it; a conflict makes it read.
         if !self.is_mine() {
             let lease = self.leases.get_opt(NAME).await?;
-            self.observe(lease, started);
+            // That of another counts from when it was seen: it may have been renewed while the request was on its way.
+            self.observe(lease, self.leadership.now());
         }
         if let Some(Some(owner)) = &self.owner
             && owner::is_of_another_installation(&self.metadata, owner)

@@ -49,7 +49,8 @@ impl Stream {
         let read = self.read_page(token, &mut is_begun).await;
         match &read {
             Ok(page) => self.pages.took(page.objects, page.octets),
-            Err(failure) => self.pages.failed(failure, is_begun),
+            // Where earlier pages came, the server is there: it may fail to build this one.
+            Err(failure) => self.pages.failed(failure, is_begun || token.is_some()),
         }
         read
     }

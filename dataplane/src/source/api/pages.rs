@@ -38,7 +38,7 @@ impl Pages {
         self.next = fit.clamp(1, grown);
     }
 
-    /// A page was not read to its end; `is_begun`: it had begun to arrive.
+    /// A page was not read to its end; `is_begun`: it, or an earlier page of its list, had begun to arrive.
     pub(super) fn failed(&mut self, failure: &Failure, is_begun: bool) {
         match failure {
             // The list took longer than etcd keeps its version, 5 minutes: fewer requests.

@@ -307,7 +307,7 @@ impl<'a> Trial<'a> {
         }
         let newest = || {
             let of_newest =
-                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed);
+                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed, per_node);
             ready.iter().copied().filter(of_newest)
         };
         let canary = self.state.canary_pod.as_ref();

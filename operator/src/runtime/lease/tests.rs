@@ -19,6 +19,8 @@ struct Server {
     /// Writes that are applied from now on, and of which no answer is sent.
     is_mute: Mutex<bool>,
     applied: Notify,
+    /// How long the next read is on its way.
+    slow_read: Mutex<Option<Duration>>,
 }
 
 impl Server {
@@ -36,6 +38,10 @@ impl Server {
             return reply(StatusCode::NOT_FOUND, &json!({}));
         }
         if request.method() == Method::GET {
+            let slow = self.slow_read.lock().unwrap().take();
+            if let Some(slow) = slow {
+                tokio::time::sleep(slow).await;
+            }
             let lease = self.lease.lock().unwrap().clone();
             return lease.map_or_else(
                 || reply(StatusCode::NOT_FOUND, &json!({})),
@@ -129,6 +135,26 @@ async fn o8_an_operator_that_is_stopped_while_it_takes_the_lease_does_not_keep_i
     assert_ne!(server.holder(), "");
     elector.release().await;
     assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o9_the_lease_of_another_counts_from_when_it_was_read() {
+    let server = Arc::new(Server::default());
+    let spec = json!({"holderIdentity": "operator-1", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+        "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"});
+    *server.lease.lock().unwrap() =
+        Some(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": NAME, "namespace": "dns", "resourceVersion": "1"}, "spec": spec}));
+    // The holder may have written it just before the read was answered.
+    let on_its_way = Duration::from_millis(3_500);
+    *server.slow_read.lock().unwrap() = Some(on_its_way);
+    let mut elector = elector(&server);
+    let mut acquiring = std::pin::pin!(elector.acquire());
+    let just_before = on_its_way + Duration::from_millis(14_900);
+    assert!(timeout(just_before, &mut acquiring).await.is_err(), "the holder may still write");
+    assert_eq!(server.holder(), "operator-1");
+    acquiring.await;
+    assert_ne!(server.holder(), "operator-1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,6 +34,7 @@ fn per_node(story: &mut Story) {
     {
         let labels = pod.metadata.labels.as_mut().unwrap();
         labels.insert("controller-revision-hash".to_owned(), hash.to_owned());
+        labels.remove("pod-template-hash");
         let created = if hash == "new" { at(5) } else { at(0) };
         pod.metadata.creation_timestamp = Some(from(json!(created.to_string())));
         pod.spec = Some(from(json!({"nodeName": node, "containers": []})));

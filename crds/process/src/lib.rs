@@ -14,4 +14,3 @@ pub mod items;
 pub mod lines;
 pub mod log;
 pub mod metrics;
-pub mod utf8;

@@ -44,8 +44,10 @@ impl Lines {
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next whole line; what has no end yet stays.
-    pub fn next_line(&mut self) -> Option<Result<Vec<u8>, TooLong>> {
+    /// The next whole line; what has no end yet stays. Anyone who may edit an object may write any octets into `fieldsV1` of its
+    /// managed fields, and the API server shows them as they are: what is not UTF-8 becomes U+FFFD, or serde_json would refuse
+    /// the whole line.
+    pub fn next_line(&mut self) -> Option<Result<String, TooLong>> {
         if std::mem::take(&mut self.skipped) {
             return Some(Err(TooLong));
         }
@@ -59,7 +61,11 @@ impl Lines {
         };
         let end = self.searched + end;
         let line = &self.buffer[self.taken..end];
-        let line = if line.len() > MAX_LINE { Err(TooLong) } else { Ok(line.to_vec()) };
+        let line = if line.len() > MAX_LINE {
+            Err(TooLong)
+        } else {
+            Ok(String::from_utf8_lossy(line).into_owned())
+        };
         self.taken = end + 1;
         self.searched = self.taken;
         Some(line)
@@ -74,10 +80,10 @@ mod tests {
     fn lines_are_put_together_from_chunks() {
         let mut lines = Lines::default();
         lines.add(b"{\"a\":1}\n{\"b\"");
-        assert_eq!(lines.next_line().unwrap().unwrap(), b"{\"a\":1}");
+        assert_eq!(lines.next_line().unwrap().unwrap(), "{\"a\":1}");
         assert_eq!(lines.next_line(), None);
         lines.add(b":2}\n");
-        assert_eq!(lines.next_line().unwrap().unwrap(), b"{\"b\":2}");
+        assert_eq!(lines.next_line().unwrap().unwrap(), "{\"b\":2}");
         assert_eq!(lines.next_line(), None);
     }
 
@@ -88,7 +94,7 @@ mod tests {
         assert_eq!(lines.next_line(), None);
         lines.add(b"\n{}\n");
         assert_eq!(lines.next_line().unwrap().map(|line| line.len()), Ok(4 << 20));
-        assert_eq!(lines.next_line().unwrap().unwrap(), b"{}");
+        assert_eq!(lines.next_line().unwrap().unwrap(), "{}");
         lines.add(b"{}");
         assert!(lines.buffer.capacity() <= KEPT_ROOM, "{} octets", lines.buffer.capacity());
     }
@@ -111,7 +117,7 @@ mod tests {
             (0..8).for_each(|_| add(&vec![b'x'; MAX_LINE / 2]));
             add(b"x\n{\"b\":2}\n{\"c\"");
             add(b":3}\n");
-            let line = |text: &str| Ok(text.as_bytes().to_vec());
+            let line = |text: &str| Ok(text.to_owned());
             let expected = [line("{\"a\":1}"), Err(TooLong), line("{\"b\":2}"), line("{\"c\":3}")];
             assert_eq!(read, expected, "chunks of {size}");
             assert!(most < 3 * MAX_LINE, "{most} octets held");

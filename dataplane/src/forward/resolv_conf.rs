@@ -56,7 +56,7 @@ impl ResolvConf {
 
     fn parse(text: &[u8], path: &Path) -> ResolvConf {
         let mut found = ResolvConf::default();
-        // Lines with errors are left out by the parser; those of other keywords do not matter here.
+        // Lines with errors are left out by the parser. Those of other keywords do not matter here.
         let is_nameserver = |number: usize| {
             let line = text.split(|octet| *octet == b'\n').nth(number).unwrap_or_default();
             line.trim_ascii_start().starts_with(b"nameserver")

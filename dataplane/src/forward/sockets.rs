@@ -145,6 +145,15 @@ fn send_now(socket: &UdpSocket, query: &[u8]) -> io::Result<()> {
     socket.send(query).map(drop)
 }
 
+/// Where this machine has no address of the server's family (IPv6 is off), the system says EADDRNOTAVAIL. Where it
+/// cannot mean a want of ports, as of a socket that has its port already, there is no way to the server (FW21).
+pub(super) fn unreachable(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL) => io::Error::from_raw_os_error(libc::ENETUNREACH),
+        _ => error,
+    }
+}
+
 /// Whether we lack descriptors, memory or ports: the server is not at fault.
 pub(super) fn is_ours(error: &io::Error) -> bool {
     const OURS: [i32; 7] = [

@@ -53,9 +53,15 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
             "with scaling.perNode only a number has an effect: Kubernetes does not count how many pods a DaemonSet should have",
         ),
     ];
-    let used = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
-    let used = used.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead });
-    used.chain(of_upstreams(dns)).chain(of_stub_domains(dns)).collect()
+    of_rows(rows).chain(of_upstreams(dns)).chain(of_stub_domains(dns)).collect()
+}
+
+/// The fields of the rows that say so, and what happens instead.
+fn of_rows<const N: usize>(
+    rows: [(bool, &str, &'static str); N],
+) -> impl Iterator<Item = WithoutEffect> {
+    let useless = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
+    useless.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead })
 }
 
 const NOT_ASKED: &str = "with none: true no server is asked";
@@ -84,8 +90,7 @@ fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
             OVER_UDP_ONLY,
         ),
     ];
-    let used = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
-    used.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead }).collect()
+    of_rows(rows).collect()
 }
 
 fn of_stub_domains(dns: &ClusterDNS) -> impl Iterator<Item = WithoutEffect> {
@@ -136,8 +141,7 @@ pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect>
             "the API server does not have the kind PodMonitor",
         ),
     ];
-    let used = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
-    used.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead }).collect()
+    of_rows(rows).collect()
 }
 
 /// Listeners that clients cannot reach at the Service that was adopted: the operator changes nothing but its selector.

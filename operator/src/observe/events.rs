@@ -11,7 +11,6 @@ use kube::api::{Request, WatchParams};
 use kube::core::Status;
 use kube::{Client, Error};
 use process::lines::{Lines, TooLong};
-use process::utf8::utf8;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -75,7 +74,7 @@ impl Events {
         loop {
             while let Some(line) = self.lines.next_line() {
                 match line {
-                    Ok(line) if line.trim_ascii().is_empty() => {}
+                    Ok(line) if line.trim().is_empty() => {}
                     Ok(line) => return read(&line).map(Some).map_err(Error::SerdeError),
                     Err(TooLong) => return Ok(Some(Sent::TooLong)),
                 }
@@ -111,16 +110,8 @@ fn is_end(error: &io::Error) -> bool {
     false
 }
 
-fn read<K: DeserializeOwned>(line: &[u8]) -> serde_json::Result<Sent<K>> {
-    let in_utf8;
-    let read: serde_json::Result<Line<'_>> = serde_json::from_slice(line);
-    let Line { kind, object } = match read {
-        Ok(read) => read,
-        Err(_) => {
-            in_utf8 = utf8(line);
-            serde_json::from_slice(&in_utf8)?
-        }
-    };
+fn read<K: DeserializeOwned>(line: &str) -> serde_json::Result<Sent<K>> {
+    let Line { kind, object } = serde_json::from_str(line)?;
     let text = object.get();
     let object = |make: fn(K) -> Sent<K>| match decode::object(text.as_bytes()) {
         Ok(object) => make(object),
@@ -142,7 +133,7 @@ mod tests {
     use super::*;
 
     /// What a line says, in a few words.
-    fn said(line: &[u8]) -> String {
+    fn said(line: &str) -> String {
         match read::<DynamicObject>(line) {
             Ok(Sent::Kept(object)) => format!("kept {}", object.name_any()),
             Ok(Sent::Deleted(object)) => format!("deleted {}", object.name_any()),
@@ -166,7 +157,9 @@ mod tests {
             br#"":{}}}]}}}"#,
         ]
         .concat();
-        assert_eq!(said(&no_text), "kept a");
+        let mut lines = Lines::default();
+        lines.add(&[&no_text[..], b"\n"].concat());
+        assert_eq!(said(&lines.next_line().unwrap().unwrap()), "kept a");
         let cases = [
             (hostile.as_str(), "kept a"),
             (r#"{"object":{"metadata":{"name":"a"}},"type":"DELETED"}"#, "deleted a"),
@@ -183,7 +176,7 @@ mod tests {
             (r#"{"kind":"Status"}"#, "no event"),
         ];
         for (line, expected) in cases {
-            assert_eq!(said(line.as_bytes()), expected, "{line}");
+            assert_eq!(said(line), expected, "{line}");
         }
     }
 }

@@ -173,8 +173,7 @@ where
             let page = page.map_err(Error::InitialListFailed)?;
             pages.took(page.objects, page.octets);
             for _ in 0..page.skipped {
-                self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
-                self.means.metrics.not_kept(&self.share.kind);
+                self.count_passed_over();
             }
             if page.token.is_some() {
                 params.continue_token = page.token;
@@ -247,8 +246,7 @@ where
 
     /// An object cannot be read: what was kept of it is outdated.
     fn pass_over(&mut self, undecodable: &Undecodable) {
-        self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
-        self.means.metrics.not_kept(&self.share.kind);
+        self.count_passed_over();
         if let Some(object) = undecodable.nameless() {
             self.keep(Event::Delete(object));
         }
@@ -261,6 +259,10 @@ where
             let path = self.followed.api.resource_url();
             tracing::warn!("the operator skips an object of {path}: an event is too long");
         }
+        self.count_passed_over();
+    }
+
+    fn count_passed_over(&mut self) {
         self.share.pass_over(self.followed.api.namespace().unwrap_or_default());
         self.means.metrics.not_kept(&self.share.kind);
     }

@@ -1,6 +1,6 @@
 //! Objects as the API server sends them, decoded one by one: one that cannot be read costs itself, not its list. Anyone who
 //! may edit an object may write into its managed fields what the API server takes and no typed client reads: a time in the
-//! year 10000, or fields in fields 200 deep. Only such entries are changed or left out, because decisions read the others.
+//! year 10000, fields in fields 200 deep, or octets that are not UTF-8. Only such entries are changed or left out, because decisions read the others.
 //!
 //! Lists and watches are read here object by object. All other replies are what kube's client decodes by itself; its
 //! [`lenient`] form gets them with such entries changed.
@@ -13,7 +13,6 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Error};
-use process::utf8::utf8;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -51,9 +50,11 @@ pub fn lenient(client: Client) -> Client {
 async fn repaired(reply: Response<Body>) -> Result<Response<Body>, Error> {
     let (mut parts, body) = reply.into_parts();
     let mut text = body.collect().await?.to_bytes().to_vec();
-    let in_utf8 = utf8(&text);
-    let is_changed = matches!(in_utf8, Cow::Owned(_));
-    if let Some(repaired) = readable_reply(&in_utf8).or(is_changed.then(|| in_utf8.into_owned())) {
+    if let Cow::Owned(in_utf8) = String::from_utf8_lossy(&text) {
+        parts.headers.remove(CONTENT_LENGTH);
+        text = in_utf8.into_bytes();
+    }
+    if let Some(repaired) = readable_reply(&text) {
         parts.headers.remove(CONTENT_LENGTH);
         text = repaired;
     }
@@ -115,7 +116,8 @@ pub(crate) fn object<K: DeserializeOwned>(text: &[u8]) -> Result<K, Undecodable>
     if let Ok(read) = serde_json::from_slice(text) {
         return Ok(read);
     }
-    let text = &*utf8(text);
+    let text = String::from_utf8_lossy(text);
+    let text = text.as_bytes();
     let read = serde_json::from_slice(text)
         .or_else(|_| with_readable_managers(text).and_then(|text| serde_json::from_slice(&text)));
     read.map_err(|error| {

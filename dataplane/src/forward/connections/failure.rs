@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quinn::ConnectionError;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-use crate::forward::sockets::is_ours;
+use crate::forward::sockets::{is_ours, unreachable};
 
 /// Characters of the message of a library that are shown.
 const MAX_TEXT: usize = 200;
@@ -190,11 +190,7 @@ impl Failure {
     /// A connection to this server was not made. Without an address of its family on this machine the system says EADDRNOTAVAIL,
     /// as it does for a want of ports: IPv6 may be off, IPv4 is not.
     pub(super) fn connect_to(server: SocketAddr, error: io::Error) -> Failure {
-        let is_off = server.is_ipv6() && error.raw_os_error() == Some(libc::EADDRNOTAVAIL);
-        Failure::connect(match is_off {
-            true => io::Error::from_raw_os_error(libc::ENETUNREACH),
-            false => error,
-        })
+        Failure::connect(if server.is_ipv6() { unreachable(error) } else { error })
     }
 
     pub(super) fn slow() -> Failure {

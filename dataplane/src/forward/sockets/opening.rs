@@ -7,24 +7,15 @@ use std::time::Instant;
 
 use dataplane_udp::wildcard;
 
-use super::Pool;
 use super::port::{self, Port, ReadBy, Socket};
 use super::reader::Reader;
+use super::{Pool, unreachable};
 use crate::forward::{now, random};
 
 /// Random ports tried before the system chooses one.
 const PORT_ATTEMPTS: usize = 16;
 /// The ports that are ours to draw from: all that need no privilege.
 const FIRST_PORT: u16 = 1024;
-
-/// Where this machine has no address of the server's family (IPv6 is off), the system says EADDRNOTAVAIL. Of a socket that has
-/// its port already, that is not a want of ports: there is no way to the server (FW21).
-pub(super) fn unreachable(error: io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EADDRNOTAVAIL) => io::Error::from_raw_os_error(libc::ENETUNREACH),
-        _ => error,
-    }
-}
 
 impl Pool {
     /// A socket for the port that was drawn.

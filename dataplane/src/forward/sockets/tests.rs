@@ -179,10 +179,10 @@ fn fw10_a_want_of_descriptors_or_memory_says_nothing_of_a_server() {
 #[test]
 fn fw21_no_address_of_the_family_is_no_want_of_ports() {
     for code in [libc::EADDRNOTAVAIL, libc::ENETUNREACH] {
-        let error = super::opening::unreachable(io::Error::from_raw_os_error(code));
+        let error = unreachable(io::Error::from_raw_os_error(code));
         assert!(!is_ours(&error), "{error}");
     }
-    let error = super::opening::unreachable(io::Error::from_raw_os_error(libc::EMFILE));
+    let error = unreachable(io::Error::from_raw_os_error(libc::EMFILE));
     assert!(is_ours(&error), "{error}");
 }
 

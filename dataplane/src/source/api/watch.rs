@@ -12,7 +12,6 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
 use process::lines::{Lines, TooLong};
-use process::utf8::utf8;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -292,19 +291,12 @@ impl Stream {
     }
 
     /// One line. Returns whether it was about an object.
-    fn event(&mut self, line: &[u8], received: Instant) -> Result<bool, Failure> {
+    fn event(&mut self, line: &str, received: Instant) -> Result<bool, Failure> {
         if line.is_empty() {
             return Ok(false);
         }
-        let in_utf8;
-        let read: Line<'_> = match serde_json::from_slice(line) {
-            Ok(read) => read,
-            Err(_) => {
-                in_utf8 = utf8(line);
-                serde_json::from_slice(&in_utf8)
-                    .map_err(|error| Failure::Garbage(error.to_string()))?
-            }
-        };
+        let read: Line<'_> =
+            serde_json::from_str(line).map_err(|error| Failure::Garbage(error.to_string()))?;
         let text = read.object.get();
         if read.kind == "ERROR" {
             let status: ApiStatus = serde_json::from_str(text).unwrap_or_default();

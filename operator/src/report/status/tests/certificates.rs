@@ -76,6 +76,15 @@ fn o18_a_listener_that_pods_cannot_open_is_a_condition_that_says_why() {
     let named =
         "TLS at port 853 (pod dns-0: cannot listen on 0.0.0.0:853: Permission denied). With";
     assert!(message.contains(named), "{message}");
+    // The advice is about what the system said.
+    for pod in ["dns-0", "dns-1"] {
+        let taken = ClosedListener { why: "Address in use".to_owned(), ..closed.clone() };
+        reported(&mut story.observed, pod).closed_listeners = vec![taken];
+    }
+    let status = story.reconcile(20);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("Address in use). Each is tried again"), "{message}");
+    assert!(!message.contains("podPort"), "{message}");
 }
 
 #[test]

@@ -14,6 +14,10 @@ use socket2::{Domain, Protocol, Type};
 /// Connections the kernel completes ahead of `accept`.
 const BACKLOG: i32 = 1024;
 
+/// How people choose the port of DNS over UDP and TCP, and those of encrypted listeners.
+const BY_FLAG: &str = "with --listen";
+const IN_THE_RESOURCE: &str = "in spec.listeners";
+
 /// Ports tried for port 0, until one is free for UDP and TCP alike.
 const PORT_ATTEMPTS: usize = 32;
 
@@ -51,7 +55,7 @@ struct Failure {
 /// Opens every address, or none.
 pub(super) fn all(listen: &Listen, workers: usize) -> anyhow::Result<Vec<Bound>> {
     let open = |address| one(address, workers, listen.shares_ports);
-    let (bound, missing) = every(&listen.addresses, open)?;
+    let (bound, missing) = every(&listen.addresses, BY_FLAG, open)?;
     for address in missing {
         tracing::info!(%address, "not listening there: this machine does not have the address family");
     }
@@ -61,24 +65,25 @@ pub(super) fn all(listen: &Listen, workers: usize) -> anyhow::Result<Vec<Bound>>
 /// Opens every address for streams alone, or none.
 pub(super) fn streams(listen: &Listen) -> anyhow::Result<Vec<TcpListener>> {
     let open = |address| tcp(address, listen.shares_ports).map_err(Failure::new("TCP", address));
-    every(&listen.addresses, open).map(|(opened, _)| opened)
+    every(&listen.addresses, IN_THE_RESOURCE, open).map(|(opened, _)| opened)
 }
 
 /// Opens every address for datagrams that are not DNS over UDP, or none.
 pub(super) fn datagrams(listen: &[SocketAddr]) -> anyhow::Result<Vec<UdpSocket>> {
     let open = |address| plain_udp(address).map_err(Failure::new("UDP", address));
-    every(listen, open).map(|(opened, _)| opened)
+    every(listen, IN_THE_RESOURCE, open).map(|(opened, _)| opened)
 }
 
 /// Tests whether every address can be bound. The sockets are closed again: datagrams to a socket that is not read
 /// yet would be lost or answered late.
 pub(super) fn check(listen: &Listen) -> anyhow::Result<()> {
-    every(&listen.addresses, |address| try_out(address, listen.shares_ports)).map(drop)
+    every(&listen.addresses, BY_FLAG, |address| try_out(address, listen.shares_ports)).map(drop)
 }
 
-/// Opens each address by `open`; with those whose family the machine does not have, unless it has none of them.
+/// Opens each address, whose port people choose so, by `open`; with those whose family the machine does not have, unless it has none of them.
 fn every<T>(
     listen: &[SocketAddr],
+    chosen: &str,
     open: impl Fn(SocketAddr) -> Result<T, Failure>,
 ) -> anyhow::Result<(Vec<T>, Vec<SocketAddr>)> {
     let mut opened = Vec::new();
@@ -87,13 +92,13 @@ fn every<T>(
         match open(address) {
             Ok(open) => opened.push(open),
             Err(failure) if failure.family_is_missing() => missing.push(failure),
-            Err(failure) => return Err(failure.explain()),
+            Err(failure) => return Err(failure.explain(chosen)),
         }
     }
     let addresses = missing.iter().map(|failure| failure.address).collect();
     match (opened.is_empty(), missing.into_iter().next()) {
         (false, _) => Ok((opened, addresses)),
-        (true, Some(failure)) => Err(failure.explain()),
+        (true, Some(failure)) => Err(failure.explain(chosen)),
         (true, None) => bail!("no address to listen on: give one with --listen ADDRESS:PORT"),
     }
 }
@@ -202,7 +207,7 @@ impl Failure {
         }
     }
 
-    fn explain(self) -> anyhow::Error {
+    fn explain(self, chosen: &str) -> anyhow::Error {
         let family_is_missing = self.family_is_missing();
         let Failure { transport, address, error } = self;
         let port = address.port();
@@ -210,11 +215,11 @@ impl Failure {
             ErrorKind::AddrInUse => {
                 let option = if transport == "UDP" { 'u' } else { 't' };
                 format!(
-                    "another program holds this port (`ss -l{option}np 'sport = :{port}'` shows which): stop it, or choose another port with --listen"
+                    "another program holds this port (`ss -l{option}np 'sport = :{port}'` shows which): stop it, or choose another port {chosen}"
                 )
             }
             ErrorKind::PermissionDenied if port < 1024 => format!(
-                "ports below 1024 need permission: choose one from 1024 up with --listen, allow it with `sysctl net.ipv4.ip_unprivileged_port_start={port}`, or grant CAP_NET_BIND_SERVICE"
+                "ports below 1024 need permission: choose one from 1024 up {chosen}, allow it with `sysctl net.ipv4.ip_unprivileged_port_start={port}`, or grant CAP_NET_BIND_SERVICE"
             ),
             _ if family_is_missing => {
                 "this machine does not have the address family: choose an address of the other with --listen".to_owned()
@@ -313,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_privileged_port_without_permission_says_what_to_allow() {
-        let text = failed("UDP", "0.0.0.0:53", libc::EACCES).explain().to_string();
+        let text = failed("UDP", "0.0.0.0:53", libc::EACCES).explain(BY_FLAG).to_string();
         for part in [
             "UDP 0.0.0.0:53",
             "1024",
@@ -356,9 +361,10 @@ mod tests {
             SocketAddr::V6(_) => Err(failed("UDP", &address.to_string(), libc::EAFNOSUPPORT)),
         };
         let (ipv4, ipv6) = (address("0.0.0.0:53"), address("[::]:53"));
-        let (opened, missing) = every(&[ipv6, ipv4], without_ipv6).expect("IPv4 is enough");
+        let (opened, missing) =
+            every(&[ipv6, ipv4], BY_FLAG, without_ipv6).expect("IPv4 is enough");
         assert_eq!((opened, missing), (vec![ipv4], vec![ipv6]));
-        let error = every(&[ipv6], without_ipv6).expect_err("nothing is left");
+        let error = every(&[ipv6], BY_FLAG, without_ipv6).expect_err("nothing is left");
         assert!(error.to_string().contains("does not have the address family"), "{error}");
     }
 

@@ -244,7 +244,8 @@ fn o18_a_listener_whose_port_is_taken_is_shown_until_it_is_open() {
     let closed = || process.config()["closedListeners"].clone();
     let shown = wait_for("it to be shown", || closed().get(0).cloned());
     assert_eq!((&shown["listener"], &shown["port"]), (&"TLS".into(), &port.into()));
-    assert!(shown["why"].as_str().unwrap().contains("in use"), "{shown}");
+    let why = shown["why"].as_str().unwrap();
+    assert!(why.contains("in use") && why.contains("in spec.listeners"), "{shown}");
     // It is tried again with the next configuration.
     drop(taken);
     configure(", ttlSeconds: 7");

@@ -62,6 +62,19 @@ impl Ports {
         if held + POOL >= most { Draw::Pooled } else { Draw::Own }
     }
 
+    /// Takes one more port that stays open, where a server has no more than this many to draw from. After an edit that made its
+    /// part smaller, as a second server does, the ports that it closed before rest beyond that part: it must not be without any
+    /// until they have rested. So it is after a burst, whose sockets were closed together.
+    pub(super) fn draw_one_more(&mut self, server: ServerId, open: usize) -> bool {
+        let own = self.own_part();
+        let is_few = open < (POOL.min(own) / 2).max(1).min(own);
+        if is_few {
+            self.total += 1;
+            *self.held.entry(server).or_insert(0) += 1;
+        }
+        is_few
+    }
+
     /// A port was closed: it rests.
     pub(super) fn closed(&mut self, server: ServerId, now: Instant) {
         self.resting.push_back((now + REST, server));
@@ -170,6 +183,24 @@ mod tests {
         ports.closed(1, start);
         assert_eq!(ports.free(0, start + REST), 8192);
         assert_eq!(ports.total(), 0);
+    }
+
+    #[test]
+    fn fw10_a_smaller_part_leaves_a_server_ports_to_draw_from() {
+        let now = Instant::now();
+        for (bound, servers, least) in [(8192, 2, 512), (1024, 1, 512), (8192, 5, 409), (1, 1, 1)] {
+            let mut ports = ports(8192, 1);
+            for _ in 0..3000 {
+                assert_eq!(ports.draw(0, now), Draw::Own);
+                ports.closed(0, now);
+            }
+            ports.configure(bound, 0..servers);
+            assert_eq!(ports.draw(0, now), Draw::Shared, "what rests is more than its part");
+            let open = (0..8192).take_while(|open| ports.draw_one_more(0, *open)).count();
+            assert_eq!(open, least, "{bound} for {servers}");
+            assert_eq!(ports.total(), 3000 + least);
+        }
+        assert!(!ports(0, 1).draw_one_more(0, 0), "there is none");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::attempt::{self, AttemptResult, Question};
 use super::connections::HOLD_OFF;
 use super::lookup::REFUSES_EDNS;
 use super::plan::Transport;
-use super::server::{Heard, Server};
+use super::server::{Found, Heard, Server};
 use super::upstreams::{Group, Upstreams};
 use super::{now, random};
 use crate::state::State;
@@ -130,32 +130,33 @@ fn loop_probe(server: &Arc<Server>, replicas: u64) {
     let server = Arc::clone(server);
     tokio::spawn(async move {
         let label = format!("{:016x}{:016x}", random(), random());
-        let leads_back = match Name::from_text(&format!("{label}.{replicas:016x}.{LOOP_ZONE}")) {
+        let found = match Name::from_text(&format!("{label}.{replicas:016x}.{LOOP_ZONE}")) {
             Ok(name) => {
                 let key = LookupKey::new(name, TXT, false, true);
                 let asked = AssertUnwindSafe(leads_back(&key, &server, edns)).catch_unwind();
-                asked.await.unwrap_or_default()
+                asked.await.unwrap_or(Found::Nothing)
             }
-            Err(_) => None,
+            Err(_) => Found::Nothing,
         };
-        server.loop_probed(leads_back, now());
+        server.loop_probed(found, now());
     });
 }
 
-/// Whether the reply to a loop probe has data; `None` if it does not say: the server was not asked, or is silent, or is a
-/// ClusterDNS that could not ask its own servers. Those may be left out because they lead back to it: if each of two thought
+/// Whether the reply to a loop probe has data. It does not say where the server was not asked, or is a ClusterDNS that could not
+/// ask its own servers. Those may be left out because they lead back to it: if each of two thought
 /// then that the loop is gone, both would begin it again at once. A server that refuses the OPT record is asked without it
 /// (FW25): its refusal says nothing about loops.
-async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<bool> {
+async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Found {
     let mut probed = ask(key, server, edns).await;
     if edns && probed.refuses_edns() {
         probed = ask(key, server, false).await;
     }
     match probed {
-        Probed::Unsent | Probed::Silent => None,
-        Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => None,
-        Probed::Error(..) => Some(false),
-        Probed::Reply { has_data, .. } => Some(has_data),
+        Probed::Unsent => Found::Nothing,
+        Probed::Silent => Found::Silence,
+        Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => Found::Nothing,
+        Probed::Error(..) | Probed::Reply { has_data: false, .. } => Found::NoLoop,
+        Probed::Reply { has_data: true, .. } => Found::Loop,
     }
 }
 

@@ -16,6 +16,8 @@ use super::server_identity::ServerIdentity;
 
 /// Servers no longer configured that are remembered, in case they come back.
 const MAX_FORMER: usize = 256;
+/// Octets that the authorities of all of these may have: each keeps its own, as text and as keys.
+const MAX_FORMER_OCTETS: usize = 1 << 20;
 
 /// The number of a route. An edited group is another route; an edit elsewhere does not change it (CA1).
 pub type RouteId = u32;
@@ -75,6 +77,20 @@ pub(super) struct Taking<'r> {
     /// Queries that the groups of each of them may have in progress together.
     in_flight: Vec<usize>,
     routes: Vec<(Route, Arc<RouteState>)>,
+}
+
+/// The first of these, as many as are remembered.
+fn remembered<'s>(gone: impl Iterator<Item = &'s Arc<Server>>) -> Vec<Arc<Server>> {
+    let mut octets = 0;
+    let fits = |server: &&Arc<Server>| {
+        let all = octets + server.identity.authority_octets();
+        let fits = all <= MAX_FORMER_OCTETS;
+        if fits {
+            octets = all;
+        }
+        fits
+    };
+    gone.filter(fits).take(MAX_FORMER).cloned().collect()
 }
 
 impl Registry {
@@ -144,8 +160,7 @@ impl Taking<'_> {
         let mut known = self.registry.known();
         let is_gone = |server: &&Arc<Server>| self.servers.iter().all(|new| new.id != server.id);
         let gone = known.servers.iter().chain(&known.former).filter(is_gone);
-        let former: Vec<Arc<Server>> = gone.take(MAX_FORMER).cloned().collect();
-        known.former = former;
+        known.former = remembered(gone);
         known.servers = self.servers;
         known.routes = self.routes;
         // Those that are asked over connections only take no ports: their part would stay unused.

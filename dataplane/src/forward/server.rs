@@ -29,6 +29,7 @@ use crate::rcode;
 use edns::Edns;
 use health::Health;
 use latency::Latency;
+pub(super) use loops::Found;
 use loops::Loops;
 use process::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
 use window::Window;
@@ -276,10 +277,10 @@ impl Server {
     }
 
     /// What a loop probe found; see [`Loops::probe_ended`].
-    pub(super) fn loop_probed(&self, leads_back: Option<bool>, now: Instant) {
+    pub(super) fn loop_probed(&self, found: Found, now: Instant) {
         let mut state = self.state();
         let before = state.loops.looping_since().is_some();
-        state.loops.probe_ended(leads_back, now);
+        state.loops.probe_ended(found, now);
         let is_looping = state.loops.looping_since().is_some();
         drop(state);
         if before != is_looping {

@@ -35,6 +35,14 @@ pub(super) fn names<'i>(servers: impl Iterator<Item = &'i ServerIdentity>) -> Ve
 }
 
 impl ServerIdentity {
+    /// Octets of the authorities by which it is checked.
+    pub(super) fn authority_octets(&self) -> usize {
+        match self.tls.as_ref().and_then(|tls| tls.ca_bundle.as_ref()) {
+            Some(config::CaBundle::Pem(text)) => text.len(),
+            Some(config::CaBundle::ConfigMap { .. }) | None => 0,
+        }
+    }
+
     fn name(&self) -> &str {
         self.tls.as_ref().map_or("", |tls| &tls.server_name)
     }

@@ -233,18 +233,31 @@ impl Pool {
                 None => Drawn::Own(self.registered(self.opened()?, now)?),
                 Some(reader) => Drawn::Shared(self.read_by(&reader, self.opened()?, true, now)?),
             },
-            Draw::Pooled => Drawn::Shared(match Reader::of_thread() {
-                None => self.add(self.registered(self.opened()?, now)?, now),
-                Some(reader) => self.add_to(&reader, self.opened()?, now)?,
-            }),
-            Draw::Shared => match self.draw(random()) {
-                Some(port) => {
-                    self.common.drew_shared();
-                    Drawn::Shared(port)
-                }
+            Draw::Pooled => Drawn::Shared(self.pooled(now)?),
+            Draw::Shared => match self.shared(now)? {
+                Some(port) => Drawn::Shared(port),
                 None => Drawn::None,
             },
         })
+    }
+
+    /// A new socket that stays open for later queries.
+    fn pooled(self: &Arc<Self>, now: Instant) -> io::Result<Arc<Port>> {
+        Ok(match Reader::of_thread() {
+            None => self.add(self.registered(self.opened()?, now)?, now),
+            Some(reader) => self.add_to(&reader, self.opened()?, now)?,
+        })
+    }
+
+    /// One of the sockets that are open, or another one where they are too few.
+    fn shared(self: &Arc<Self>, now: Instant) -> io::Result<Option<Arc<Port>>> {
+        let open = self.open().len();
+        let is_few = self.common.ports().draw_one_more(self.server, open);
+        match is_few.then(|| self.pooled(now)) {
+            Some(Ok(port)) => Ok(Some(port)),
+            Some(Err(error)) if open == 0 => Err(error),
+            Some(Err(_)) | None => Ok(self.draw(random()).inspect(|_| self.common.drew_shared())),
+        }
     }
 
     /// Sends a query from a socket of its own.

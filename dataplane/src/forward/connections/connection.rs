@@ -296,7 +296,10 @@ impl Connection {
         let mut waiting = self.waiting();
         waiting.state = ConnectionState::Closed;
         let lost = waiting.take_all();
-        let is_useless = !lost.is_empty() && waiting.good == 0;
+        // One that was idle has nothing to do with the query that was lost on it.
+        let has_just_lost =
+            waiting.has_lost && now().saturating_duration_since(waiting.used) < IDLE;
+        let is_useless = (!lost.is_empty() || has_just_lost) && waiting.good == 0;
         drop(waiting);
         if is_useless {
             self.shared.pause.failed(&Failure::broken(), now());
@@ -359,7 +362,15 @@ impl Connection {
         waiting.silent_since = (waiting.len() > 0).then_some(now);
         waiting.used = now;
         waiting.good += u64::from(ended.is_ok());
+        waiting.has_lost |= ended.as_ref().is_err_and(Failure::is_loss);
+        // Its server has ended it, as by GOAWAY, and it gave no reply: the query that was lost must not find a pause that comes
+        // later.
+        let is_useless =
+            waiting.has_lost && waiting.good == 0 && waiting.state != ConnectionState::Open;
         drop(waiting);
+        if is_useless {
+            self.shared.pause.failed(&Failure::broken(), now);
+        }
         match &ended {
             Ok(_) => {
                 self.shared.pause.replied();

@@ -205,8 +205,11 @@ mod tests {
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
     use tokio_rustls::rustls::version::TLS13;
+    use tokio_util::sync::CancellationToken;
 
+    use super::super::connection::IDLE;
     use super::super::failure::Reason;
+    use super::super::tests::{idle, query};
     use super::*;
 
     #[tokio::test]
@@ -247,8 +250,8 @@ mod tests {
         assert!(stream.most <= 1024, "{} octets to read ten", stream.most);
     }
 
-    #[tokio::test]
-    async fn fw54_a_server_may_send_little_over_quic_before_it_is_read() {
+    /// A connection, the server's end of it, and the ports of both.
+    async fn connected() -> ((Endpoint, quinn::Connection), (Endpoint, quinn::Connection)) {
         let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
         let (chain, provider) = (made.cert.der().clone(), Arc::new(ring::default_provider()));
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
@@ -267,7 +270,12 @@ mod tests {
         let connecting = connect(config(&client).unwrap(), address, "dns.example");
         let accepting = async { listener.accept().await.unwrap().await };
         let (connected, accepted) = futures::join!(connecting, accepting);
-        let ((_port, connection), accepted) = (connected.unwrap(), accepted.unwrap());
+        (connected.unwrap(), (listener, accepted.unwrap()))
+    }
+
+    #[tokio::test]
+    async fn fw54_a_server_may_send_little_over_quic_before_it_is_read() {
+        let ((_port, connection), (_listener, accepted)) = connected().await;
         let (mut streams, mut sent) = (Vec::new(), 0);
         for _ in 0..MAX_QUERIES {
             let (mut ask, unread) = connection.open_bi().await.unwrap();
@@ -279,5 +287,26 @@ mod tests {
             streams.push((ask, unread, reply, question));
         }
         assert!((1..=32 << 10).contains(&sent), "{sent} octets");
+    }
+
+    #[tokio::test]
+    async fn fw54_a_connection_of_quic_is_closed_after_ten_seconds_idle_or_without_a_reply() {
+        for is_asked in [false, true] {
+            let ((port, quic), (_listener, _far)) = connected().await;
+            // Not before: a clock that stands still runs ahead while packets are under way.
+            tokio::time::pause();
+            let connections = idle();
+            let (connection, queries) = connections.add_queue(CancellationToken::new());
+            tokio::spawn(carry(Arc::clone(&connection), port, quic, queries));
+            let waits = is_asked.then(|| connections.place(0, query, now()).unwrap());
+            tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
+            assert!(connection.is_open());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(!connection.is_open());
+            if let Some(waits) = waits {
+                assert!(waits.reply().await.is_err_and(|failure| failure.is_loss()));
+            }
+            tokio::time::resume();
+        }
     }
 }

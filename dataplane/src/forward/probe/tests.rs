@@ -65,7 +65,7 @@ async fn fw50_a_clusterdns_that_has_no_server_to_ask_ends_no_loop_and_begins_non
         let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
         let server = &upstreams.known()[0];
-        server.loop_probed(Some(true), now());
+        server.loop_probed(Found::Loop, now());
         loop_probe(server, 7);
         let mut buffer = [0; 512];
         let (octets, peer) = far.recv_from(&mut buffer).await.unwrap();

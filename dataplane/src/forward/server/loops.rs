@@ -4,6 +4,22 @@ use std::time::{Duration, Instant};
 
 /// Between loop probes (FW50).
 const EVERY: Duration = Duration::from_secs(60);
+/// Probes in a row without a reply that end a loop: one that leads back is answered by us, and soon. A server that does so no
+/// longer may have no reply to a name that does not exist, as where it cannot ask the root servers.
+const MAX_SILENT: u32 = 5;
+
+/// What one loop probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forward) enum Found {
+    /// The server leads back to us.
+    Loop,
+    /// It does not.
+    NoLoop,
+    /// It gave no reply.
+    Silence,
+    /// It was not asked, or its reply does not say.
+    Nothing,
+}
 
 /// What loop probes of one server found.
 #[derive(Debug, Default)]
@@ -15,6 +31,8 @@ pub(in crate::forward) struct Loops {
     /// The number of our replicas (A43) in the name of the last probe.
     replicas: u64,
     is_probing: bool,
+    /// Probes in a row without a reply.
+    silent: u32,
 }
 
 impl Loops {
@@ -38,16 +56,25 @@ impl Loops {
         self.replicas = replicas;
     }
 
-    /// `leads_back` is the result of the reply; `None` without a reply, which changes nothing.
-    pub(in crate::forward) fn probe_ended(&mut self, leads_back: Option<bool>, now: Instant) {
+    /// Silence changes nothing until it is so again and again.
+    pub(in crate::forward) fn probe_ended(&mut self, found: Found, now: Instant) {
         self.is_probing = false;
         self.probed = Some(now);
-        match leads_back {
+        match found {
             // The configuration has changed since the probe was sent.
-            Some(true) if !self.is_watched => {}
-            Some(true) => _ = self.looping_since.get_or_insert(now),
-            Some(false) => self.looping_since = None,
-            None => {}
+            Found::Loop if !self.is_watched => {}
+            Found::Loop => {
+                self.silent = 0;
+                self.looping_since.get_or_insert(now);
+            }
+            Found::NoLoop => (self.silent, self.looping_since) = (0, None),
+            Found::Silence => {
+                self.silent = self.silent.saturating_add(1);
+                if self.silent >= MAX_SILENT {
+                    self.looping_since = None;
+                }
+            }
+            Found::Nothing => {}
         }
     }
 
@@ -74,7 +101,7 @@ mod tests {
         assert_eq!(loops.probe_at(0, start), Some(start));
         loops.probe_started(0);
         assert_eq!(loops.probe_at(0, start), None, "one at a time");
-        loops.probe_ended(Some(false), start);
+        loops.probe_ended(Found::NoLoop, start);
         assert_eq!(loops.probe_at(0, start), Some(start + EVERY));
         loops.configured(true);
         assert_eq!(loops.probe_at(0, start), Some(start));
@@ -86,7 +113,7 @@ mod tests {
         let mut loops = Loops::default();
         loops.configured(true);
         loops.probe_started(1);
-        loops.probe_ended(Some(false), start);
+        loops.probe_ended(Found::NoLoop, start);
         assert_eq!(loops.probe_at(1, start), Some(start + EVERY));
         assert_eq!(loops.probe_at(2, start), Some(start), "the cluster became known");
     }
@@ -96,12 +123,31 @@ mod tests {
         let start = Instant::now();
         let mut loops = Loops::default();
         loops.configured(true);
-        loops.probe_ended(Some(true), start);
-        loops.probe_ended(None, start + EVERY);
-        loops.probe_ended(Some(true), start + 2 * EVERY);
+        loops.probe_ended(Found::Loop, start);
+        loops.probe_ended(Found::Silence, start + EVERY);
+        loops.probe_ended(Found::Loop, start + 2 * EVERY);
         assert_eq!(loops.looping_since(), Some(start));
-        loops.probe_ended(Some(false), start + 3 * EVERY);
+        loops.probe_ended(Found::NoLoop, start + 3 * EVERY);
         assert_eq!(loops.looping_since(), None);
+    }
+
+    #[test]
+    fn fw50_a_loop_is_left_after_five_probes_in_a_row_without_a_reply() {
+        let start = Instant::now();
+        let mut loops = Loops::default();
+        loops.configured(true);
+        loops.probe_ended(Found::Silence, start);
+        loops.probe_ended(Found::Loop, start);
+        for silent in 1..MAX_SILENT {
+            loops.probe_ended(Found::Silence, start + silent * EVERY);
+            // Two that lead to each other say no more than this, as often as they are asked.
+            loops.probe_ended(Found::Nothing, start + silent * EVERY);
+            assert_eq!(loops.looping_since(), Some(start), "{silent}");
+        }
+        loops.probe_ended(Found::Silence, start + MAX_SILENT * EVERY);
+        assert_eq!(loops.looping_since(), None);
+        loops.probe_ended(Found::Loop, start + 6 * EVERY);
+        assert_eq!(loops.looping_since(), Some(start + 6 * EVERY), "a reply says more");
     }
 
     #[test]
@@ -109,11 +155,11 @@ mod tests {
         let start = Instant::now();
         let mut loops = Loops::default();
         loops.configured(true);
-        loops.probe_ended(Some(true), start);
+        loops.probe_ended(Found::Loop, start);
         loops.probe_started(0);
         loops.configured(false);
         assert_eq!(loops.looping_since(), None, "it was moved to a stub domain");
-        loops.probe_ended(Some(true), start);
+        loops.probe_ended(Found::Loop, start);
         assert_eq!((loops.looping_since(), loops.probe_at(0, start)), (None, None));
     }
 }

@@ -135,7 +135,8 @@ impl Sent {
             }
             Heard::Nothing => {
                 state.window.was_silent(self.at, now);
-                state.latency.waited(after);
+                // What fails at once is no fast server.
+                state.latency.waited(after.max(USUAL.interval));
             }
         }
         if heard == Heard::Good && self.with_edns {

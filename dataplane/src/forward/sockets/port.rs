@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dataplane_core::Discard;
@@ -147,7 +147,7 @@ impl Port {
     }
 
     fn end(&self) -> MutexGuard<'_, Option<End>> {
-        self.end.lock().expect("nothing panics while it holds this")
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it is closed after one query.
@@ -163,7 +163,7 @@ impl Port {
     }
 
     fn asked(&self) -> MutexGuard<'_, Asked<OnArrival>> {
-        self.asked.lock().expect("nothing panics while it counts")
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for one query, if there is one; a task waits for its reply.

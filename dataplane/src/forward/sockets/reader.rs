@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dataplane_udp::{Poller, Ready};
@@ -51,7 +51,7 @@ impl Reader {
     }
 
     fn ports(&self) -> MutexGuard<'_, HashMap<u64, Arc<Port>>> {
-        self.ports.lock().expect("nothing panics while it holds this")
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A key that no socket had.

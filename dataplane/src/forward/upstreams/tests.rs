@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::forward::now;
-use crate::forward::server::Heard;
+use crate::forward::server::{Found, Heard};
 use crate::forward::unusable::Down;
 use crds::config::{Group as GroupConfig, GroupCache, Server, ServerTls, StubDomain};
+
+mod former;
 
 fn server(text: &str, transport: config::Transport) -> Server {
     let address: SocketAddr = text.parse().unwrap();
@@ -48,6 +50,7 @@ fn a55_servers_are_listed_once_default_group_first() {
 
     upstreams.servers()[2].sent.store(7, Ordering::Relaxed);
     let now = now();
+    assert_eq!(shared.seen(now).places, 2 * 2_048, "what both groups may have in progress");
     for _ in 0..3 {
         shared.send(true).unwrap().settle(Heard::Nothing);
     }
@@ -149,7 +152,7 @@ fn e55_an_address_with_two_transports_is_two_servers_and_one_written_twice_is_on
     assert_eq!(free, 100);
 
     for server in [by_udp, by_tls] {
-        server.loop_probed(Some(true), now());
+        server.loop_probed(Found::Loop, now());
         for _ in 0..3 {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
@@ -180,7 +183,7 @@ fn fw28_a_server_that_answers_with_errors_only_is_shown_with_what_to_do() {
     assert_eq!((row.server.as_str(), row.group_servers), ("10.0.0.2:53", 2));
     assert!(row.seconds >= 60 && row.remedy.is_some(), "{row:?}");
     assert!(upstreams.down(later, 9).is_empty(), "it answers");
-    group.servers[0].loop_probed(Some(true), now());
+    group.servers[0].loop_probed(Found::Loop, now());
     assert!(upstreams.failing(later, 9).is_empty(), "it leads back and is not asked");
 }
 
@@ -195,7 +198,7 @@ fn e55_an_address_with_two_names_is_two_servers_on_every_page() {
         Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() };
     let upstreams = Upstreams::of(&config, Path::new(""));
     for server in &upstreams.group(0).unwrap().servers {
-        server.loop_probed(Some(true), now());
+        server.loop_probed(Found::Loop, now());
         for _ in 0..3 {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
@@ -267,9 +270,9 @@ fn fw29_only_a_group_that_had_no_server_up_recovers() {
     assert_eq!(recoveries(), 1);
     // One that leads back to us is not up either (FW27, FW50).
     down(&first);
-    second.loop_probed(Some(true), now());
+    second.loop_probed(Found::Loop, now());
     assert!(upstreams.group(0).unwrap().is_down());
-    second.loop_probed(Some(false), now());
+    second.loop_probed(Found::NoLoop, now());
     assert_eq!(recoveries(), 2);
 }
 
@@ -290,37 +293,6 @@ fn fw50_only_servers_of_the_default_group_are_asked_whether_they_lead_back() {
     assert_eq!(is_probed(&upstreams), [true, false]);
     let only_stubs = Config { upstreams: config::Upstreams::None, ..config };
     assert_eq!(is_probed(&upstreams.next(&only_stubs, Path::new(""))), [false, false]);
-}
-
-#[test]
-fn a55_former_servers_are_remembered_up_to_a_limit_the_newest_first() {
-    let of = |last: u16| {
-        let servers = [server(&format!("10.0.0.1:{last}"), config::Transport::Udp)];
-        let upstreams = config::Upstreams::Servers(group(&servers));
-        Config { upstreams, ..Config::default() }
-    };
-    let first = Upstreams::of(&of(1000), Path::new(""));
-    let last = (1001..1400).fold(first, |earlier, port| earlier.next(&of(port), Path::new("")));
-    let former = last.registry.former();
-    let ports: Vec<u16> = former.iter().map(|server| server.address().port()).collect();
-    assert_eq!(ports, (1399 - 256..1399).rev().collect::<Vec<_>>());
-}
-
-#[tokio::test]
-async fn fw10_sockets_of_a_server_that_was_removed_are_closed_too() {
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = far.local_addr().unwrap().to_string();
-    let servers = group(&[server(&address, config::Transport::Udp)]);
-    let mut config = Config { upstreams: config::Upstreams::Servers(servers), ..Config::default() };
-    config.limits.upstream_ports = 2;
-    let upstreams = Upstreams::of(&config, Path::new(""));
-    let removed = Arc::clone(&upstreams.known()[0]);
-    drop(crate::forward::sockets::send(&removed.pool, |id| id.to_be_bytes().to_vec()).unwrap());
-    config.upstreams = config::Upstreams::None;
-    let next = upstreams.next(&config, Path::new(""));
-    assert_eq!(removed.pool.len(), 1);
-    crate::forward::probe::probe_due(&next, 0, now() + Duration::from_secs(31));
-    assert_eq!(removed.pool.len(), 0);
 }
 
 #[test]

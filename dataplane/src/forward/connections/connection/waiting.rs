@@ -52,6 +52,8 @@ pub(super) struct Waiting {
     pub(super) used: Instant,
     /// Replies that were not found wrong.
     pub(super) good: u64,
+    /// A query was lost on it.
+    pub(super) has_lost: bool,
     pub(super) state: ConnectionState,
 }
 
@@ -66,6 +68,7 @@ impl Waiting {
             silent_since: None,
             used: now,
             good: 0,
+            has_lost: false,
             state: ConnectionState::Open,
         }
     }

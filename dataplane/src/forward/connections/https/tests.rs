@@ -8,7 +8,7 @@ use crds::config;
 use hyper::body::Frame;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioExecutor;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -19,6 +19,7 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
 use super::super::connection::IDLE;
 use super::super::failure::Reason;
+use super::super::pause::HOLD_OFF;
 use super::super::tests::{idle, query};
 use super::super::{Client, Connections, Progress};
 use super::*;
@@ -177,6 +178,21 @@ async fn fw54_a_connection_that_allows_no_stream_ends_and_none_is_made_at_once()
     assert!(connections.place_on_new(0, query, another).await.is_err());
 }
 
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_of_http_is_closed_after_ten_seconds_idle_or_without_a_reply() {
+    let (_connections, connection, _slow) = connected_to_slow(100).await;
+    tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
+    assert!(connection.is_open());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!connection.is_open());
+
+    let (connections, _, _slow) = connected_to_slow(100).await;
+    connections.place(0, query, now()).unwrap().reply().await.unwrap();
+    let (start, waits) = (now(), connections.place(0, query, now()).unwrap());
+    let ended = tokio::time::timeout(2 * IDLE, waits.reply()).await.expect("it is dead");
+    assert!(ended.is_err_and(|failure| failure.is_loss()) && now() - start >= IDLE);
+}
+
 /// The chunk that a frame came in; it says when it is given back.
 struct Chunk(Vec<u8>, Arc<AtomicUsize>);
 
@@ -261,4 +277,50 @@ async fn fw2_a_server_that_does_not_choose_http2_is_asked_nothing() {
     let failure = super::super::ask(&connections, Progress::Unsent, query).await.unwrap_err();
     assert_eq!(failure.reason, Reason::Handshake);
     assert_eq!(came.await.unwrap(), [0; 0]);
+}
+
+/// Says GOAWAY without an error to the first request, and that it took none (RFC 9113 §6.8).
+async fn goes_at_once(mut io: tokio::io::DuplexStream) {
+    const PREFACE: usize = 24;
+    const HEADERS: u8 = 1;
+    io.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut head = [0; 9];
+    io.read_exact(&mut [0; PREFACE]).await.unwrap();
+    while io.read_exact(&mut head).await.is_ok() && head[3] != HEADERS {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        io.read_exact(&mut vec![0; length]).await.unwrap();
+    }
+    let goaway = [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
+    let _ = io.write_all(&goaway).await;
+    let _ = io.read_to_end(&mut Vec::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_server_that_says_goaway_without_a_reply_has_its_pause_too() {
+    let (connections, opened) = (idle(), Arc::new(AtomicUsize::new(0)));
+    let (start, mut asked) = (tokio::time::Instant::now(), 0);
+    while start.elapsed() < 10 * HOLD_OFF {
+        let (of_pool, counted) = (Arc::clone(&connections), Arc::clone(&opened));
+        let opening = async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let (near, far) = tokio::io::duplex(4096);
+            tokio::spawn(goes_at_once(far));
+            let (sender, driver, end) = begin(near).await?;
+            let (connection, queries) = of_pool.add_queue(end.disarm());
+            let uri = "https://a/".into();
+            tokio::spawn(carry(Arc::clone(&connection), sender, driver, uri, queries));
+            Ok(connection)
+        };
+        let place = match connections.place(0, query, now()) {
+            Some(place) => Ok(place),
+            None => connections.place_on_new(0, query, opening).await,
+        };
+        if let Ok(place) = place {
+            assert!(place.reply().await.is_err());
+        }
+        asked += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let opened = opened.load(Ordering::Relaxed);
+    assert!(asked > 1000 && opened <= 11, "{asked}, {opened}");
 }

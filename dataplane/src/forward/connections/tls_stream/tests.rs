@@ -13,6 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConn
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use super::super::connection::IDLE;
 use super::super::tests::idle;
 use super::super::{Connections, Outlet, Together};
 use super::*;
@@ -244,4 +245,18 @@ async fn fw54_the_end_of_a_server_closes_the_socket_and_fails_what_waits() {
     // It is closed, and not only shut down by the other end.
     let closed = async { while far.read(&mut [0; 64]).await.is_ok_and(|octets| octets > 0) {} };
     timeout(PATIENCE, closed).await.expect("the end of the stream");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_of_tls_is_closed_after_ten_seconds_idle_or_without_a_reply() {
+    let (_connections, connection, _far) = connected(|_| {}).await;
+    tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
+    assert!(connection.is_open());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!connection.is_open());
+
+    let (connections, _, _far) = connected(|_| {}).await;
+    let (start, waits) = (now(), connections.place(0, long(100), now()).unwrap());
+    let ended = timeout(2 * IDLE, waits.reply()).await.expect("it is dead");
+    assert!(ended.is_err_and(|failure| failure.is_loss()) && now() - start >= IDLE);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use crds::Config;
 use dataplane::args::{Args, Source};
-use dataplane::drain::{self, Signal, Signals};
+use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
@@ -147,32 +147,17 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
     let period = args.drain_period();
     let listeners = Listeners::new(args.certificates_dir.clone());
-    let signal = runtime.block_on(until_asked(&serving, configs, listeners, &mut signals));
+    let signal = runtime.block_on(async {
+        tokio::select! {
+            signal = signals.next() => signal,
+            never = listeners.follow(&serving, configs) => match never {},
+        }
+    });
     following.write_last_snapshot();
     runtime.block_on(drain::drain(serving, &health, signals, signal, period));
     taps.finish(FLUSH_WITHIN);
     drop(following);
     Ok(())
-}
-
-/// Serves under every configuration that takes over, until a signal asks to end.
-async fn until_asked(
-    serving: &Serving,
-    mut configs: watch::Receiver<Arc<Config>>,
-    mut listeners: Listeners,
-    signals: &mut Signals,
-) -> Signal {
-    listeners.open(serving, &configs.borrow_and_update());
-    loop {
-        tokio::select! {
-            signal = signals.next() => return signal,
-            Ok(()) = configs.changed() => {
-                let config = configs.borrow_and_update().clone();
-                serving.set_limits(settings::limits(&config));
-                listeners.open(serving, &config);
-            }
-        }
-    }
 }
 
 /// Starts the source. Returns when enough was read to answer.

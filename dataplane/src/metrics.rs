@@ -159,7 +159,7 @@ impl Scrape {
         page.counter("truncated_replies", help, sum(workers, WorkerCounters::truncated))?;
         let help = "Replies over TCP whose RRset was shortened, to fit 65,535 octets or to bound what it costs";
         page.counter("capped_rrsets", help, sum(workers, WorkerCounters::capped_rrsets))?;
-        let help = "Reverse questions for which a name was left out because its owner is not known";
+        let help = "Reverse questions for which a name was left out because the address is of another namespace, or its owner is not known";
         page.counter("withheld_ptrs", help, sum(workers, WorkerCounters::withheld_ptrs))
     }
 
@@ -295,10 +295,12 @@ impl Scrape {
             .clone()
             .chain(reported.configuration.iter().map(|feed| ("configmaps", feed)))
             .collect();
-        let ages = all
-            .iter()
-            .filter_map(|(name, feed)| Some(([("resource", *name)], feed.age()?.as_secs_f64())));
-        let help = "Seconds since the last list, event or bookmark of a watch; healthy below 180";
+        let now = SystemTime::now();
+        let ages = all.iter().filter_map(|(name, feed)| {
+            Some(([("resource", *name)], feed.staleness(now)?.as_secs_f64()))
+        });
+        let help = "Seconds since the last list, event or bookmark of a watch; before the first since the snapshot was \
+                    confirmed, or since the start; healthy below 180";
         page.gauges("watch_age_seconds", help, ages)?;
         let rows = resources.flat_map(|(name, feed)| {
             let (live, snapshot, none) = match feed.source {

@@ -269,8 +269,9 @@ impl Serving {
         port: u16,
         certificate: PathBuf,
     ) -> anyhow::Result<Vec<SocketAddr>> {
-        let addresses = self.addresses.iter().map(|address| SocketAddr::new(address.ip(), port));
-        let listen = Listen { addresses: addresses.collect(), shares_ports: self.shares_ports };
+        let mut addresses = self.addresses.clone();
+        addresses.iter_mut().for_each(|address| address.set_port(port));
+        let listen = Listen { addresses, shares_ports: self.shares_ports };
         let (purpose, http_path) = match over {
             Encrypted::Tls => (Use::Tls, None),
             Encrypted::Https { path } => {
@@ -337,6 +338,11 @@ impl Serving {
     /// Takes other limits. Past a lower one the longest idle connections are closed, and others as they fall idle.
     pub fn set_limits(&self, limits: Limits) {
         self.limits.send_replace(limits);
+    }
+
+    /// The limits in use.
+    pub fn limits(&self) -> Limits {
+        self.limits.borrow().clone()
     }
 
     /// From here on TCP connections are closed as soon as nothing is in progress on them (E45). New ones are

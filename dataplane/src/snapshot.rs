@@ -79,7 +79,10 @@ pub fn set_aside(folder: &Path, status: &Status, refusal: &Refusal) {
     let mut text = format!("{} is not used: {refusal}", file.display());
     if refusal.is_final() {
         match std::fs::rename(&file, folder.join(REJECTED)) {
-            Ok(()) => text.push_str(&format!("; it is {REJECTED} now")),
+            Ok(()) => {
+                text.push_str(&format!("; it is {REJECTED} now"));
+                status.read().snapshot.on_disk_confirmed_at_s = None;
+            }
             Err(error) => text.push_str(&format!("; it cannot be renamed: {error}")),
         }
     }

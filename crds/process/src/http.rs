@@ -2,6 +2,7 @@
 
 mod bind;
 mod connections;
+mod noted;
 mod places;
 mod rebinding;
 

@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use dataplane_core::{Query, Reason, Transport, Waiting, pad, wants_padding};
+use futures::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -357,7 +358,11 @@ async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Se
         match listener.accept().await {
             Ok((stream, peer)) => {
                 pause = ACCEPT_PAUSE;
-                server.welcome(stream, peer, secured.as_ref()).await;
+                // A panic must not end the listener.
+                let welcome = AssertUnwindSafe(server.welcome(stream, peer, secured.as_ref()));
+                if welcome.catch_unwind().await.is_err() {
+                    add(&server.counters.panics, 1);
+                }
             }
             // Only this connection is affected: it was gone before we took it.
             Err(error) if is_of_the_connection(&error) => {

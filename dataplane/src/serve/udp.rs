@@ -67,6 +67,9 @@ pub(super) struct Worker {
     /// A message whose handling panics, as a defect would.
     #[cfg(test)]
     defect: Option<Vec<u8>>,
+    /// The next turn panics behind its answers.
+    #[cfg(test)]
+    fails_next: bool,
 }
 
 /// What an upstream is asked for, of those that were in use when it was decided.
@@ -110,6 +113,8 @@ impl Worker {
             has_turned_away: false,
             #[cfg(test)]
             defect: None,
+            #[cfg(test)]
+            fails_next: false,
         }
     }
 
@@ -122,10 +127,23 @@ impl Worker {
         let runtime = self.responder.runtime.clone();
         let _lookups = runtime.enter();
         let (mut batch, mut reading) = (Batch::new(), Reading::begin());
-        while self.turn(&mut batch, reading.as_mut()) {}
-        if let Some(reading) = reading.filter(Reading::has_ports) {
+        while self.guarded_turn(&mut batch, reading.as_mut()) {}
+        if let Some(mut reading) = reading.filter(Reading::has_ports) {
+            // It was woken, and would wake who waits for it without end.
+            reading.leave(&*self.socket);
             finish(reading, runtime.clone());
         }
+    }
+
+    /// A turn in which a defect costs no more than itself: the kernel would give a thread that ended its part of all clients
+    /// still. What is not guarded for each query is what upstreams sent.
+    fn guarded_turn(&mut self, batch: &mut Batch, reading: Option<&mut Reading>) -> bool {
+        let turn = catch_unwind(AssertUnwindSafe(|| self.turn(batch, reading)));
+        turn.unwrap_or_else(|_| {
+            add(&self.responder.counters.panics, 1);
+            std::thread::sleep(RECEIVE_PAUSE);
+            true
+        })
     }
 
     /// Answers a batch, then asks upstreams and reads what they reply, unless clients are read again at once. Returns
@@ -157,6 +175,8 @@ impl Worker {
                 std::thread::sleep(RECEIVE_PAUSE);
             }
         }
+        #[cfg(test)]
+        assert!(!std::mem::take(&mut self.fails_next), "a defect");
         // Answers of ours have left.
         self.ask();
         if let Some(reading) = reading {

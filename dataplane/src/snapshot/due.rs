@@ -31,6 +31,8 @@ pub(super) struct Due {
     /// The latest contact before it.
     contact: Option<Instant>,
     has_failed: bool,
+    /// One was started after the process was asked to end.
+    is_last_started: bool,
 }
 
 /// The present facts.
@@ -84,7 +86,8 @@ impl Due {
             return false;
         };
         let (started, contact) = (Some(moment.now), Some(contact));
-        *self = Due { started, contact, ..Due::default() };
+        let is_last_started = self.is_last_started || moment.is_last;
+        *self = Due { started, contact, is_last_started, ..Due::default() };
         true
     }
 
@@ -100,8 +103,14 @@ impl Due {
             self.contact.map_or(Duration::ZERO, |known| contact.saturating_duration_since(known));
         let is_worth_it = self.is_changed || renewed >= RENEW_AFTER;
         match moment.is_last {
-            // The last snapshot: the next process benefits from a young one.
-            true => is_worth_it || renewed >= RENEW_LAST_AFTER,
+            // The last snapshot does not wait: the next process benefits from a young one. A drain may take minutes, in which
+            // a cluster that changes all the time is written no more often than before.
+            true => {
+                (is_worth_it || renewed >= RENEW_LAST_AFTER)
+                    && (!self.is_last_started
+                        || since_start >= moment.cost.interval()
+                        || (self.is_configured && since_start >= MIN_CONFIGURATION_INTERVAL))
+            }
             false if self.is_configured => since_start >= MIN_CONFIGURATION_INTERVAL,
             false => is_worth_it && since_start >= moment.cost.interval(),
         }
@@ -178,8 +187,24 @@ mod tests {
             (0, Some(0), true, false, true),
             (1, Some(1), true, true, true),
             (2, Some(1), false, true, false),
-            (3, Some(2), false, true, true),
+            (3, Some(2), true, true, false),
+            (10, Some(9), true, true, false),
+            (11, Some(10), true, true, true),
         ]);
+    }
+
+    #[test]
+    fn e40_a_long_drain_of_a_cluster_that_changes_all_the_time_writes_no_more_often() {
+        let (begin, mut due) = (Instant::now(), Due::default());
+        let cost = Cost { octets: 60 << 20, took: Duration::ZERO };
+        let starts = (0..600).filter(|&second| {
+            due.changed();
+            let now = begin + Duration::from_secs(second);
+            due.start(Moment { now, contact: Some(now), cost, is_last: second >= 30 })
+        });
+        let starts: Vec<u64> = starts.collect();
+        assert_eq!(starts[..4], [0, 30, 90, 150]);
+        assert_eq!(starts.len(), 11);
     }
 
     #[test]

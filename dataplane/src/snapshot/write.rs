@@ -1,9 +1,10 @@
 //! The thread that writes snapshots to disk, so that no event ever waits for it: octets come in
 //! blocks through a short queue, and a file appears only when it is whole (E40).
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::mem;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -23,6 +24,9 @@ use crate::telemetry::printable;
 
 /// Blocks that wait for the disk; this number and their size bound the memory of a snapshot that is being written.
 const MAX_BLOCKS: usize = 4;
+
+/// Why a snapshot was not written where another process writes one; this is tried again.
+const BUSY: &str = "another process writes one in this folder";
 
 /// Why a snapshot was not written whose thread panicked.
 const DEFECT: &str = "a defect of this program ended the thread that writes it, which began again";
@@ -85,7 +89,9 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
         };
         let begun = Instant::now();
         let done = match (part, file.take()) {
-            (Part::Start(octets), _) => {
+            (Part::Start(octets), before) => {
+                // It has the lock of the file.
+                drop(before);
                 Unfinished::create(folder).and_then(|new| new.write(&octets)).map(|new| {
                     file = Some(new);
                     None
@@ -146,10 +152,13 @@ fn failed(status: &Status, folder: &Path, error: &io::Error, cost: Cost) {
     reported.snapshot.failures += 1;
     let text = format!("{error}");
     if reported.snapshot.error.as_ref() != Some(&text) {
+        let advice = match error.kind() {
+            io::ErrorKind::WouldBlock => "Give each process that stays a --state-dir of its own",
+            _ => "Make the folder of --state-dir writable and give it room",
+        };
         tracing::warn!(
             folder = %folder.display(),
-            "a snapshot cannot be written, the one before stays: {text}. Make the folder of \
-             --state-dir writable and give it room"
+            "a snapshot cannot be written, the one before stays: {text}. {advice}"
         );
         reported.snapshot.error = Some(text);
     }
@@ -166,10 +175,22 @@ struct Unfinished {
 impl Unfinished {
     fn create(folder: &Path) -> io::Result<Unfinished> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true);
+        options.write(true).create(true).truncate(false);
         // Other users of the machine must not read the names of a cluster.
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(folder.join(TEMPORARY))?;
+        options.mode(0o600);
+        let path = folder.join(TEMPORARY);
+        let file = options.open(&path)?;
+        // A process that takes over has the same folder for a moment. Nothing of the file is touched that another writes.
+        let is_of_another = match file.try_lock() {
+            Ok(()) => fs::metadata(&path).map(|now| now.ino()).ok() != Some(file.metadata()?.ino()),
+            Err(TryLockError::WouldBlock) => true,
+            // A file system without locks, as of some networks.
+            Err(TryLockError::Error(_)) => false,
+        };
+        if is_of_another {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, BUSY));
+        }
+        file.set_len(0)?;
         Ok(Unfinished { folder: folder.to_owned(), file, hash: Sha256::new(), octets: 0 })
     }
 
@@ -225,6 +246,25 @@ mod tests {
         let unfinished = Unfinished::create(&folder).and_then(|new| new.write(b"octets"));
         assert!(unfinished.unwrap().finish().is_err());
         assert!(!folder.join(TEMPORARY).exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn e40_two_processes_with_one_folder_do_not_write_into_one_file() {
+        let folder = std::env::temp_dir().join(format!("clusterdns-{}-shared", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let old = Unfinished::create(&folder).and_then(|new| new.write(b"of the old")).unwrap();
+        let busy = Unfinished::create(&folder).err().expect("the old process writes");
+        assert_eq!((busy.kind(), busy.to_string()), (io::ErrorKind::WouldBlock, BUSY.to_owned()));
+        old.finish().unwrap();
+        assert!(fs::read(folder.join(FILE)).unwrap().starts_with(b"of the old"));
+        let new = Unfinished::create(&folder).and_then(|new| new.write(b"of the new")).unwrap();
+        assert!(
+            fs::read(folder.join(FILE)).unwrap().starts_with(b"of the old"),
+            "until it is whole"
+        );
+        new.finish().unwrap();
+        assert!(fs::read(folder.join(FILE)).unwrap().starts_with(b"of the new"));
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -1,7 +1,7 @@
 //! The state of one stream of objects: whether it is complete, when it last received something, and its problem.
 //! `/readyz`, `/config` and the metrics read it (E50, E51).
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dataplane_core::DataSource;
 
@@ -14,6 +14,8 @@ pub struct Feed {
     pub source: DataSource,
     /// The last event, bookmark, completed list or accepted watch request.
     pub last_contact: Option<Instant>,
+    /// When it was needed first.
+    pub since: Instant,
     /// The problem that stops it.
     pub trouble: Option<Trouble>,
     /// Watch events applied since start, without bookmarks.
@@ -47,6 +49,7 @@ impl Default for Feed {
             is_wanted: true,
             source: DataSource::None,
             last_contact: None,
+            since: Instant::now(),
             trouble: None,
             events: 0,
             relists: 0,
@@ -85,6 +88,35 @@ impl Feed {
         self.last_contact.map(|contact| contact.elapsed())
     }
 
+    /// Time since the data was known to be complete and current, for the alert: since something was last received; before that
+    /// since the snapshot was confirmed, and without one since the stream was needed. So it does not become smaller when a
+    /// process begins again without its source (E50). None where it is not needed.
+    pub fn staleness(&self, now: SystemTime) -> Option<Duration> {
+        let waited = self.since.elapsed();
+        let staleness = self.age().unwrap_or_else(|| match self.source {
+            DataSource::Snapshot { confirmed_at_s } => {
+                let confirmed = UNIX_EPOCH + Duration::from_secs(confirmed_at_s);
+                // A clock that went back makes nothing younger than this process.
+                now.duration_since(confirmed).unwrap_or_default().max(waited)
+            }
+            DataSource::Live | DataSource::None => waited,
+        });
+        self.is_wanted.then_some(staleness)
+    }
+
+    /// Whether it is needed from now on.
+    pub fn want(&mut self, is_wanted: bool) {
+        if is_wanted && !self.is_wanted {
+            self.since = Instant::now();
+        }
+        self.is_wanted = is_wanted;
+    }
+
+    /// It is not needed any more; where it is needed again, it begins without a contact.
+    pub fn forget(&mut self) {
+        (self.last_contact, self.trouble) = (None, None);
+    }
+
     /// One line for a person: why it is not complete.
     pub fn explanation(&self) -> String {
         match &self.trouble {
@@ -112,5 +144,32 @@ mod tests {
         feed.heard();
         assert!(feed.trouble.is_none() && feed.age().is_some());
         assert_eq!(feed.failures, 3);
+    }
+    #[test]
+    fn e50_the_age_of_the_data_is_that_of_the_snapshot_until_something_is_received() {
+        let mut feed = Feed::default();
+        let hour = Duration::from_secs(3600);
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert!(feed.staleness(at(10_000)).unwrap() < hour, "without data, the time that it waits");
+        feed.since = Instant::now().checked_sub(hour).unwrap();
+        assert!(feed.staleness(at(10_000)).unwrap() >= hour);
+        feed.source = DataSource::Snapshot { confirmed_at_s: 1_000 };
+        assert_eq!(feed.staleness(at(10_000)), Some(Duration::from_secs(9_000)));
+        assert!(feed.staleness(at(500)).unwrap() >= hour, "the clock went back");
+        feed.heard();
+        assert!(feed.staleness(at(10_000)).unwrap() < hour);
+        // Needed again after a time in which it was not: the time before does not count.
+        feed.last_contact = Some(feed.since);
+        feed.want(false);
+        feed.forget();
+        feed.want(true);
+        assert!(
+            feed.staleness(at(10_000)).unwrap() >= Duration::from_secs(9_000),
+            "still the snapshot"
+        );
+        feed.source = DataSource::None;
+        assert!(feed.staleness(at(10_000)).unwrap() < hour);
+        feed.want(false);
+        assert_eq!(feed.staleness(at(10_000)), None, "no alert for what is not needed");
     }
 }

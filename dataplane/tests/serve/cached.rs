@@ -1,5 +1,7 @@
-//! What a cache must not do: show a client what it may not ask (C7), or keep anything of ours (C5, CA42).
+//! What a cache must not do: show a client what it may not ask (C7), keep anything of ours (C5, CA42), or anything of a
+//! group that is gone (CA1).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dataplane::forward::cache::CacheResult;
@@ -64,4 +66,19 @@ fn c5_ca42_a_name_of_ours_that_was_absent_is_there_with_the_next_query() {
     }
     let (cache, nothing) = (house.forwarder.cache(), [0; CacheResult::ALL.len()]);
     assert_eq!((cache.entries(), cache.outcomes()), (0, nothing), "the cache was not even asked");
+}
+
+#[test]
+fn ca1_ca5_what_servers_said_that_are_configured_no_more_leaves_memory_unasked() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    house.upstream.release();
+    assert_eq!(Tcp::connect(house.address()).ask(1, THEIRS), Reply::theirs(1));
+    let entries = |house: &House| house.forwarder.cache().entries();
+    assert_eq!(entries(&house), 1);
+    let now = house.state.published.load_full();
+    let other = udp().local_addr().unwrap();
+    let next = now.upstreams.next(&config(other, other), Path::new(""));
+    let (records, upstreams) = (Arc::clone(&now.records), Arc::new(next));
+    house.state.published.store(Arc::new(Published { records, upstreams }));
+    house.until("its octets are free", |house| entries(house) == 0);
 }

@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Config;
 use crds::config::{HttpsListener, Listeners as Wanted, QuicListener, TlsListener};
 use dataplane::listeners::Listeners;
+use dataplane::settings;
+use tokio::sync::watch;
 
 use crate::harness::{House, OURS, PATIENCE, Reply, query};
 use crate::https::{self, patient};
@@ -31,6 +34,43 @@ fn config(tls: &str, https: &str, path: &str) -> Config {
 fn address(listeners: &Listeners, name: &str) -> SocketAddr {
     let mut all = listeners.addresses();
     all.find(|(found, _)| *found == name).expect("it is open").1[0]
+}
+
+#[test]
+fn e5_what_came_at_start_counts_and_a_port_that_becomes_free_is_opened() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let (base, old) = (Secret::new("follows"), Config::default());
+    let house = House::on(&["127.0.0.1:0"], settings::limits(&old));
+    let mut new = Config::default();
+    new.listeners.quic = Some(QuicListener { port, certificate: "one".into() });
+    new.limits.tcp_connections = 1;
+    // It was there before anything follows the configurations.
+    let (configs, follower) = watch::channel(Arc::new(old));
+    configs.send_replace(Arc::new(new));
+    let closed = || house.serving.counters().closed_listeners().len();
+    let watched = async {
+        let begin = Instant::now();
+        let mut taken = Some(taken);
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert!(begin.elapsed() < 2 * PATIENCE);
+            match (closed(), taken.is_some()) {
+                (0, false) => return,
+                (0, true) => {}
+                // Now the other process lets go of it.
+                (_, _) => taken = None,
+            }
+        }
+    };
+    let listeners = Listeners::new(base.0.clone());
+    house.runtime.block_on(async {
+        tokio::select! {
+            () = watched => {}
+            never = listeners.follow(&house.serving, follower) => match never {},
+        }
+    });
+    assert_eq!(house.serving.limits().tcp_connections, 1);
 }
 
 #[test]

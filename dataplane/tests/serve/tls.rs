@@ -153,6 +153,28 @@ fn t8_a_handshake_that_stalls_or_is_none_ends_and_leaves_others_alone() {
     assert_eq!(client.ask(2, OURS), Reply::ours(2));
 }
 
+/// A client that names this many protocols of 255 octets besides its own.
+fn talkative(trusted: &CertificateDer<'static>, protocols: u8) -> Arc<ClientConfig> {
+    let mut config = trust(trusted, &[b"dot"]);
+    config.alpn_protocols.extend((0..protocols).map(|number| vec![number; 255]));
+    Arc::new(config)
+}
+
+#[test]
+fn t8_a_hello_of_16_kib_is_read_and_one_of_40_kib_ends_its_connection() {
+    let secret = Secret::new("tls-hello");
+    let trusted = secret.renew();
+    let (house, server) = serve(patient(), &secret.0);
+    let mut client = Client::with(server, &talkative(&trusted, 64)).expect("a session");
+    assert_eq!(client.ask(1, OURS), Reply::ours(1));
+    assert!(Client::with(server, &talkative(&trusted, 160)).is_err());
+    let counters = house.serving.counters();
+    house.until("it is counted", |_| counters.tcp_closed(CloseReason::Failed) == 1);
+    let mut other = Client::connect(server, &trusted).expect("a session");
+    assert_eq!(other.ask(2, OURS), Reply::ours(2));
+    assert_eq!(client.ask(3, OURS), Reply::ours(3));
+}
+
 /// A client may begin two handshakes, and no more today.
 pub(crate) fn two_handshakes() -> Limits {
     Limits { handshake_burst: 2, handshake_every: Duration::from_secs(86_400), ..patient() }

@@ -23,6 +23,9 @@ pub fn since_boot() -> Duration {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::io::Write;
+    use std::process::Command;
+
     use super::*;
 
     /// `/proc/uptime` counts the time of suspension too (proc(5)), in hundredths of a second.
@@ -37,5 +40,22 @@ mod tests {
         let before = uptime();
         let now = since_boot().as_secs_f64();
         assert!(before <= now && now < uptime() + 0.01, "{before} {now} {}", uptime());
+    }
+
+    /// In a namespace that is a day ahead, as on a machine that was suspended for a day.
+    #[test]
+    fn ca6_c9_time_runs_on_while_the_machine_is_suspended() {
+        let ahead = ["--user", "--map-root-user", "--time", "--boottime", "86400", "--fork"];
+        let tried = Command::new("unshare").args(ahead).arg("true").output();
+        if !tried.is_ok_and(|tried| tried.status.success()) {
+            let _ = std::io::stderr().write_all(b"NOT RUN: no time namespace can be made here\n");
+            return;
+        }
+        let test = ["--exact", "boot::tests::it_is_the_uptime_of_the_machine"];
+        let binary = std::env::current_exe().expect("the test binary");
+        let again = Command::new("unshare").args(ahead).arg(binary).args(test).output();
+        let again = again.expect("unshare ran before");
+        let said = String::from_utf8_lossy(&again.stdout);
+        assert!(again.status.success() && said.contains("1 passed"), "{said}");
     }
 }

@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
+use super::noted::Noted;
 use super::places::{Limits, Places};
 use super::rebinding::{REBOUND, is_rebound};
 
@@ -25,7 +26,8 @@ use super::rebinding::{REBOUND, is_rebound};
 const MAX_PER_CLIENT: usize = 16;
 /// Longest life of a connection; clients open another.
 const MAX_AGE: Duration = Duration::from_secs(60);
-/// From the first octet of a request to the end of its head.
+/// From the end of the reply before, or the beginning of the connection, to the end of the head of a request. A connection on
+/// which no request comes within this time is closed too, which is no refusal.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of one connection that wait to be read or written.
 const BUFFER: usize = 16 << 10;
@@ -123,6 +125,7 @@ async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
             Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|e| match e {}))
         }
     });
+    let (stream, has_begun) = Noted::new(stream);
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
@@ -130,9 +133,9 @@ async fn attend(stream: TcpStream, client: IpAddr, router: Router) {
         .serve_connection(TokioIo::new(stream), service);
     // An error here is the end of this connection only.
     match served.await {
-        Err(error) if error.is_timeout() => Refusal::SlowHead.count(),
+        Err(error) if error.is_timeout() && has_begun.get() => Refusal::SlowHead.count(),
         Err(error) if error.is_parse() => Refusal::NotHttp.count(),
-        // The client went away.
+        // The client went away, or asked for nothing more.
         Err(_) | Ok(()) => {}
     }
 }
@@ -206,6 +209,32 @@ mod tests {
         };
         assert_eq!(status("/livez").await, "HTTP/1.1 200 OK");
         assert_eq!(status("/metrics").await, "HTTP/1.1 403 Forbidden");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn l14_only_a_request_that_comes_too_slowly_is_a_refusal_and_no_idle_connection() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/livez", get(|| async { "ok\n" }));
+        tokio::spawn(serve(listener, router, CONNECTIONS));
+        let slow_heads = || refusals().into_iter().find(|(label, _)| *label == "slow_head");
+        let before = slow_heads();
+        let ask = async |request: &str| {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut text = String::new();
+            let _ = stream.read_to_string(&mut text).await;
+            text
+        };
+        // A scraper that keeps its connection, one that says nothing at all, and one that does not end its request.
+        let requests = ["GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", "", "GET /livez HT"];
+        let [kept, silent, slow] = requests.map(ask);
+        let (kept, silent, _slow) = tokio::join!(kept, silent, slow);
+        assert!(kept.starts_with("HTTP/1.1 200 OK") && silent.is_empty(), "{kept}{silent}");
+        let expected = before.map(|(label, count)| (label, count + 1));
+        until_counted("slow_head", expected.unwrap().1).await;
+        assert_eq!(slow_heads(), expected);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,6 +2,7 @@
 //!
 //! By hand, as the path to it is fixed and eight steps long; a parser of all of X.509 is a crate with several below it.
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 
 const SEQUENCE: u8 = 0x30;
@@ -49,8 +50,9 @@ fn time_s(from: &[u8]) -> Option<i64> {
 fn seconds(text: &str) -> Option<i64> {
     let text = text.strip_suffix('Z')?;
     let time = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;
-    let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-    Some(zoned.timestamp().as_second())
+    // Past the last time that is known: 99991231235959Z means no end (RFC 5280 §4.1.2.5).
+    let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).map(|zoned| zoned.timestamp());
+    Some(zoned.unwrap_or(Timestamp::MAX).as_second())
 }
 
 /// Content of the first element, which has this tag, and what follows it.
@@ -79,14 +81,16 @@ fn after(from: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
 
     fn made(year: i32) -> Vec<u8> {
+        until(year, 3, 4)
+    }
+
+    fn until(year: i32, month: u8, day: u8) -> Vec<u8> {
         let mut params = rcgen::CertificateParams::new(["dns.example".to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2020, 1, 2);
-        params.not_after = rcgen::date_time_ymd(year, 3, 4);
+        params.not_after = rcgen::date_time_ymd(year, month, day);
         let key = rcgen::KeyPair::generate().unwrap();
         params.self_signed(&key).unwrap().der().to_vec()
     }
@@ -98,6 +102,12 @@ mod tests {
             let expected = (seconds("2020-01-02T00:00:00Z"), seconds(expected));
             assert_eq!(validity_s(&made(year)), Some(expected), "{year}");
         }
+    }
+
+    #[test]
+    fn a_certificate_without_an_end_is_valid_until_the_last_time_that_is_known() {
+        let (begin, end) = validity_s(&until(9999, 12, 31)).expect("it is read");
+        assert!(begin < end && end == Timestamp::MAX.as_second(), "{begin} {end}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod entrance;
 mod frames;
+mod lingering;
 mod looks;
 mod opening;
 
@@ -108,6 +109,7 @@ pub(super) async fn serve(
         rates: Arc::clone(&server.rates),
         counters: Arc::clone(&server.counters),
         costly_frames: COSTLY_FRAMES,
+        lingering: Mutex::default(),
         open: Mutex::default(),
         established,
     };

@@ -28,6 +28,7 @@ use super::super::counters::{CloseReason, ServeCounters};
 use super::super::{Deadlines, Limits};
 use super::turns::Share;
 use order::{Among, Listed, Order, Own};
+pub(super) use sessions::most as sessions_most;
 
 /// Open connections in all and per client, and which one is evicted at a limit.
 pub(super) struct ConnectionTable {

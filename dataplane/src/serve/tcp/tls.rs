@@ -25,6 +25,8 @@ use super::table::Permit;
 
 /// Octets that a session counts as: about what rustls keeps for it.
 pub(super) const SESSION_OCTETS: usize = 16 << 10;
+/// Octets that rustls keeps of what a client does not read.
+const SEND_OCTETS: usize = 16 << 10;
 
 /// The protocol of a connection after its handshake.
 #[derive(Clone, Debug)]
@@ -55,13 +57,15 @@ pub(super) async fn attend(
     let Secured { certificate, http_path } = secured;
     // Without a certificate no handshake can begin; this is reported where the certificate is read.
     let Some(config) = certificate.config() else { return CloseReason::Refused };
-    let session = match handshake(&server, stream, asker.client.ip(), &permit, config).await {
+    let mut session = match handshake(&server, stream, asker.client.ip(), &permit, config).await {
         Ok(session) => session,
         Err(reason) => return reason,
     };
     if let Some(path) = http_path {
         return https::attend(server, session, asker, permit, path).await;
     }
+    // The rest of a reply stays with us, where each part that is written counts as progress of its client (WR42).
+    session.get_mut().1.set_buffer_limit(Some(SEND_OCTETS));
     let permit = Rc::new(permit);
     let reads = server.turns.reads(permit.share());
     let session = InTurns::new(session, reads, Rc::clone(&permit));

@@ -130,6 +130,24 @@ async fn a_panic_over_one_query_costs_no_other_query_of_its_batch_its_answer() {
 }
 
 #[tokio::test]
+async fn a_panic_outside_of_queries_ends_no_thread_that_answers() {
+    let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
+    worker.fails_next = true;
+    let stop = Arc::clone(&worker.stop);
+    let thread = std::thread::spawn(move || worker.run());
+    let mut octets = [0; 512];
+    for _ in 0..3 {
+        client.send(&question("cart.shop.svc.cluster.local", 1, true)).unwrap();
+        let received = client.recv(&mut octets);
+        assert!(received.is_ok(), "{received:?}");
+    }
+    assert_eq!(responder.counters.panics.load(Ordering::Relaxed), 1);
+    stop.store(true, Ordering::Release);
+    socket.wake();
+    thread.join().expect("it ends by itself");
+}
+
+#[tokio::test]
 async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
     let Site { upstream: _upstream, socket, responder, client, mut worker } = Site::start().await;
     let (mut batch, published) = (Batch::new(), responder.state.published.load_full());

@@ -286,7 +286,7 @@ impl Configuration {
     fn want_pods(&mut self, ingest: &mut Ingest, config: &Config) {
         let is_wanted = settings::reads(config, Resource::Pods);
         let is_needed = self.pod_records == Some(PodRecords::Verified);
-        ingest.status.shared.read().feeds[Resource::Pods as usize].is_wanted = is_needed;
+        ingest.status.shared.read().feeds[Resource::Pods as usize].want(is_needed);
         self.pods_wanted
             .send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
     }

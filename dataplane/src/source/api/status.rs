@@ -67,6 +67,7 @@ impl StreamStatus {
     /// A resource is not needed any more.
     pub(super) fn forget(&mut self, resource: Resource) {
         self.unreadable.forget(resource);
+        self.shared.read().feeds[resource as usize].forget();
         self.is_changed = true;
     }
 

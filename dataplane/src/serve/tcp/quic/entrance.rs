@@ -21,6 +21,7 @@ use super::super::MESSAGE_OCTETS;
 use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
+use super::lingering::{Lingering, most};
 use super::looks::{COSTLY_LOOK_EVERY, Looks, costly};
 use super::{Code, ended_by};
 use crate::quic_sockets::OneByOne;
@@ -51,6 +52,8 @@ pub(super) struct Entrance {
     pub(super) rates: Arc<Rates>,
     pub(super) counters: Arc<ServeCounters>,
     pub(super) costly_frames: u64,
+    /// Whose connections have ended and are kept by quinn.
+    pub(super) lingering: Mutex<Lingering>,
     /// Connections whose handshake has begun.
     pub(super) open: Mutex<Vec<Connection>>,
     /// Connections that wait for room in it keep their place among the handshakes.
@@ -131,6 +134,15 @@ impl Entrance {
         Arc::strong_count(self) > 1 || !self.open().is_empty()
     }
 
+    fn lingering(&self) -> MutexGuard<'_, Lingering> {
+        self.lingering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connections that quinn may keep, with those that have ended.
+    fn most(&self) -> usize {
+        most(self.limits.borrow().tcp_buffer_bytes)
+    }
+
     fn open(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,12 +150,16 @@ impl Entrance {
     /// Closes connections whose clients sent too many costly frames. Nothing else is woken by these. What a client has closed
     /// itself counts as well: else it could begin the next one at once.
     fn look(&self) {
+        let now = Instant::now();
         self.open().retain(|connection| {
             let is_over = connection.close_reason().is_some();
             let is_costly = costly(&connection.stats().frame_rx) > self.costly_frames;
+            let address = client(connection.remote_address()).ip();
             if is_costly {
-                let address = client(connection.remote_address()).ip();
-                self.rates.charge(address, &self.limits.borrow(), Instant::now());
+                self.rates.charge(address, &self.limits.borrow(), now);
+            }
+            if is_costly || is_over {
+                self.lingering().ended(address, self.most(), now);
             }
             if is_costly && !is_over {
                 self.counters.encrypted.add_quic(Code::ExcessiveLoad as u32);
@@ -170,8 +186,14 @@ impl Entrance {
             return;
         }
         add(&self.counters.tcp_accepted, 1);
-        let address = client(incoming.remote_address()).ip();
-        if !self.rates.may_begin(address, &self.limits.borrow(), Instant::now()) {
+        let (address, now) = (client(incoming.remote_address()).ip(), Instant::now());
+        let kept = (self.endpoint.open_connections(), self.open().len(), self.most());
+        if !self.lingering().may_begin(address, kept, now) {
+            self.counters.add_closed(CloseReason::Refused);
+            incoming.refuse();
+            return;
+        }
+        if !self.rates.may_begin(address, &self.limits.borrow(), now) {
             self.counters.add_closed(CloseReason::HandshakeRate);
             incoming.refuse();
             return;
@@ -221,164 +243,4 @@ impl Entrance {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::net::{Ipv4Addr, UdpSocket};
-    use std::pin::pin;
-    use std::task::Poll;
-    use std::time::Duration;
-
-    use quinn::EndpointConfig;
-    use quinn::crypto::rustls::QuicClientConfig;
-    use tokio_rustls::rustls::ServerConfig as Tls;
-    use tokio_rustls::rustls::pki_types::CertificateDer;
-    use tokio_util::task::AbortOnDropHandle;
-
-    use super::super::super::super::certificate::testing::{signed_there, trusting};
-    use super::super::super::TcpServer;
-    use super::super::super::tests::{patient, with_handshake_thread};
-    use super::super::serve;
-    use super::*;
-
-    #[test]
-    fn t8_signatures_of_quic_are_computed_off_the_thread_of_tcp() {
-        let (config, certificate, threads) = signed_there(b"doq");
-        with_handshake_thread(patient(), async move |server| {
-            let counters = Arc::clone(&server.counters);
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-            socket.set_nonblocking(true).unwrap();
-            let address = socket.local_addr().unwrap();
-            let (_limits, limits) = watch::channel(patient());
-            let (_phase, phase) = watch::channel(Phase::Serving);
-            let config = Arc::new(Certificate::of(config));
-            tokio::task::spawn_local(serve(server, socket, config, (limits, phase)));
-            let crypto = QuicClientConfig::try_from(trusting(&certificate, b"doq")).unwrap();
-            let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-            client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
-            let connection = client.connect(address, "dns.example").unwrap().await;
-            assert!(connection.is_ok(), "{connection:?}");
-            // On a busy machine a client may send its first packet again, and gets another Retry.
-            assert!(counters.encrypted.retries.load(Ordering::Relaxed) >= 1);
-        });
-        assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
-    }
-
-    /// No token comes back during a test.
-    fn slow() -> Limits {
-        Limits { handshake_every: Duration::from_secs(3600), ..patient() }
-    }
-
-    type Established = mpsc::Receiver<(Connection, Asker)>;
-
-    fn entrance(server: &TcpServer, tls: Tls, costly_frames: u64) -> (Entrance, Established) {
-        let _there = server.handshake_thread.enter();
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let sockets = OneByOne::default();
-        let runtime = Arc::new(sockets.clone());
-        let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime).unwrap();
-        let (established, connections) = mpsc::channel(1);
-        let entrance = Entrance {
-            local: endpoint.local_addr().unwrap(),
-            endpoint,
-            sockets,
-            config: None,
-            certificate: Arc::new(Certificate::of(tls)),
-            limits: watch::channel(slow()).1,
-            phase: watch::channel(Phase::Serving).1,
-            handshakes: Handshakes::default(),
-            rates: Arc::clone(&server.rates),
-            counters: Arc::clone(&server.counters),
-            costly_frames,
-            open: Mutex::default(),
-            established,
-        };
-        (entrance, connections)
-    }
-
-    pub(crate) fn client_of(chain: &CertificateDer<'static>) -> Endpoint {
-        let crypto = QuicClientConfig::try_from(trusting(chain, b"doq")).unwrap();
-        let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
-        client
-    }
-
-    #[test]
-    fn t8_a_costly_client_that_closes_its_connection_itself_counts_as_many_handshakes() {
-        let (tls, chain, _) = signed_there(b"doq");
-        with_handshake_thread(patient(), async move |server| {
-            let (entrance, _connections) = entrance(&server, tls, 0);
-            let config = config(&entrance.certificate, &patient().deadlines, None);
-            entrance.endpoint.set_server_config(config);
-            let ip = entrance.local.ip();
-            let client = client_of(&chain);
-            let closing = async {
-                let connecting = client.connect(entrance.local, "dns.example").unwrap();
-                let connection = connecting.await.unwrap();
-                connection.close(VarInt::from_u32(0), b"");
-                connection
-            };
-            let accepting = async {
-                let incoming = entrance.endpoint.accept().await.unwrap();
-                let place = entrance.handshakes.begin(ip);
-                let mut handshake = pin!(entrance.handshake(incoming, &place));
-                assert!(futures::poll!(handshake.as_mut()).is_pending());
-                let connection = entrance.open()[0].clone();
-                connection.closed().await;
-                handshake.await.map(|_| ())
-            };
-            let (ended, _connection) = futures::join!(accepting, closing);
-            assert_eq!(ended, Err(CloseReason::Client));
-            entrance.look();
-            assert!(entrance.open().is_empty());
-            assert_eq!(server.counters.encrypted.quic_responses()[3], ("4", 0));
-            let may_begin = |_: &u32| server.rates.may_begin(ip, &slow(), Instant::now());
-            assert_eq!((0..1000).filter(may_begin).count(), 256 - 64);
-        });
-    }
-
-    #[test]
-    fn t8_a_client_with_too_many_frames_of_a_handshake_over_quic_is_closed() {
-        let (tls, chain, _) = signed_there(b"doq");
-        with_handshake_thread(patient(), async move |server| {
-            // A usual handshake is already more.
-            let (entrance, _connections) = entrance(&server, tls, 0);
-            let (address, limits) = (entrance.local, slow());
-            let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
-            let client = client_of(&chain);
-            // It may be closed before the end of its handshake.
-            if let Ok(connection) = client.connect(address, "dns.example").unwrap().await {
-                let closed = tokio::time::timeout(Duration::from_secs(60), connection.closed());
-                assert!(closed.await.is_ok(), "it is closed");
-            }
-            let excessive = server.counters.encrypted.quic_responses()[3];
-            assert_eq!(excessive, ("4", 1));
-            let may_begin = |_: &u32| server.rates.may_begin(address.ip(), &limits, Instant::now());
-            let left = (0..1000).filter(may_begin).count();
-            assert_eq!(left, 256 - 1 - 64, "it counts as many handshakes");
-        });
-    }
-
-    #[tokio::test]
-    async fn wr44_a_client_of_quic_may_send_little_before_it_is_read() {
-        let (tls, chain, _) = signed_there(b"doq");
-        let server = config(&Certificate::of(tls), &patient().deadlines, None).unwrap();
-        let endpoint = Endpoint::server(server, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let crypto = QuicClientConfig::try_from(trusting(&chain, b"doq")).unwrap();
-        let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
-        let connecting = client.connect(endpoint.local_addr().unwrap(), "dns.example").unwrap();
-        let accepting = async { endpoint.accept().await.unwrap().accept().unwrap().await };
-        let (accepted, connection) = futures::join!(accepting, connecting);
-        let (_unread, connection) = (accepted.unwrap(), connection.unwrap());
-        let (mut streams, mut sent) = (Vec::new(), 0);
-        for _ in 0..STREAMS {
-            let (mut send, receive) = connection.open_bi().await.unwrap();
-            if let Poll::Ready(octets) = futures::poll!(pin!(send.write(&[0; 64 << 10]))) {
-                let octets = octets.unwrap();
-                assert!(octets <= 2 << 10, "{octets} octets of one stream");
-                sent += octets;
-            }
-            streams.push((send, receive));
-        }
-        assert!((1..=8 << 10).contains(&sent), "{sent} octets");
-    }
-}
+pub(super) mod tests;

@@ -8,7 +8,7 @@ use super::order::Among;
 use super::{ConnectionTable, Limit, Permit};
 
 /// The part of the buffers that all sessions may hold.
-pub(super) const fn most(bound: usize) -> usize {
+pub(in super::super) const fn most(bound: usize) -> usize {
     bound / 4 * 3
 }
 

@@ -193,7 +193,9 @@ fn e5_what_leaves_verified_pod_records_keeps_the_pods_until_it_is_in_effect() {
     assert_eq!(running(&sink).pod_records, PodRecords::Insecure);
     assert!(!*sink.configuration.pods_wanted.borrow());
     sink.forget(Resource::Pods);
-    assert!(!sink.ingest.status.shared.read().feeds[Resource::Pods as usize].is_wanted);
+    // E50: no metric says that what is not needed is old, neither now nor when it is needed again.
+    let pods = sink.ingest.status.shared.read().feeds[Resource::Pods as usize].clone();
+    assert!(!pods.is_wanted && pods.age().is_none());
 
     // Back to Verified, with another exposure: the old setting stays until the Pods are known (E43).
     let mut verified = selecting("back");

@@ -179,7 +179,8 @@ impl WorkerCounters {
         self.capped_rrsets.load(Ordering::Relaxed)
     }
 
-    /// PTR questions for which at least one name was withheld because the namespace that owns it cannot be determined (RR63).
+    /// Reverse questions for which a name was withheld: the address is a Pod's of another namespace, or its owner is not
+    /// known (RR63). Also where no PTR is left and the question is forwarded.
     pub fn withheld_ptrs(&self) -> u64 {
         self.withheld_ptrs.load(Ordering::Relaxed)
     }

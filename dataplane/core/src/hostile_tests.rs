@@ -6,6 +6,7 @@ mod aliases;
 mod edits;
 mod messages;
 mod objects;
+mod pointers;
 mod rrsets;
 mod upstreams;
 
@@ -15,7 +16,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::counters::{CacheCounters, Counters, WorkerCounters};
+use crate::counters::{CacheCounters, Counters, Reason, WorkerCounters};
 use crate::decide::respond::{Action, respond};
 use crate::identity::Identity;
 use crate::index::Index;
@@ -61,7 +62,11 @@ fn query(name: &str, qtype: u16, edns: bool) -> Vec<u8> {
 #[derive(Debug)]
 struct Asked {
     steps: u64,
+    /// Empty where the query is forwarded.
     reply: Vec<u8>,
+    reason: Reason,
+    /// Counted because a PTR was withheld (RR63).
+    withheld: u64,
 }
 
 impl Asked {
@@ -83,6 +88,13 @@ impl Asked {
 }
 
 fn ask(records: &Records, name: &str, qtype: u16, transport: Transport, seed: u64) -> Asked {
+    let asked = decide(records, name, qtype, transport, seed);
+    assert_ne!(asked.reason, Reason::Forward, "{name}");
+    asked
+}
+
+/// The same of any name, also of one that is forwarded.
+fn decide(records: &Records, name: &str, qtype: u16, transport: Transport, seed: u64) -> Asked {
     let packet = query(name, qtype, seed & 1 == 0);
     let own = Arc::new(WorkerCounters::default());
     let identity = Identity::default();
@@ -98,11 +110,15 @@ fn ask(records: &Records, name: &str, qtype: u16, transport: Transport, seed: u6
         seed,
     };
     let mut buffer = vec![0; 65_535];
-    let ((action, _), steps) = count_steps(|| respond(records, &query, &counters, &mut buffer));
-    match action {
-        Action::Reply(octets) => Asked { steps, reply: buffer[..octets].to_vec() },
-        other => panic!("{name}: {other:?}"),
-    }
+    let ((action, reason), steps) =
+        count_steps(|| respond(records, &query, &counters, &mut buffer));
+    let octets = match action {
+        Action::Reply(octets) => octets,
+        Action::Forward(_) => 0,
+        Action::Drop => panic!("{name} is not answered"),
+    };
+    let reply = buffer[..octets].to_vec();
+    Asked { steps, reply, reason, withheld: own.withheld_ptrs() }
 }
 
 /// The cluster that a victim shares with the hostile objects.

@@ -298,14 +298,18 @@ impl Index {
         self.held.get(resource, key).map(|held| (held.uid, held.version))
     }
 
-    /// Endpoint addresses and ports that are held of a slice, which the next change of it may remove; of other objects 1.
+    /// Endpoint addresses and ports that are held of a slice, which the next change of it may remove, and those of slices that
+    /// were left out and may come in then; of other objects 1.
     pub fn rows(&self, resource: Resource, key: &Key) -> usize {
         let slice = match resource {
             Resource::EndpointSlices => self.held.slices.get(key),
             Resource::Services | Resource::Namespaces | Resource::Pods => None,
         };
-        let entry = slice.and_then(|held| self.next.slices.get(held.slot));
-        entry.map_or(1, |entry| entry.rows.len() + entry.ports.all.len())
+        let entry = slice.and_then(|held| Some((held.service, self.next.slices.get(held.slot)?)));
+        entry.map_or(1, |(service, entry)| {
+            let rows = entry.rows.len();
+            rows + entry.ports.all.len() + self.may_take_in(service, rows)
+        })
     }
 
     /// Number of objects held, of lists that are not complete too.

@@ -112,17 +112,21 @@ impl Oracle {
         Some(Local { node, soa: self.soa(soa), needs: Vec::new(), may_need: Vec::new() })
     }
 
-    /// RR79: owners of this address in written order, with their TTLs.
-    pub(super) fn extra_names(&self, address: IpAddr) -> Vec<(Name, u32)> {
-        let mut names: Vec<(Name, u32)> = Vec::new();
+    /// RR79: owners of this address in written order, and the least of their TTLs.
+    pub(super) fn extra_names(&self, address: IpAddr) -> (Vec<Name>, u32) {
+        let (mut names, mut least) = (Vec::new(), u32::MAX);
         for extra in self.settings.extra.iter().filter(|extra| extra.reverse && !extra.wildcard) {
             let ExtraData::Addresses(addresses) = &extra.data else { continue };
             let owner = Name::of(&extra.owner);
-            if addresses.contains(&address) && !names.iter().any(|(name, _)| *name == owner) {
-                names.push((owner, extra.ttl_s));
+            if !addresses.contains(&address) {
+                continue;
+            }
+            least = least.min(extra.ttl_s);
+            if !names.contains(&owner) {
+                names.push(owner);
             }
         }
-        names
+        (names, least)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dataplane_core::{PodRecords, Resource, ServiceKind};
+use dataplane_core::{PodRecords, Resource, Service, ServiceKind};
 use ipnet::IpNet;
 
 use super::expected::{Data, RrSet, rtype};
@@ -147,16 +147,12 @@ impl Oracle {
     /// The PTR RRset of an address: Kubernetes first, else extra records.
     fn ptr(&self, owner: &Name, address: IpAddr) -> (Option<RrSet>, Vec<Resource>) {
         let (names, needs) = self.kubernetes_names(address);
-        let ttl = self.settings.ttl_s;
-        let mut records: Vec<_> =
+        let (names, ttl) = match names.is_empty() {
+            true => self.extra_names(address),
+            false => (names, self.settings.ttl_s),
+        };
+        let records: Vec<_> =
             names.into_iter().map(|name| record(owner, ttl, Data::Ptr(name))).collect();
-        if records.is_empty() {
-            records = self
-                .extra_names(address)
-                .into_iter()
-                .map(|(name, ttl)| record(owner, ttl, Data::Ptr(name)))
-                .collect();
-        }
         let set = (!records.is_empty()).then_some(RrSet { records, ordered: true });
         (set, needs)
     }
@@ -168,10 +164,7 @@ impl Oracle {
         // A cluster IP belongs to its Service alone (RR60).
         let owner = self
             .visible_services()
-            .filter(|service| match &service.kind {
-                ServiceKind::ClusterIp(addresses) => addresses.contains(&address),
-                ServiceKind::Headless | ServiceKind::ExternalName(_) => false,
-            })
+            .filter(|service| has_cluster_ip(service, address))
             .filter(|service| !hide_empty || !self.endpoints(service).is_empty())
             .map(|service| self.service_name(service))
             // Two Services with one cluster IP are two events of one move: the first by name (RR62).
@@ -185,6 +178,10 @@ impl Oracle {
         needs.push(Resource::EndpointSlices);
         if self.settings.pods == PodRecords::Verified {
             needs.push(Resource::Pods);
+        }
+        // Also where its Service is not visible: endpoints cannot claim it (RR60).
+        if self.known_services().any(|service| has_cluster_ip(service, address)) {
+            return (Vec::new(), needs);
         }
         (self.endpoint_names(address), needs)
     }
@@ -246,6 +243,13 @@ impl Oracle {
         pods.any(|pod| {
             !pod.finished && &*pod.key.namespace == namespace && pod.addresses.contains(&address)
         })
+    }
+}
+
+fn has_cluster_ip(service: &Service, address: IpAddr) -> bool {
+    match &service.kind {
+        ServiceKind::ClusterIp(addresses) => addresses.contains(&address),
+        ServiceKind::Headless | ServiceKind::ExternalName(_) => false,
     }
 }
 

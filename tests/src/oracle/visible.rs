@@ -1,7 +1,7 @@
 //! What is visible: namespaces and Services under the exposure settings (§4.5).
 
 use dataplane_core::{
-    Namespace, Object, Resource, Selector, SelectorOperator, Service, ServiceKind,
+    Key, Namespace, Object, Resource, Selector, SelectorOperator, Service, ServiceKind,
 };
 
 use super::Oracle;
@@ -64,6 +64,12 @@ impl Oracle {
             object.is_some() || self.services().any(|service| &*service.key.namespace == name)
         };
         is_label(name) && listed && known
+    }
+
+    /// Services with names that DNS can have, visible or not.
+    pub(super) fn known_services(&self) -> impl Iterator<Item = &Service> {
+        let is_known = |key: &Key| is_label(&key.name) && is_label(&key.namespace);
+        self.services().filter(move |service| is_known(&service.key))
     }
 
     /// Services that exist in DNS, whether or not they have anything to show.

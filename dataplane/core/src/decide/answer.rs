@@ -8,7 +8,7 @@ use crate::decide::route::{Soa, SoaKind};
 use crate::decide::schema::Node;
 use crate::identity::Identity;
 use crate::records::endpoints::PortFilter;
-use crate::records::extra::ExtraOwner;
+use crate::records::extra::{ExtraOwner, ExtraPointers};
 use crate::records::{Kind, Records};
 use crate::wire::message::{CLASS_IN, rtype};
 use crate::wire::reply::{Apex, Owner, Rdata, Reply, Section};
@@ -81,8 +81,8 @@ impl Answer<'_> {
                 write_pointers(self.records, &claims, self.owner, reply);
                 true
             }
-            (Node::ExtraPointers(address), rtype::PTR) => {
-                self.records.zone.extra.pointers(address).iter().all(|(name, ttl_s)| {
+            (Node::ExtraPointers(ExtraPointers { names, ttl_s }), rtype::PTR) => {
+                names.iter().all(|name| {
                     reply.answer(self.owner, rtype::PTR, *ttl_s, Rdata::Name(name.wire())).is_ok()
                 });
                 true
@@ -163,7 +163,14 @@ impl Answer<'_> {
             serial,
             minimum: ttl_s,
         };
-        reply.record(section, owner, rtype::SOA, CLASS_IN, ttl_s, soa).is_ok()
+        match section {
+            // One that does not fit behind aliases sets TC (WR21).
+            Section::Answer => reply.answer(owner, rtype::SOA, ttl_s, soa),
+            Section::Authority | Section::Additional => {
+                reply.record(section, owner, rtype::SOA, CLASS_IN, ttl_s, soa)
+            }
+        }
+        .is_ok()
     }
 
     /// The NS record of a zone of ours, with the addresses of its target (RR71).

@@ -164,7 +164,7 @@ enum Hop {
 
 fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -> Hop {
     let labels = Labels::of(key.name());
-    let lookup = match route(around.records, &labels, &Found::Unknown, key.qtype()) {
+    let lookup = match route(around.records, &labels, &Found::Unknown, key.qtype(), &mut false) {
         Route::Group(group) => return Hop::Group(group),
         Route::NoGroup => return Hop::Failed(ede::NOT_AUTHORITATIVE, "no upstream for this name"),
         Route::Own(lookup, _) => lookup,

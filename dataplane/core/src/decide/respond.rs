@@ -8,7 +8,6 @@ use crate::decide::answer::Answer;
 use crate::decide::chaos::write_chaos;
 use crate::decide::found::Found;
 use crate::decide::route::{Route, Soa, SoaKind, route};
-use crate::decide::schema::Node;
 use crate::identity::Identity;
 use crate::records::{Needs, Records};
 use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
@@ -263,8 +262,23 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         (self.finish(&mut reply, Rcode::NoError, true, None), Reason::Chaos)
     }
 
-    /// Class IN: follows aliases of ours, which it adds to `aliases`, until a name answers (N9-N15).
+    /// Class IN: also counts a PTR that is withheld (RR63).
     fn answer(&self, aliases: &mut Cnames<'r>, buffer: &mut [u8]) -> (SmallAction, Reason) {
+        let mut withholds = false;
+        let decided = self.follow(aliases, buffer, &mut withholds);
+        if withholds {
+            self.counters.own.add_withheld_ptr();
+        }
+        decided
+    }
+
+    /// Follows aliases of ours, which it adds to `aliases`, until a name answers (N9-N15). Sets `withholds` as [`route`] does.
+    fn follow(
+        &self,
+        aliases: &mut Cnames<'r>,
+        buffer: &mut [u8],
+        withholds: &mut bool,
+    ) -> (SmallAction, Reason) {
         let reply = &mut self.reply(buffer);
         let qtype = self.question.qtype;
         let mut needs = Needs::NOTHING;
@@ -274,7 +288,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
             let owner = target.as_ref().map_or(Owner::Question, |name| Owner::Name(name.wire()));
             // What was found belongs to the question's name, not to where an alias leads.
             let found = if target.is_none() { self.found } else { &Found::Unknown };
-            let (lookup, soa) = match route(self.records, name, found, qtype) {
+            let (lookup, soa) = match route(self.records, name, found, qtype, withholds) {
                 Route::Own(lookup, soa) => (lookup, soa),
                 Route::Group(group) => return self.forward(reply, group, needs, aliases),
                 Route::NoGroup => return self.no_group(reply, needs, aliases),
@@ -308,7 +322,6 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
                 owner,
                 soa,
             };
-            self.count_withheld(node);
             if self.records.snapshot(needs).is_some() {
                 reply.keep_for_ede(AGE_OCTETS);
             }
@@ -320,14 +333,6 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
                 if soa.kind == SoaKind::SpecialUse { Reason::SpecialUse } else { Reason::Found },
             );
             return self.found(reply, needs, reason);
-        }
-    }
-
-    fn count_withheld(&self, node: Node<'_, '_>) {
-        if let Node::Pointers(claims) = node
-            && claims.withholds
-        {
-            self.counters.own.add_withheld_ptr();
         }
     }
 

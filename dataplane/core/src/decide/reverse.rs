@@ -24,6 +24,11 @@ const MAX_POINTERS: usize = 64;
 /// Nearly no address has more. It is small because it is cleared for each reply.
 const FEW_POINTERS: usize = 4;
 
+/// Whether an address is a cluster IP, also of a Service that is not visible: those rows come first.
+pub(crate) fn is_cluster_ip(holders: &[(Address, Publisher)]) -> bool {
+    holders.first().is_some_and(|(_, holder)| holder.is_cluster_ip())
+}
+
 /// The visible Service whose cluster IP this is; the first by name should there be two (RR60).
 pub(crate) fn cluster_ip_owner<'r>(
     records: &'r Records,

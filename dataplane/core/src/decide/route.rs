@@ -2,7 +2,7 @@
 //! first that matches decides. Ours are the zones and names of A1-A5.
 
 use crate::decide::found::Found;
-use crate::decide::reverse::{Claims, cluster_ip_owner};
+use crate::decide::reverse::{Claims, cluster_ip_owner, is_cluster_ip};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::records::extra::{ExtraOwner, Match};
 use crate::records::{Needs, Records};
@@ -41,11 +41,16 @@ pub(crate) enum SoaKind {
 }
 
 /// Decides where a name leads; `found` is what the trees have for it.
+///
+/// Sets `withholds` where a namespace that publishes the address of a reverse name has no PTR of it (RR63), also where none is
+/// left and the name is routed on; never where data is missing. As a part of the result it would cost every reply some twenty
+/// instructions.
 pub(crate) fn route<'r: 'q, 'q>(
     records: &'r Records,
     name: &'q Labels,
     found: &Found<'r>,
     qtype: u16,
+    withholds: &mut bool,
 ) -> Route<'r, 'q> {
     let reverse = found.reverse(name);
     let special = match &reverse {
@@ -71,7 +76,7 @@ pub(crate) fn route<'r: 'q, 'q>(
         return Route::Own(lookup, Soa { owner: zone.apex(), kind: SoaKind::Cluster });
     }
     if let Some(reverse) = &reverse
-        && let Some(route) = reverse_name(records, name, (reverse, found), qtype)
+        && let Some(route) = reverse_name(records, name, (reverse, found), qtype, withholds)
     {
         return route;
     }
@@ -146,6 +151,7 @@ fn reverse_name<'r: 'q, 'q>(
     name: &'q Labels,
     (reverse, found): (&ReverseName, &Found<'r>),
     qtype: u16,
+    withholds: &mut bool,
 ) -> Option<Route<'r, 'q>> {
     let ranges = &records.zone.reverse_ranges;
     let owned = ranges.iter().filter_map(|range| range.apex_labels(reverse)).max();
@@ -157,7 +163,7 @@ fn reverse_name<'r: 'q, 'q>(
     let soa = Soa { owner: name.suffix(apex), kind: SoaKind::Cluster };
     let lookup = match address {
         Some(address) => {
-            let lookup = pointers(records, address, found);
+            let lookup = pointers(records, address, found, withholds);
             match (&lookup.node, owned) {
                 (None, None) if !records.lacks(lookup.needs) => return None,
                 // Only NXDOMAIN depends on Namespaces (§4.4 note 1).
@@ -180,18 +186,27 @@ fn whole_apex(ranges: &[ReverseRange], name: &ReverseName) -> bool {
 }
 
 /// The PTRs of one address: a cluster IP's, else those of endpoints, else automatic ones (RR60-RR64).
-fn pointers<'r, 'q>(records: &'r Records, address: Address, found: &Found<'r>) -> Lookup<'r, 'q> {
+fn pointers<'r, 'q>(
+    records: &'r Records,
+    address: Address,
+    found: &Found<'r>,
+    withholds: &mut bool,
+) -> Lookup<'r, 'q> {
     let published = found.publishers(records, address);
     if let Some(entry) = cluster_ip_owner(records, published) {
         return Lookup::found(Node::ClusterIpPointer(entry), Needs::of_service(&records.zone));
     }
     let needs = Needs::of_pointer(&records.zone);
-    let claims = Claims::of(records, address, published);
-    if claims.any {
-        return Lookup::found(Node::Pointers(claims), needs);
+    // The cluster IP of a Service that is hidden or empty is still its own: endpoints cannot claim it (RR60).
+    if !is_cluster_ip(published) {
+        let claims = Claims::of(records, address, published);
+        *withholds |= claims.withholds && !records.lacks(needs);
+        if claims.any {
+            return Lookup::found(Node::Pointers(claims), needs);
+        }
     }
-    if !records.zone.extra.pointers(address).is_empty() {
-        return Lookup::found(Node::ExtraPointers(address), needs);
+    match records.zone.extra.pointers(address) {
+        Some(pointers) => Lookup::found(Node::ExtraPointers(pointers), needs),
+        None => Lookup::missing(needs),
     }
-    Lookup::missing(needs)
 }

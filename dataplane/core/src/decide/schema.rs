@@ -10,7 +10,7 @@ use crate::decide::found::Found;
 use crate::decide::reverse::{Claims, is_held_by};
 use crate::object::Protocol;
 use crate::records::endpoints::{EndpointName, PortFilter, Presence};
-use crate::records::extra::ExtraOwner;
+use crate::records::extra::{ExtraOwner, ExtraPointers};
 use crate::records::{Kind, Needs, PortName, Records, ServiceEntry, ServiceObject};
 use crate::settings::PodRecords;
 use crate::wire::address::{Address, dashed};
@@ -54,7 +54,7 @@ pub(crate) enum Node<'r, 'q> {
     /// A reverse name with PTRs of endpoints, and who may have them.
     Pointers(Claims<'r>),
     /// A reverse name with PTRs from extra records only (RR64).
-    ExtraPointers(Address),
+    ExtraPointers(&'r ExtraPointers),
     /// `localhost.` or below (A40).
     Localhost,
     /// The reverse name of a loopback address (A41).

@@ -75,10 +75,14 @@ pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
     let mut next = Some(name.clone());
     while let Some(name) = next.take() {
         let labels = Labels::of(&name);
-        let (hop, target) = match route(records, &labels, &Found::Unknown, qtype) {
-            Route::Own(lookup, soa) => own(records, &labels, (lookup, soa), qtype),
-            Route::Group(group) => (forwarded(records, &labels, Place::Group(group)), None),
-            Route::NoGroup => (forwarded(records, &labels, Place::NoGroup), None),
+        let mut withholds = false;
+        let leads = route(records, &labels, &Found::Unknown, qtype, &mut withholds);
+        let (hop, target) = match leads {
+            Route::Own(lookup, soa) => own(records, &labels, (lookup, soa, withholds), qtype),
+            Route::Group(group) => {
+                (forwarded(records, &labels, (Place::Group(group), withholds)), None)
+            }
+            Route::NoGroup => (forwarded(records, &labels, (Place::NoGroup, withholds)), None),
         };
         hops.push(hop);
         let is_new = |target: &Name| hops.iter().all(|hop| hop.name != *target);
@@ -101,9 +105,12 @@ fn hop(labels: &Labels, place: Place) -> Hop {
     }
 }
 
-/// A name that upstreams answer.
-fn forwarded(records: &Records, labels: &Labels, place: Place) -> Hop {
+/// A name that upstreams answer; `withholds`: although a namespace publishes its address.
+fn forwarded(records: &Records, labels: &Labels, (place, withholds): (Place, bool)) -> Hop {
     let mut hop = hop(labels, place);
+    if withholds {
+        objects::withheld(&mut hop);
+    }
     match place {
         Place::Group(0) => hop.rules.push(rules::DEFAULT_UPSTREAMS),
         Place::Group(group) => {
@@ -123,7 +130,7 @@ fn forwarded(records: &Records, labels: &Labels, place: Place) -> Hop {
 fn own<'r>(
     records: &'r Records,
     labels: &Labels,
-    (lookup, soa): (Lookup<'r, '_>, Soa<'_>),
+    (lookup, soa, withholds): (Lookup<'r, '_>, Soa<'_>, bool),
     qtype: u16,
 ) -> (Hop, Option<Name>) {
     let place = place(records, labels, soa);
@@ -146,6 +153,9 @@ fn own<'r>(
     match lookup.node {
         Some(node) => objects::of_node(records, node, &mut hop),
         None => objects::why_missing(records, labels, &mut hop),
+    }
+    if withholds {
+        objects::withheld(&mut hop);
     }
     if overrides {
         replaced(records, labels, &mut hop);
@@ -214,3 +224,6 @@ fn replaced(records: &Records, labels: &Labels, hop: &mut Hop) {
 fn reverse_address(labels: &Labels) -> Option<core::net::IpAddr> {
     ReverseName::of(labels)?.address()
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,3 +90,42 @@ fn l12_chains_of_external_names_dnames_and_federations_keep_the_budget_of_a_repl
     }
     assert!(answers > 3 * names.len(), "{answers} records");
 }
+
+fn cname(owner: &str, target: &str) -> ExtraRecord {
+    ExtraRecord { data: ExtraData::Cname(name(target)), ..dname(owner, "unused.example") }
+}
+
+/// The reply over UDP to a question without OPT, in a buffer of this many octets.
+fn reply_within(records: &Records, packet: &[u8], limit: usize) -> Vec<u8> {
+    let own = Arc::new(WorkerCounters::default());
+    let (cache, identity) = (CacheCounters::default(), Identity::default());
+    let counters =
+        Counters { own: &own, all: &[], servers: &[], cache: &cache, identity: &identity };
+    let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
+    let query = Query { packet, client, transport: Transport::Udp, now_s: 1, seed: 0 };
+    let mut buffer = vec![0; limit];
+    match respond(records, &query, &counters, &mut buffer).0 {
+        Action::Reply(octets) => buffer[..octets].to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn wr21_the_soa_of_our_zone_behind_aliases_is_there_or_tc_is_set() {
+    let long = |label: &str| format!("{}{label}.example.", "long-label.".repeat(12));
+    let mut settings = settings();
+    settings.extra = vec![cname(&long("a"), &long("b")), cname(&long("b"), "cluster.local.")];
+    let records = cluster(settings).records();
+    let packet = query(&long("a"), rtype::SOA, false);
+    let whole = reply_within(&records, &packet, 512);
+    let outcomes: Vec<(bool, u16)> = (300..=600)
+        .map(|limit| {
+            let reply = reply_within(&records, &packet, limit);
+            assert!(reply.len() <= limit.min(512) && whole[12..].starts_with(&reply[12..]));
+            (reply[2] & 2 != 0, u16::from_be_bytes([reply[6], reply[7]]))
+        })
+        .collect();
+    let expected = [(true, 0), (true, 1), (true, 2), (false, 3)];
+    assert!(outcomes.iter().all(|outcome| expected.contains(outcome)), "{outcomes:?}");
+    assert!(expected.iter().all(|outcome| outcomes.contains(outcome)), "{outcomes:?}");
+}

@@ -141,6 +141,17 @@ fn l12_a_service_has_no_more_rows_than_one_event_can_pay_for() {
     index.apply(Change::Delete(Resource::EndpointSlices, Key::new("evil", "wide-4")));
     index.publish(4);
     assert!(is_there(&index, 50) && !is_there(&index, 51) && !is_there(&index, 4));
+    // A slice of one row makes room for one of thousands: its namespace pays for them.
+    index.apply(whole(7));
+    let mut one = endpoint(60, 0, ADDRESSES, false);
+    one.addresses.truncate(1);
+    index.apply(slice(60, vec![one]));
+    assert!(!index.apply(whole(51)).problems.is_empty(), "one row too many");
+    let key = Key::new("evil", "wide-60");
+    let rows = index.rows(Resource::EndpointSlices, &key);
+    let cost = steps(&mut index, Change::Delete(Resource::EndpointSlices, key));
+    assert!(is_there(&index, 51));
+    assert!(cost <= STEPS_PER_EVENT + STEPS_PER_ROW * rows as u64, "{cost} steps, {rows} rows");
 }
 
 #[test]

@@ -193,6 +193,16 @@ impl Index {
         new <= old || held - old.min(held) + new <= MAX_SERVICE_ROWS
     }
 
+    /// How many rows [`Index::take_in`] may add once a slice with this many rows is gone.
+    pub(super) fn may_take_in(&self, service: u32, rows: usize) -> usize {
+        let held = self.next.services.get(service).map_or(0, |entry| entry.by_address.len());
+        let room = MAX_SERVICE_ROWS - held.saturating_sub(rows).min(MAX_SERVICE_ROWS);
+        match self.left_out.smallest(service) {
+            Some((least, _)) if least <= room => room,
+            Some(_) | None => 0,
+        }
+    }
+
     /// Publishes slices that were left out and for which there is room now; whether there were any.
     fn take_in(&mut self, service: u32) -> bool {
         let mut any = false;

@@ -83,6 +83,15 @@ pub(crate) struct ExtraOwner {
     pub(crate) srv: Option<(Box<[SrvData]>, u32)>,
 }
 
+/// The automatic PTRs of an address: one RRset, which has one TTL (RFC 2181 §5.2).
+#[derive(Debug)]
+pub(crate) struct ExtraPointers {
+    /// In written order (RR79).
+    pub(crate) names: Vec<Name>,
+    /// The least of its records.
+    pub(crate) ttl_s: u32,
+}
+
 /// The record that answers for a name outside the cluster domain.
 pub(crate) enum Match<'r> {
     /// An owner of its own, or a wildcard.
@@ -103,8 +112,7 @@ pub(crate) struct Extra {
     inner_dnames: NameTable<Arc<Dname>>,
     /// Ancestors of overriding owners inside `Z`: they exist (RR84).
     ancestors: HashSet<Box<[u8]>, RandomState>,
-    /// Automatic PTRs in written order (RR79).
-    pointers: HashMap<Address, Vec<(Name, u32)>, RandomState>,
+    pointers: HashMap<Address, ExtraPointers, RandomState>,
     overriding: bool,
 }
 
@@ -178,9 +186,12 @@ impl Extra {
 
     fn add_pointers(&mut self, addresses: &[IpAddr], record: &ExtraRecord) {
         for &address in addresses {
-            let pointers = self.pointers.entry(address.into()).or_default();
-            if pointers.iter().all(|(name, _)| *name != record.owner) {
-                pointers.push((record.owner.clone(), record.ttl_s));
+            let ttl_s = record.ttl_s;
+            let new = || ExtraPointers { names: Vec::new(), ttl_s };
+            let pointers = self.pointers.entry(address.into()).or_insert_with(new);
+            pointers.ttl_s = pointers.ttl_s.min(ttl_s);
+            if !pointers.names.contains(&record.owner) {
+                pointers.names.push(record.owner.clone());
             }
         }
     }
@@ -226,8 +237,8 @@ impl Extra {
         Some(wildcard.filter(is_longer).map_or(Match::Below(dname), Match::Owner))
     }
 
-    /// Automatic PTRs of an address, in written order (RR64).
-    pub(crate) fn pointers(&self, address: Address) -> &[(Name, u32)] {
-        self.pointers.get(&address).map_or(&[], Vec::as_slice)
+    /// Automatic PTRs of an address (RR64).
+    pub(crate) fn pointers(&self, address: Address) -> Option<&ExtraPointers> {
+        self.pointers.get(&address)
     }
 }

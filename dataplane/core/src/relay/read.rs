@@ -52,6 +52,10 @@ pub(super) fn question(
     match (u16::from_be_bytes([header[4], header[5]]), error) {
         // A server that did not understand the query may leave the question out.
         (0, Some(RelayError::Rcode(_))) => return Ok(Questioned { end: HEADER, error }),
+        (0, _) => {
+            let rcode = extended_rcode(reply).ok_or(Discard::Question)?;
+            return Ok(Questioned { end: HEADER, error: Some(RelayError::Rcode(rcode)) });
+        }
         (1, _) => {}
         _ => return Err(Discard::Question),
     }
@@ -65,6 +69,12 @@ pub(super) fn question(
         && rest[..2] == qtype.to_be_bytes()
         && rest[2..] == CLASS_IN.to_be_bytes();
     if same { Ok(Questioned { end: end + 4, error }) } else { Err(Discard::Question) }
+}
+
+/// The Rcode of a message without a question, if it is one of those whose upper bits are in the OPT record, as BADVERS.
+fn extended_rcode(reply: &[u8]) -> Option<u16> {
+    let message = Message::read(reply, HEADER).ok()?;
+    (message.rcode > 0x0f).then_some(message.rcode)
 }
 
 /// Where one name is in [`Message::names`].

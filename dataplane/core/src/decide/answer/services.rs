@@ -179,7 +179,8 @@ impl Answer<'_> {
     /// Adds what we would answer for A and AAAA of a name, if it is ours and known.
     fn add_own_name(&self, target: &Name, reply: &mut Reply<'_, '_>) {
         let labels = Labels::of(target);
-        if let Route::Own(lookup, _) = route(self.records, &labels, &Found::Unknown, rtype::A)
+        let leads = route(self.records, &labels, &Found::Unknown, rtype::A, &mut false);
+        if let Route::Own(lookup, _) = leads
             && let Some(node) = lookup.node
             && (lookup.needs == Needs::NOTHING || !self.records.lacks(lookup.needs))
         {

@@ -24,15 +24,16 @@ const FEW_LOOKS: usize = 8;
 /// Who may have PTRs of an address (RR63); worked out once for each question.
 #[derive(Clone, Copy)]
 pub(crate) struct Claims<'r> {
-    /// The rows that publish it beside cluster IPs, visible or not.
+    /// The rows that publish it, visible or not; none of them is a cluster IP.
     pub(super) published: &'r [(Address, Publisher)],
     /// The Service of the one row, where one row alone publishes it and has a PTR: as nearly always.
     pub(super) only: Option<&'r ServiceEntry>,
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
     rule: Rule,
-    /// Whether a namespace that publishes the address is not in it.
+    /// Whether a namespace that publishes the address has no PTR of it.
     pub(crate) withholds: bool,
+    /// Whether any has one.
     pub(crate) any: bool,
 }
 
@@ -47,14 +48,12 @@ enum Rule {
 }
 
 impl<'r> Claims<'r> {
-    /// Those of an address that these publish.
+    /// Those of an address that these publish, which is no cluster IP (RR60).
     pub(crate) fn of(
         records: &'r Records,
         address: Address,
         published: &'r [(Address, Publisher)],
     ) -> Claims<'r> {
-        let cluster_ips = published.iter().take_while(|(_, row)| row.is_cluster_ip()).count();
-        let published = &published[cluster_ips..];
         let held = is_held(records, address);
         let (rule, only) = (Rule::All, None);
         let mut claims = Claims { published, only, held, rule, withholds: false, any: false };

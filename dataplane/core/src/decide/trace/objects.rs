@@ -1,6 +1,7 @@
 //! Which objects a name rests on, and why one that exists is not shown.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,7 +10,7 @@ use core::fmt;
 use super::rules::{self, Rule};
 use super::{Hop, MAX_SOURCES, Place, reverse_address};
 use crate::decide::schema::Node;
-use crate::records::{Kind, PortName, Records, ServiceEntry};
+use crate::records::{Kind, PortName, Records, ServiceEntry, ServiceObject};
 use crate::settings::PodRecords;
 use crate::trees::chunks::Position;
 use crate::wire::address::Address;
@@ -105,21 +106,10 @@ pub(super) fn of_node(records: &Records, node: Node<'_, '_>, hop: &mut Hop) {
         Node::Headless(entry) => with_slices(records, entry, None, hop),
         Node::HeadlessPort(entry, port) => with_slices(records, entry, Some(port), hop),
         Node::Endpoint(entry, name) => {
-            hop.add_service(entry);
-            for row in entry.endpoint_rows(records, name) {
-                hop.add_slice(entry, row.slice);
-            }
+            let rows = entry.endpoint_rows(records, name);
+            with_rows(rows.map(|row| (entry, row.slice)), hop);
         }
-        Node::Pointers(claims) => {
-            for (entry, slice) in claims.holders(records) {
-                hop.add_service(entry);
-                hop.add_slice(entry, slice);
-            }
-            if claims.withholds {
-                let note = "a namespace that publishes the address gets no PTR: which one owns it cannot be determined";
-                hop.why(rules::WITHHELD, note.into());
-            }
-        }
+        Node::Pointers(claims) => with_rows(claims.holders(records), hop),
         Node::Alias(..) | Node::EmptyNonTerminal if hop.place == Place::ClusterZone => {
             of_shape(records, hop);
         }
@@ -156,16 +146,34 @@ pub(super) fn of_node(records: &Records, node: Node<'_, '_>, hop: &mut Hop) {
 fn of_federation(records: &Records, end: &Dname, hop: &mut Hop) {
     let labels = Labels::of(&hop.name);
     let local = records.service(labels.range(0, 2)).map(|(_, entry)| entry);
-    if let Some(entry) = local.filter(|entry| entry.object.is_some()) {
+    let local = local.and_then(|entry| Some((entry, entry.object.as_ref()?)));
+    if let Some((entry, _)) = local {
         hop.add_service(entry);
     }
-    hop.notes.push(match *end.target.wire() == *records.zone.svc {
-        true => "the local Service has an endpoint, so the name leads to it (RR96)".into(),
-        false => format!(
+    let is_alias = matches!(local, Some((_, ServiceObject { kind: Kind::ExternalName(_), .. })));
+    hop.notes.push(match (*end.target.wire() == *records.zone.svc, is_alias) {
+        (true, true) => {
+            "the local Service is an ExternalName, so the name leads to it (RR96)".into()
+        }
+        (true, false) => "the local Service has an endpoint, so the name leads to it (RR96)".into(),
+        (false, _) => format!(
             "no local Service with a published endpoint: the name leads to names below {} (RR97)",
             end.target
         ),
     });
+}
+
+/// Rows as Services and slices. Each is added once, since [`Hop::add`] knows only those that are listed.
+fn with_rows<'r>(rows: impl Iterator<Item = (&'r ServiceEntry, u32)>, hop: &mut Hop) {
+    let (mut services, mut slices) = (BTreeSet::new(), BTreeSet::new());
+    for (entry, slice) in rows {
+        if services.insert(&entry.wire[..]) {
+            hop.add_service(entry);
+        }
+        if slices.insert(slice) {
+            hop.add_slice(entry, slice);
+        }
+    }
 }
 
 fn with_slices(records: &Records, entry: &ServiceEntry, port: Option<PortName<'_>>, hop: &mut Hop) {
@@ -216,10 +224,22 @@ fn of_pod_name(records: &Records, address: Address, hop: &mut Hop) {
     }
 }
 
+/// A namespace publishes the address of a reverse name and has no PTR of it.
+pub(super) fn withheld(hop: &mut Hop) {
+    let note = "a namespace that publishes the address gets no PTR: the address is a Pod's of another one, or which one owns it cannot be determined";
+    hop.why(rules::WITHHELD, note.into());
+}
+
 /// Why a name of ours does not exist.
 pub(super) fn why_missing(records: &Records, labels: &Labels, hop: &mut Hop) {
-    if hop.place != Place::ClusterZone {
-        return;
+    match hop.place {
+        Place::ClusterZone => {}
+        Place::Reverse => return hidden_cluster_ip(records, labels, hop),
+        Place::SpecialUse
+        | Place::ExtraRecord
+        | Place::Group(_)
+        | Place::NoGroup
+        | Place::NotConfigured => return,
     }
     let Some(left) = labels.below(records.zone.apex(), records.zone.apex_labels) else { return };
     match (labels.label(left.saturating_sub(1)), left) {
@@ -241,6 +261,22 @@ pub(super) fn why_missing(records: &Records, labels: &Labels, hop: &mut Hop) {
         }
         _ => hop.rules.push(rules::NO_OTHER_NAME),
     }
+}
+
+/// The Service whose cluster IP the address of a reverse name is, although it has no PTR.
+fn hidden_cluster_ip(records: &Records, labels: &Labels, hop: &mut Hop) {
+    let Some(address) = reverse_address(labels) else { return };
+    let first = records.addresses.get(address.into()).first();
+    let first = first.filter(|(_, row)| row.is_cluster_ip());
+    let Some(entry) = first.and_then(|(_, row)| records.services.get(row.service)) else { return };
+    hop.add_service(entry);
+    let (name, namespace) = entry.labels();
+    let shown = format!("{}/{}", text(namespace), text(name));
+    let why = "exposure hides it, or hideEmptyServices while it has no published endpoint";
+    hop.why(
+        rules::CLUSTER_IP,
+        format!("the address is a cluster IP of the Service {shown}, which has no PTR: {why}"),
+    );
 }
 
 fn missing_namespace(records: &Records, wire: &[u8], hop: &mut Hop) {
@@ -333,9 +369,10 @@ pub(super) fn hidden_pointers(
         .zone
         .extra
         .pointers(address.into())
-        .iter()
+        .into_iter()
+        .flat_map(|pointers| &pointers.names)
         .take(MAX_SOURCES)
-        .map(|(name, _)| format!("{name}"))
+        .map(|name| format!("{name}"))
         .collect();
     if !names.is_empty() {
         hop.notes.push(format!(

@@ -43,6 +43,8 @@ pub(super) const NO_OTHER_NAME: Rule =
 pub(super) const NO_LOCATION: Rule =
     rule("RR97", "the domain of a federation needs the zone and the region of the cluster");
 pub(super) const NO_PODS: Rule = rule("RR52", "pod names are disabled");
+pub(super) const CLUSTER_IP: Rule =
+    rule("RR60", "a cluster IP has the name of its Service and no other");
 pub(super) const WITHHELD: Rule = rule("RR63", "no namespace can claim the address of another");
 
 /// The rule that gives a name its records.
@@ -76,9 +78,7 @@ const fn of_node(node: &Node<'_, '_>) -> Option<Rule> {
         Node::Extra(_) => {
             rule("RR81", "the owner of a record of the resource is ours for every type")
         }
-        Node::ClusterIpPointer(_) => {
-            rule("RR60", "a cluster IP has the name of its Service and no other")
-        }
+        Node::ClusterIpPointer(_) => CLUSTER_IP,
         Node::Pointers(_) => {
             rule("RR61", "an address has a PTR for each endpoint name that holds it")
         }

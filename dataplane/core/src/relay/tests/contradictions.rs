@@ -102,6 +102,24 @@ fn fw40_equal_records_of_an_rrset_are_relayed_once() {
 }
 
 #[test]
+fn fw40_records_of_another_class_are_not_in_a_reply() {
+    let pending = plain(client(WWW, RecordType::A));
+    let address = "www.example.org. 60 A 192.0.2.1";
+    let of_chaos = |record: &mut Record| record.dns_class = hickory_proto::rr::DNSClass::CH;
+    let mut reply = upstream(&pending, &["www.example.org. 60 A 192.0.2.66", address], &[]);
+    of_chaos(&mut reply.answers[0]);
+    assert_eq!(texts(&relay(&pending, &reply).answers), [address]);
+    let alias = ["www.example.org. 60 CNAME a.example.org.", "a.example.org. 60 A 192.0.2.66"];
+    let mut reply = upstream(&pending, &alias, &[]);
+    of_chaos(&mut reply.answers[0]);
+    assert_eq!(failed(&pending, &reply), RelayError::Unrelated);
+    // A SOA says how long a denial may be kept.
+    let mut reply = upstream(&pending, &[], &[SOA]);
+    of_chaos(&mut reply.authorities[0]);
+    assert_eq!(good(&pending, &reply).lifetime_s(), 0);
+}
+
+#[test]
 fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed() {
     let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
     let private = [

@@ -144,6 +144,13 @@ fn fw21_what_is_no_answer_fails_the_attempt() {
     let mut reply = upstream(&pending, &[], &[]);
     reply.metadata.response_code = ResponseCode::BADVERS;
     assert_eq!(failed(&pending, &reply), RelayError::Rcode(16));
+    // Its header alone would be one of NOERROR, which needs its question.
+    reply.queries.clear();
+    assert_eq!(failed(&pending, &reply), RelayError::Rcode(16));
+    for good in [ResponseCode::NoError, ResponseCode::NXDomain, ResponseCode::YXDomain] {
+        reply.metadata.response_code = good;
+        assert_eq!(discarded(&pending, &reply), Discard::Question, "{good}");
+    }
 
     let referral = ["example.org. 900 NS ns.example.org."];
     assert_eq!(failed(&pending, &upstream(&pending, &[], &referral)), RelayError::Referral);

@@ -1,0 +1,115 @@
+//! What explanations count and say, against the objects that they are about.
+
+use core::net::IpAddr;
+
+use super::*;
+use crate::index::Index;
+use crate::object::{Change, Endpoint, Key, Object, Service, ServiceKind, Slice};
+use crate::records::DataSource;
+use crate::settings::{Federation, Settings};
+use crate::testing::settings;
+
+/// The records of these objects, all of them live.
+fn records(settings: Settings, objects: Vec<Object>) -> Index {
+    let mut index = Index::new(settings);
+    for object in objects {
+        index.apply(Change::Apply(object));
+    }
+    for resource in Resource::ALL {
+        index.end_list(resource, 0, DataSource::Live);
+    }
+    index.publish(1);
+    index
+}
+
+fn service(name: &str, kind: ServiceKind) -> Object {
+    let (labels, ports) = (Vec::new(), Vec::new());
+    Object::Service(Service {
+        key: Key::new("shop", name),
+        uid: 1,
+        version: 1,
+        labels,
+        kind,
+        ports,
+    })
+}
+
+/// A slice of this many endpoints, from 10.1.`block`.0 on, all of one hostname.
+fn slice(service: &str, name: &str, block: u8, endpoints: u8) -> Object {
+    let endpoint = |end| Endpoint {
+        addresses: vec![IpAddr::from([10, 1, block, end])],
+        ready: true,
+        hostname: Some("same".into()),
+        target: None,
+    };
+    Object::Slice(Slice {
+        key: Key::new("shop", name),
+        uid: 1,
+        version: 1,
+        service: service.into(),
+        ipv6: false,
+        ports: Vec::new(),
+        endpoints: (0..endpoints).map(endpoint).collect(),
+    })
+}
+
+/// The first name of an explanation.
+fn first(index: &Index, name: &str, qtype: u16) -> Hop {
+    trace(&index.records(), &Name::from_text(name).unwrap(), qtype).swap_remove(0)
+}
+
+#[test]
+fn rr25_an_explanation_counts_each_slice_of_a_shared_name_once() {
+    const SLICES: u8 = 40;
+    let mut objects = vec![service("db", ServiceKind::Headless)];
+    objects.extend((0..SLICES).map(|block| slice("db", &format!("db-{block}"), block, 100)));
+    let hop = first(&records(settings(), objects), "same.db.shop.svc.cluster.local.", rtype::A);
+    assert_eq!((hop.sources.len(), hop.source_count), (MAX_SOURCES, 1 + usize::from(SLICES)));
+}
+
+#[test]
+fn rr61_an_explanation_counts_each_service_of_an_address_once() {
+    const SERVICES: u8 = 40;
+    let mut objects = Vec::new();
+    for number in 0..SERVICES {
+        let name = format!("db-{number}");
+        objects.push(service(&name, ServiceKind::Headless));
+        objects.push(slice(&name, &name, 0, 1));
+        if number < 20 {
+            objects.push(slice(&name, &format!("{name}-again"), 0, 1));
+        }
+    }
+    let hop = first(&records(settings(), objects), "0.0.1.10.in-addr.arpa.", rtype::PTR);
+    assert_eq!((hop.sources.len(), hop.source_count), (MAX_SOURCES, 40 + 40 + 20));
+}
+
+#[test]
+fn rr60_an_explanation_names_the_hidden_service_of_a_cluster_ip() {
+    let mut hiding = settings();
+    hiding.hide_empty_services = true;
+    hiding.reverse_cidrs = vec!["10.96.0.0/16".parse().unwrap()];
+    let cluster_ip = ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 0, 9])]);
+    let index = records(hiding, vec![service("db", cluster_ip)]);
+    let hop = first(&index, "9.0.96.10.in-addr.arpa.", rtype::PTR);
+    assert!(!hop.exists && hop.rules.iter().any(|rule| rule.id == "RR60"), "{hop:?}");
+    assert_eq!(hop.source_count, 1);
+}
+
+#[test]
+fn rr96_an_explanation_says_that_an_external_name_needs_no_endpoint() {
+    let mut federated = settings();
+    let domain = Name::from_text("zone.region.west.example").unwrap();
+    federated.federations =
+        vec![Federation { name: Name::from_text("west").unwrap(), domain: Some(domain) }];
+    let alias = service("alias", ServiceKind::ExternalName("www.example.org".into()));
+    let objects = vec![alias, service("db", ServiceKind::Headless), slice("db", "db", 0, 1)];
+    let index = records(federated, objects);
+    for (name, said) in [
+        ("alias", "the local Service is an ExternalName"),
+        ("db", "the local Service has an endpoint"),
+        ("none", "no local Service with a published endpoint"),
+    ] {
+        let hop = first(&index, &format!("{name}.shop.west.svc.cluster.local."), rtype::A);
+        assert!(hop.notes.iter().any(|note| note.starts_with(said)), "{name}: {hop:?}");
+    }
+}

@@ -63,6 +63,13 @@ pub struct Text {
     pub map: Option<(String, String)>,
 }
 
+impl Text {
+    /// Where it begins.
+    fn place(&self) -> Place {
+        Place { file: self.file.clone(), line: self.line }
+    }
+}
+
 /// One word of a command line, and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
@@ -160,6 +167,7 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
     let parsed = sources.iter().map(parsed).collect::<Result<Vec<_>, _>>()?;
     let mut domains = sources.iter().zip(&parsed).filter_map(domain);
     let domain = target.domain.clone().or_else(|| domains.next());
+    let is_known = domain.is_some();
     let mut draft = Draft::new(domain, target);
     for (source, corefile) in sources.iter().zip(&parsed) {
         match source {
@@ -181,8 +189,35 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
         }
     }
     without_default_servers(sources, &parsed, &mut draft);
+    if !is_known {
+        assumed_domain(sources, &mut draft);
+    }
     metrics_of_kube_dns(sources, &mut draft);
     draft.finished()
+}
+
+/// A line about the cluster domain where nothing names it.
+fn assumed_domain(sources: &[Source], draft: &mut Draft) {
+    let place = |source: &Source| match source {
+        Source::Corefile { text, .. } => Some(text.place()),
+        Source::KubeDnsConfig(keys) => keys.values().next().map(Text::place),
+        Source::KubeDnsArguments(arguments) => arguments.first().map(|it| it.place.clone()),
+        Source::Dnsmasq { options, .. } => options.first().map(|it| it.place.clone()),
+        Source::Sidecar { .. } | Source::Aside { .. } | Source::Keys(_) | Source::Note { .. } => {
+            None
+        }
+    };
+    // The default of kube-dns is ours.
+    if sources.iter().any(|it| matches!(it, Source::KubeDnsArguments(_))) {
+        return;
+    }
+    let Some(place) = sources.iter().find_map(place) else { return };
+    let message = format!(
+        "spec.domain: {} is assumed, and it cannot be changed later: if the cluster has another domain, import again with \
+         --domain DOMAIN",
+        draft.spec.domain
+    );
+    draft.report.add(&place, Outcome::Changed, "domain", message);
 }
 
 /// A line about the metrics of kube-dns. NodeLocal DNSCache reads the keys of kube-dns too, and has other metrics.
@@ -199,8 +234,7 @@ fn metrics_of_kube_dns(sources: &[Source], draft: &mut Draft) {
     match (container, keys) {
         (Some(place), _) => kube_dns::metrics(&place, true, draft),
         (None, Some(text)) if !is_other => {
-            let place = Place { file: text.file.clone(), line: text.line };
-            kube_dns::metrics(&place, false, draft);
+            kube_dns::metrics(&text.place(), false, draft);
         }
         (None, _) => {}
     }

@@ -247,7 +247,12 @@ fn of_resource(resource: &ClusterDNS, to: &mut Questions) {
         let kind = match record.record_type {
             Written::A => RecordType::A,
             Written::Aaaa => RecordType::AAAA,
-            Written::Cname => RecordType::CNAME,
+            // CoreDNS rewrites a question and has no alias: only what is behind it is the same (RR77).
+            Written::Cname => {
+                to.add(&name, RecordType::A);
+                to.add(&name, RecordType::AAAA);
+                continue;
+            }
             Written::Srv => RecordType::SRV,
             Written::Txt => RecordType::TXT,
             // What is below it is led elsewhere.

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde_json::Value;
+
 use super::folder::{MAX_BYTES, mounted, on_disk};
 use super::manifests::{Object, files_beside, objects, sources};
 use super::unread::{unread, with_keys};
@@ -215,8 +217,8 @@ fn read(path: &Path) -> Result<Text, String> {
 /// A file with the value of one key of the ConfigMap: an object is `stubDomains`, a list `upstreamNameservers`.
 fn key_of_kube_dns(text: Text) -> Result<Source, String> {
     let key = match serde_json::from_str(&text.text) {
-        Ok(serde_json::Value::Object(_)) => "stubDomains",
-        Ok(serde_json::Value::Array(_)) => "upstreamNameservers",
+        Ok(Value::Object(_)) => "stubDomains",
+        Ok(Value::Array(_)) => "upstreamNameservers",
         Ok(_) | Err(_) => {
             return Err(format!(
                 "{}: neither a manifest nor the JSON of stubDomains or upstreamNameservers: name the ConfigMap of kube-dns",
@@ -228,8 +230,12 @@ fn key_of_kube_dns(text: Text) -> Result<Source, String> {
 }
 
 fn is_manifest(text: &str) -> bool {
+    // JSON may be on one line.
+    let json: Value = serde_json::from_str(text).unwrap_or_default();
     let has = |key: &str| {
-        text.lines().any(|line| line.trim_start_matches(['"', ' ', '-']).starts_with(key))
+        let mut lines = text.lines();
+        json[key].is_string()
+            || lines.any(|line| line.trim_start_matches(['"', ' ', '-']).starts_with(key))
     };
     has("kind") && has("apiVersion")
 }

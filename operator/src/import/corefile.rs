@@ -7,7 +7,9 @@ mod octets;
 mod refusals;
 mod keys;
 mod listeners;
+mod routes;
 mod scope;
+mod turns;
 mod kubernetes;
 mod forward;
 mod cache;
@@ -26,7 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use keys::Key;
 pub(super) use parse::Parsed;
 use parse::{Directive, ServerBlock, has_variable};
+use routes::{Led, Served};
 use scope::Scope;
+use turns::Turn;
 
 use super::draft::Draft;
 use super::report::{Outcome, Place};
@@ -179,59 +183,99 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
             draft.replaced.extend(block.directives.iter().flat_map(forward::servers));
         }
     }
-    for (at, block) in parsed.blocks.iter().enumerate() {
-        let others = zones.iter().enumerate().filter(|(other, _)| *other != at);
-        let others: Vec<String> = others.flat_map(|(_, zones)| zones.clone()).collect();
-        let zones = zones[at].clone();
-        let directives = &block.directives;
-        let mut scope = Scope { zones, others: &others, directives, look, draft };
-        keys::convert(block, &mut scope);
-        listeners::other_keys(block, &parsed.blocks, &mut scope);
-        if let Some(view) = block.directives.iter().find(|it| it.name == "view") {
-            for directive in block.directives.iter().filter(|it| it.name != "view") {
-                not_for_all(directive, &mut scope);
-            }
-            others::convert(view, &mut scope);
-            continue;
+    let mut led = Led::default();
+    each_block(parsed, &zones, &Led::default(), look, draft, |block, scope| {
+        keys::convert(block, scope);
+        listeners::other_keys(block, &parsed.blocks, scope);
+        match view(block) {
+            Some(view) => only_for_some(block, view, scope),
+            None => rewritten(block, scope, &mut led)?,
         }
-        // Other directives change the stub domains that these make.
-        let mut ordered: Vec<&Directive> = block.directives.iter().collect();
-        ordered.sort_by_key(|directive| !["forward", "proxy"].contains(&directive.name.as_str()));
-        for directive in ordered {
-            if scope.draft.is_spent() {
-                return Ok(());
+        Ok(())
+    })?;
+    for turn in Turn::ALL {
+        each_block(parsed, &zones, &led, look, draft, |block, scope| {
+            for directive in block.directives.iter().filter(|_| view(block).is_none()) {
+                if Turn::of(directive, &scope.zones) == turn && !scope.draft.is_spent() {
+                    convert_directive(directive, block, scope)?;
+                }
             }
-            convert_directive(directive, block, &mut scope)?;
-        }
+            Ok(())
+        })?;
     }
     apart(parsed, look, draft)
+}
+
+/// Calls a function for each server block that clients ask.
+fn each_block<'a>(
+    parsed: &'a Parsed,
+    zones: &'a [Vec<String>],
+    led: &Led<'a>,
+    look: &Look<'_>,
+    draft: &mut Draft,
+    mut convert: impl FnMut(&'a ServerBlock, &mut Scope<'_>) -> Result<(), Refused>,
+) -> Result<(), Refused> {
+    let all = || parsed.blocks.iter().zip(zones);
+    // Blocks for the clients of a view have no names of all clients.
+    let served = all().filter(|(block, _)| view(block).is_none());
+    let blocks: Vec<Served<'_>> =
+        served.map(|(block, zones)| Served { zones, directives: &block.directives }).collect();
+    for (at, (block, own)) in all().enumerate() {
+        let others = zones.iter().enumerate().filter(|(other, _)| *other != at);
+        let others: Vec<&str> = others.flat_map(|(_, it)| it.iter().map(String::as_str)).collect();
+        let (zones, directives) = (own.clone(), &block.directives);
+        let (others, blocks) = (&others[..], &blocks[..]);
+        convert(block, &mut Scope { zones, others, directives, blocks, led, look, draft })?;
+    }
+    Ok(())
+}
+
+fn view(block: &ServerBlock) -> Option<&Directive> {
+    block.directives.iter().find(|it| it.name == "view")
+}
+
+/// A server block with a view serves some clients only.
+fn only_for_some(block: &ServerBlock, view: &Directive, scope: &mut Scope<'_>) {
+    let why = "it is for the clients of a view only, and all clients see the same here";
+    for directive in block.directives.iter().filter(|it| it.name != "view") {
+        scope.say_all(directive, Outcome::NotPossible, why);
+    }
+    others::convert(view, scope);
+}
+
+/// Adds the names that the rules of a server block change.
+fn rewritten<'a>(
+    block: &'a ServerBlock,
+    scope: &mut Scope<'_>,
+    led: &mut Led<'a>,
+) -> Result<(), Refused> {
+    let rules = block.directives.iter().filter(|it| it.name == "rewrite" && !is_unknown(it));
+    for directive in rules {
+        rewrite::owners(directive, &block.directives, scope, led)?;
+    }
+    Ok(())
 }
 
 /// Reports the server blocks that clients of the Service do not ask.
 fn apart(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Result<(), Refused> {
     // CoreDNS refuses a mistake in any of its blocks.
     let mut unused = draft.empty();
+    let (others, blocks, led) = (&[], &[], &Led::default());
     for block in &parsed.apart {
         let block = &ServerBlock { keys: block.other_keys.clone(), ..block.clone() };
         let (zones, directives, draft) = (block_zones(block), &block.directives, &mut unused);
-        let mut scope = Scope { zones, others: &[], directives, look, draft };
+        let mut scope = Scope { zones, others, directives, blocks, led, look, draft };
         for directive in directives {
             convert_directive(directive, block, &mut scope)?;
         }
     }
     for block in &parsed.apart {
-        let directives = &block.directives;
-        let mut scope = Scope { zones: Vec::new(), others: &[], directives, look, draft };
+        let (zones, directives) = (Vec::new(), &block.directives);
+        let mut scope = Scope { zones, others, directives, blocks, led, look, draft };
         listeners::other_keys(block, &parsed.blocks, &mut scope);
         listeners::directives(block, &parsed.blocks, &mut scope)?;
     }
     Ok(())
-}
-
-/// A server block with a view serves some clients only.
-fn not_for_all(directive: &Directive, scope: &mut Scope<'_>) {
-    let why = "it is for the clients of a view only, and all clients see the same here";
-    scope.say_all(directive, Outcome::NotPossible, why);
 }
 
 const UNKNOWN_VARIABLE: &str = "the value of an environment variable in it is not known: give it with --env NAME=VALUE, or \
@@ -242,11 +286,7 @@ fn convert_directive(
     block: &ServerBlock,
     scope: &mut Scope<'_>,
 ) -> Result<(), Refused> {
-    let is_unknown = |line: &Directive| {
-        let mut words = std::iter::once(&line.name).chain(&line.args);
-        words.any(|word| has_variable(word))
-    };
-    if is_unknown(directive) || directive.body.iter().any(is_unknown) {
+    if is_unknown(directive) {
         scope.say(directive, Outcome::NotPossible, UNKNOWN_VARIABLE);
         for line in &directive.body {
             scope.say_of(directive, line, Outcome::NotPossible, UNKNOWN_VARIABLE);
@@ -284,6 +324,15 @@ fn convert_directive(
             Ok(())
         }
     }
+}
+
+/// Is the value of a variable in it not known?
+fn is_unknown(directive: &Directive) -> bool {
+    let has_one = |line: &Directive| {
+        let mut words = std::iter::once(&line.name).chain(&line.args);
+        words.any(|word| has_variable(word))
+    };
+    has_one(directive) || directive.body.iter().any(has_one)
 }
 
 fn shown(zone: &str) -> &str {

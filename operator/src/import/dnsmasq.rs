@@ -18,7 +18,7 @@ use servers::{Gathered, domains, rev_server, server, upstreams};
 use ttl::LocalTtl;
 
 use super::draft::Draft;
-use super::hosts_file::{self, Terms};
+use super::hosts_file::{self, Terms, Use};
 use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use super::values::{list, name};
 use super::{Argument, Files, Look, Text};
@@ -253,11 +253,22 @@ fn hosts(flag: &Flag, look: &Look<'_>, ttl: LocalTtl, draft: &mut Draft) -> (Out
     }
     for text in &read {
         let terms = Terms { ttl: ttl.seconds(), reverse: true };
-        hosts_file::convert(text, terms, draft, &|_| None);
+        hosts_file::convert(text, terms, draft, &used);
     }
     let message =
         "its lines are spec.hosts as they are now; later changes of the file are not followed";
     ttl.said((Changed, message.to_owned()))
+}
+
+/// dnsmasq has wildcards in its options only.
+fn used(name: &str, _: IpAddr, _: &Draft) -> Use {
+    match name.starts_with("*.") {
+        true => Use::Never(
+            "in a hosts file dnsmasq takes * for a letter, so no name below is answered: if they are meant, write spec.hosts"
+                .to_owned(),
+        ),
+        false => Use::Same,
+    }
 }
 
 /// Files of a folder that dnsmasq does not read: what editors leave, and hidden ones.

@@ -2,6 +2,7 @@
 //! whole, so that one name that a ClusterDNS cannot have costs that name and nothing else.
 
 mod first_address;
+mod templates;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -35,6 +36,8 @@ pub(super) struct Draft {
     pub(super) report: Report,
     /// Addresses of the DNS server that is replaced: what is asked there is answered here.
     pub(super) replaced: Vec<String>,
+    /// The names that templates answer.
+    pub(super) templates: templates::Templates,
     name: String,
     hosts: HashMap<String, usize>,
     records: HashMap<String, Vec<RecordType>>,
@@ -53,6 +56,7 @@ impl Draft {
             spec: ClusterDNSSpec { domain, service: Some(service), ..ClusterDNSSpec::default() },
             report: Report::default(),
             replaced: Vec::new(),
+            templates: Default::default(),
             name: target.name.clone(),
             hosts: HashMap::new(),
             records: HashMap::new(),

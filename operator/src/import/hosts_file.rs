@@ -10,13 +10,23 @@ use super::values::name;
 /// Names of one line that a message lists.
 const MAX_NAMED: usize = 3;
 
+/// What the other server does with a name of a line.
+pub(super) enum Use {
+    /// It has this address.
+    Same,
+    /// It has this address, but for what the sentence says.
+    Differs(&'static str),
+    /// It is never looked up: why.
+    Never(String),
+    /// A host for it would have names of others: why, and what to do.
+    Lost(String),
+}
+
+/// Decides that for a name and an address.
+pub(super) type Used<'a> = dyn Fn(&str, IpAddr, &Draft) -> Use + 'a;
+
 /// Adds every line of a hosts file as hosts.
-pub(super) fn convert(
-    text: &Text,
-    terms: Terms,
-    draft: &mut Draft,
-    is_asked: &dyn Fn(&str) -> Option<String>,
-) {
+pub(super) fn convert(text: &Text, terms: Terms, draft: &mut Draft, used: &Used<'_>) {
     for (at, line) in text.text.lines().enumerate() {
         if draft.is_spent() {
             return;
@@ -26,7 +36,7 @@ pub(super) fn convert(
         let mut words = line.split_whitespace();
         if let Some(first) = words.next() {
             let names: Vec<String> = words.map(str::to_owned).collect();
-            entry(&place, first, &names, terms, draft, is_asked);
+            entry(&place, first, &names, terms, draft, used);
         }
     }
 }
@@ -40,14 +50,14 @@ pub(super) struct Terms {
     pub(super) reverse: bool,
 }
 
-/// Adds one line. `is_asked` says why a name is never looked up here, where it is not.
+/// Adds one line. `used` says what the other server does with each name.
 pub(super) fn entry(
     place: &Place,
     address: &str,
     names: &[String],
     terms: Terms,
     draft: &mut Draft,
-    is_asked: &dyn Fn(&str) -> Option<String>,
+    used: &Used<'_>,
 ) {
     let what = format!("{address} {}", names.join(" "));
     let Ok(address) = address.parse::<IpAddr>() else {
@@ -65,14 +75,28 @@ pub(super) fn entry(
             return;
         }
         let host = name(written);
-        if let Some(why) = is_asked(&host) {
-            draft.report.add(place, Outcome::NotNeeded, &what, format!("{host}: {why}"));
-            continue;
-        }
+        let differs = match used(&host, address, draft) {
+            Use::Same => None,
+            Use::Differs(how) => Some(how.to_owned()),
+            Use::Never(why) => {
+                let message = format!("{host}: {why}");
+                draft.report.add(place, Outcome::NotNeeded, &what, message);
+                continue;
+            }
+            Use::Lost(why) => {
+                let message = format!("{host}: {why}");
+                draft.report.add(place, Outcome::NotPossible, &what, message);
+                continue;
+            }
+        };
         match draft.host(&host, address, terms.ttl, terms.reverse) {
-            Ok(None) => kept.push(host),
-            Ok(Some(differs)) => {
-                let message = format!("spec.hosts: {host}: {differs}");
+            Ok(of_address) => {
+                let all: Vec<String> = differs.into_iter().chain(of_address).collect();
+                if all.is_empty() {
+                    kept.push(host);
+                    continue;
+                }
+                let message = format!("spec.hosts: {host}: {}", all.join("; "));
                 draft.report.add(place, Outcome::Changed, &what, message);
             }
             Err(why) => {

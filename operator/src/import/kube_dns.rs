@@ -12,6 +12,9 @@ use super::report::Place;
 use super::values::{is_reverse, name, server};
 use super::{Argument, Text};
 
+/// Flags without a word behind them.
+const SWITCHES: [&str; 5] = ["logtostderr", "alsologtostderr", "profiling", "version", "help"];
+
 /// In which order several servers are asked.
 pub(super) const ORDER: &str = "a random one of these servers is asked first (policy: Random); dnsmasq stays with the one that \
                                 answered it first (policy: Fastest is nearest to that)";
@@ -183,6 +186,28 @@ pub(super) fn metrics(place: &Place, is_container_known: bool, draft: &mut Draft
 
 fn json(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
+}
+
+/// The flags among the words of a container, each in one: `--domain a.example` is `--domain=a.example`.
+pub(super) fn flags(words: Vec<Argument>) -> Vec<Argument> {
+    let takes_word = |flag: &str| {
+        let name = flag.trim_start_matches('-');
+        flag.starts_with('-')
+            && !name.is_empty()
+            && !name.contains('=')
+            && !SWITCHES.contains(&name)
+    };
+    let mut flags: Vec<Argument> = Vec::new();
+    // The program and what starts it are in front.
+    for word in words.into_iter().skip_while(|word| !word.text.starts_with('-')) {
+        match flags.last_mut() {
+            Some(flag) if !word.text.starts_with('-') && takes_word(&flag.text) => {
+                flag.text = format!("{}={}", flag.text, word.text);
+            }
+            Some(_) | None => flags.push(word),
+        }
+    }
+    flags
 }
 
 /// The cluster domain that the container was given.

@@ -88,6 +88,8 @@ pub(super) fn server(text: &str, name: Option<&str>) -> Result<Server, ServerErr
         _ => return Err(ServerError::Transport(scheme.to_owned())),
     };
     let (ip, port) = address(rest).ok_or(ServerError::NoAddress)?;
+    // The port of the transport is not written.
+    let port = port.filter(|port| *port != transport.default_port());
     let mut server = Server { address: ip.to_string(), port, transport, tls: None };
     if transport.is_encrypted() {
         server.tls = Some(certificate(&ip, name)?);
@@ -137,7 +139,7 @@ pub(super) enum ServerError {
 /// An IP address, with or without a port.
 pub(super) fn address(text: &str) -> Option<(IpAddr, Option<u16>)> {
     if let Ok(address) = text.parse::<SocketAddr>() {
-        return Some((address.ip(), Some(address.port()).filter(|port| *port != 53)));
+        return Some((address.ip(), Some(address.port())));
     }
     let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     inside.parse().ok().map(|ip| (ip, None))
@@ -200,6 +202,9 @@ mod tests {
         assert_eq!(read("dns://10.0.0.1:53"), Ok((address("10.0.0.1"), None, Transport::Udp)));
         assert_eq!(read("[fd00::1]:5353"), Ok((address("fd00::1"), Some(5353), Transport::Udp)));
         assert_eq!(read("tls://9.9.9.9"), Ok((address("9.9.9.9"), None, Transport::Tls)));
+        assert_eq!(read("tls://9.9.9.9:53"), Ok((address("9.9.9.9"), Some(53), Transport::Tls)));
+        assert_eq!(read("tls://9.9.9.9:853"), Ok((address("9.9.9.9"), None, Transport::Tls)));
+        assert_eq!(read("10.0.0.1:853"), Ok((address("10.0.0.1"), Some(853), Transport::Udp)));
         assert_eq!(read("tls://192.0.2.1"), Err(ServerError::NoName));
         assert_eq!(read("dns.example"), Err(ServerError::NoAddress));
         assert_eq!(read("grpc://10.0.0.1"), Err(ServerError::Transport(address("grpc"))));

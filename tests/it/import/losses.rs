@@ -66,10 +66,10 @@ fn a_mistake_in_a_block_of_another_port_is_still_refused() {
 
 #[test]
 fn no_option_is_kept_of_a_forward_that_is_not_possible() {
-    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n forward . 9.9.9.9 {\n max_concurrent 77\n policy sequential\n \
-                    force_tcp\n }\n forward corp.example 127.0.0.1 {\n policy sequential\n }\n}\n";
+    let corefile = ".:53 {\n bind eth0\n forward . 8.8.8.8\n}\n.:53 {\n bind eth1\n forward corp.example 127.0.0.1 {\n \
+                    policy sequential\n }\n forward . 9.9.9.9 {\n max_concurrent 77\n policy sequential\n force_tcp\n }\n}\n";
     let (_, report) = imported("--corefile", corefile);
-    for line in [5, 6, 7, 10] {
+    for line in [8, 11, 12, 13] {
         assert!(report.contains(&format!("\n{line} notPossible: forward: ")), "{report}");
     }
 }
@@ -108,10 +108,10 @@ fn a_server_that_cannot_be_asked_costs_only_itself() {
 
 #[test]
 fn servers_of_the_node_beside_written_ones_are_named() {
-    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n forward corp.example 10.0.0.1 /etc/resolv.conf\n}\n";
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward corp.example 10.0.0.1 /etc/resolv.conf\n forward . 8.8.8.8\n}\n";
     let (spec, report) = imported("--corefile", corefile);
     assert_eq!(addresses(&spec["stubDomains"][0]), ["10.0.0.1"]);
-    assert!(report.contains("4 notPossible: forward corp.example"), "{report}");
+    assert!(report.contains("3 notPossible: forward corp.example"), "{report}");
 }
 
 #[test]

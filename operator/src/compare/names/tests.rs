@@ -61,7 +61,8 @@ fn ipv6_endpoints_and_what_a_cluster_dns_adds_have_names_too() {
     });
     let resource = json!({"metadata": {"name": "a"}, "spec": {"domain": "c.example",
         "hosts": [{"name": "*.h.example", "addresses": ["10.0.0.1"]}, {"name": "i.example", "addresses": ["fd00::1"]}],
-        "records": [{"name": "t.example", "type": "TXT", "strings": ["x"]}, {"name": "d.example", "type": "DNAME", "target": "e.example"}]}});
+        "records": [{"name": "t.example", "type": "TXT", "strings": ["x"]}, {"name": "d.example", "type": "DNAME", "target": "e.example"},
+            {"name": "*.alias.example", "type": "CNAME", "target": "i.example"}]}});
     let objects = Objects {
         services: vec![from_value(service).unwrap()],
         slices: vec![from_value(slice).unwrap()],
@@ -84,9 +85,15 @@ fn ipv6_endpoints_and_what_a_cluster_dns_adds_have_names_too() {
         "i.example. AAAA",
         "t.example. TXT",
         "clusterdns-compare.d.example. A",
+        "clusterdns-compare.alias.example. A",
+        "clusterdns-compare.alias.example. AAAA",
     ] {
         assert!(all.iter().any(|it| it == expected), "{expected}: {all:#?}");
     }
+    assert!(
+        !all.iter().any(|it| it.ends_with(" CNAME")),
+        "a rewritten question has no alias: {all:#?}"
+    );
     // Three endpoints, and the host that is no wildcard.
     let pointers = all.iter().filter(|it| it.ends_with("ip6.arpa. PTR")).count();
     assert_eq!(pointers, 4, "{all:#?}");

@@ -72,7 +72,7 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
     let many = |net: u8| -> String {
         (0..4000).map(|n| format!("; b.example. 5 A 10.{net}.{}.{}", n / 250, n % 250)).collect()
     };
-    let rows: [(&str, &str, &str, &str); 29] = [
+    let rows: [(&str, &str, &str, &str); 30] = [
         (
             "DF4",
             "e.s.svc.c.example. A",
@@ -180,6 +180,12 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
             "o.example. AAAA",
             "NOERROR; o.example. 30 CNAME x.s.svc.c.example.; soa",
             "NOERROR; soa",
+        ),
+        (
+            "RR77",
+            "o.example. A",
+            "NXDOMAIN; o.example. 30 CNAME gone.example.; soa",
+            "NXDOMAIN; soa",
         ),
         ("N30", "e.s.svc.c.example. AAAA", "NOERROR; soa", "NOERROR"),
         (

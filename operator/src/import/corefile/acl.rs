@@ -1,7 +1,11 @@
 //! `acl`: who may ask. A list of those who may, followed by a refusal of the rest, is the list of a ClusterDNS.
 
+use std::collections::BTreeSet;
+
 use super::parse::Directive;
+use super::routes::Served;
 use super::scope::Scope;
+use super::shown;
 use crate::import::report::Outcome::{Changed, Kept, NotPossible};
 use crate::import::values::list;
 
@@ -27,18 +31,39 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
         ),
     };
     let is_refusal = directive.body.last().is_none_or(|line| line.name == "block");
+    let open = open(scope);
     let (outcome, message) = match made {
-        Ok(clients) => {
+        Ok(clients) if open.is_empty() => {
             let outcome = if is_refusal { Kept } else { Changed };
             (outcome, format!("spec.access.clients: [{clients}]; others are refused"))
         }
+        Ok(clients) => (
+            Changed,
+            format!(
+                "spec.access.clients: [{clients}]; others are refused for all names, also for those of the other server blocks \
+                 ({}), where CoreDNS answered everyone: add the clients that ask for these",
+                list(&open)
+            ),
+        ),
         Err(why) => (NotPossible, why),
     };
     scope.say(directive, outcome, message.as_str());
     for line in &directive.body {
-        let is_allowed = outcome == Changed && line.name == "allow";
+        let is_allowed = outcome == Changed && open.is_empty() && line.name == "allow";
         scope.say_of(directive, line, if is_allowed { Kept } else { outcome }, message.as_str());
     }
+}
+
+/// The zones of the other server blocks that have no list of clients.
+fn open(scope: &Scope<'_>) -> Vec<String> {
+    let is_open = |block: &&Served<'_>| {
+        !std::ptr::eq(block.directives, scope.directives)
+            && !block.directives.iter().any(|it| it.name == "acl")
+    };
+    let zones = scope.blocks.iter().filter(is_open).flat_map(|block| block.zones);
+    // Several blocks may have one zone, as where they differ by `bind`.
+    let zones: BTreeSet<&str> = zones.map(|zone| shown(zone)).collect();
+    zones.into_iter().map(str::to_owned).collect()
 }
 
 /// The ranges of `allow` lines before one that refuses everything else.

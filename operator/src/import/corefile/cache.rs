@@ -28,9 +28,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         return Err(directive.refused("the TTL cannot be 0 or less: leave cache out"));
     }
     let ttl = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-    let written = directive.args.iter().skip(usize::from(ttl.is_some()));
-    let written: Vec<String> = written.flat_map(|zone| zones(zone)).collect();
-    let zones = if written.is_empty() { scope.zones.clone() } else { written };
+    let zones = zones_of(directive, &scope.zones);
     if zones.iter().all(|zone| !zone.is_empty() && scope.draft.is_ours(zone)) {
         let why = "records of the cluster are answered from memory and never cached";
         scope.say(directive, NotNeeded, why);
@@ -39,14 +37,14 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         }
         return Ok(());
     }
-    let is_whole = zones.iter().any(String::is_empty);
+    let is_whole = is_whole(directive, &scope.zones);
     // A server block has at most one, so an earlier value is that of another block, as where two differ by `bind`.
     let known = scope.draft.spec.cache.clone().filter(|_| is_whole);
     let Some(known) = known else { return all(directive, ttl, &zones, is_whole, scope) };
     let mut alone = scope.draft.empty();
-    let (own, others) = (scope.zones.clone(), scope.others);
-    let (directives, look) = (scope.directives, scope.look);
-    let mut other = Scope { zones: own, others, directives, look, draft: &mut alone };
+    let Scope { others, directives, blocks, led, look, .. } = *scope;
+    let (own, draft) = (scope.zones.clone(), &mut alone);
+    let mut other = Scope { zones: own, others, directives, blocks, led, look, draft };
     all(directive, ttl, &zones, is_whole, &mut other)?;
     match alone.spec.cache == Some(known) {
         true => scope.draft.report.append(alone.report),
@@ -56,6 +54,19 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         }
     }
     Ok(())
+}
+
+/// Is it for all names, in a server block with these zones?
+pub(super) fn is_whole(directive: &Directive, own: &[String]) -> bool {
+    zones_of(directive, own).iter().any(String::is_empty)
+}
+
+/// The zones that are written behind the TTL, else those of the server block.
+fn zones_of(directive: &Directive, own: &[String]) -> Vec<String> {
+    let has_ttl = directive.args.first().is_some_and(|text| text.parse::<i64>().is_ok());
+    let written = directive.args.iter().skip(usize::from(has_ttl));
+    let written: Vec<String> = written.flat_map(|zone| zones(zone)).collect();
+    if written.is_empty() { own.to_vec() } else { written }
 }
 
 /// The directive and its options.
@@ -137,9 +148,12 @@ fn differences(directive: &Directive) -> String {
     all.join("; ")
 }
 
-/// The bound of the stub domains of a server block.
+/// The bound of the stub domains of a server block. That of the whole cache is above it.
 fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
     let seconds = ttl.min(bounds::RECORD_TTL_SECONDS);
+    let whole = scope.draft.spec.cache.as_ref().map(|cache| cache.max_ttl_seconds);
+    let whole = whole.unwrap_or(defaults::MAX_TTL_SECONDS);
+    let own = (seconds <= whole).then_some(GroupCache { max_ttl_seconds: Some(seconds) });
     let stubs = scope.draft.spec.stub_domains.iter_mut().flatten();
     let mut count = 0;
     let is_of_block = |domain: &str| {
@@ -147,12 +161,22 @@ fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, Stri
         is_within && elsewhere(&scope.zones, scope.others, domain).is_none()
     };
     for stub in stubs.filter(|stub| is_of_block(&stub.domain)) {
-        stub.cache = Some(GroupCache { max_ttl_seconds: Some(seconds) });
+        stub.cache.clone_from(&own);
         count += 1;
     }
-    match count {
-        0 => (NotNeeded, "no stub domain comes of this server block".to_owned()),
-        _ => (Changed, format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain")),
+    match (count, own) {
+        (0, _) => (NotNeeded, "no stub domain comes of this server block".to_owned()),
+        (_, Some(_)) => {
+            (Changed, format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain"))
+        }
+        (_, None) => (
+            Changed,
+            format!(
+                "TTLs are at most {whole} s (spec.cache.maxTTLSeconds, which no stub domain exceeds), not {seconds} s: to keep \
+                 that, write {seconds} there, and maxTTLSeconds: {whole} in the cache of spec.upstreams and of the other stub \
+                 domains"
+            ),
+        ),
     }
 }
 

@@ -1,6 +1,8 @@
-//! `forward` (and `proxy`, its older form): which servers are asked. `options` reads its body.
+//! `forward` (and `proxy`, its older form): which servers are asked. `options` reads its body, and `order` says which names come
+//! to it.
 
 mod options;
+mod order;
 mod tls;
 
 use crds::config::Policy;
@@ -9,9 +11,11 @@ use crds::v1alpha1::{CaBundle, GroupLimits, Server, StubDomain, Upstreams};
 
 use super::parse::Directive;
 use super::scope::Scope;
+use crate::import::draft::Draft;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{ServerError, is_at_or_below, is_reverse, name_servers, server, zones};
 use crate::import::{Files, Refused};
+use order::{hidden, still_asked};
 
 /// What NodeLocal DNSCache replaces by the address of the server of the cluster.
 const CLUSTER_DNS: [&str; 2] = ["__PILLAR__CLUSTER__DNS__", "__PILLAR__DNS__SERVER__"];
@@ -31,6 +35,21 @@ pub(super) fn is_to_cluster_dns(directive: &Directive) -> bool {
 pub(super) fn servers(directive: &Directive) -> Vec<String> {
     let is_forward = ["forward", "proxy"].contains(&directive.name.as_str());
     directive.args.iter().skip(1).filter(|_| is_forward).cloned().collect()
+}
+
+/// Are all of its servers those of the node?
+pub(super) fn is_to_node(directive: &Directive) -> bool {
+    let servers = servers(directive);
+    !servers.is_empty() && servers.iter().all(|it| is_node(it))
+}
+
+fn is_node(server: &str) -> bool {
+    [NODE_RESOLV_CONF, NODE_DNS].contains(&server)
+}
+
+/// Is it the DNS server of the cluster, which is replaced?
+pub(super) fn is_replaced(server: &String, draft: &Draft) -> bool {
+    CLUSTER_DNS.contains(&server.as_str()) || draft.replaced.contains(server)
 }
 
 /// Are names of this zone forwarded by it, in a server block that serves the zone?
@@ -59,11 +78,15 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let from = zones(from).into_iter().next().unwrap_or_default();
     let domains = domains(&from, scope);
     if let Some(why) = not_needed(&domains, to, scope) {
-        scope.say(directive, NotNeeded, why);
-        for line in &directive.body {
-            scope.say_of(directive, line, NotNeeded, "its forward is not needed");
+        return aside(directive, NotNeeded, why, scope);
+    }
+    let (domains, above) = still_asked(directive, domains, scope);
+    if let Some(above) = above {
+        let (outcome, why) = hidden(above);
+        if domains.is_empty() {
+            return aside(directive, outcome, &why, scope);
         }
-        return Ok(());
+        scope.say(directive, outcome, why);
     }
     let mut read = Read::default();
     let name = directive.body.iter().find(|line| line.name == "tls_servername");
@@ -83,15 +106,41 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     for tls in read.servers.iter_mut().filter_map(|server| server.tls.as_mut()) {
         tls.ca_bundle.clone_from(&read.authorities);
     }
-    let mut is_added = false;
-    for domain in domains {
-        is_added |= add(directive, &domain, &read, scope);
-    }
+    let added: Vec<Outcome> =
+        domains.iter().map(|domain| add(directive, domain, &read, scope)).collect();
+    let is_added = added.iter().any(|it| [Kept, Changed].contains(it));
+    let is_lost = added.contains(&NotPossible);
     for (line, (outcome, message)) in options {
-        match is_added {
-            true => scope.say_of(directive, line, outcome, message),
-            false => scope.say_of(directive, line, NotPossible, "its forward is not possible"),
+        match (is_added, is_lost) {
+            (true, _) => scope.say_of(directive, line, outcome, message),
+            (false, true) => scope.say_of(directive, line, NotPossible, ITS_FORWARD_IS_LOST),
+            (false, false) => scope.say_of(directive, line, NotNeeded, ITS_FORWARD_IS_NOT_NEEDED),
         }
+    }
+    Ok(())
+}
+
+const ITS_FORWARD_IS_LOST: &str = "its forward is not possible";
+const ITS_FORWARD_IS_NOT_NEEDED: &str = "its forward is not needed";
+
+/// Reports a line that makes nothing, and its options.
+///
+/// # Errors
+/// CoreDNS would refuse an option.
+fn aside(
+    directive: &Directive,
+    outcome: Outcome,
+    why: &str,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
+    scope.say(directive, outcome, why);
+    let its_forward = match outcome {
+        NotPossible => ITS_FORWARD_IS_LOST,
+        Kept | Changed | NotNeeded => ITS_FORWARD_IS_NOT_NEEDED,
+    };
+    for line in &directive.body {
+        options::convert(directive, line, &mut Read::default(), scope)?;
+        scope.say_of(directive, line, outcome, its_forward);
     }
     Ok(())
 }
@@ -107,13 +156,13 @@ fn domains(from: &str, scope: &Scope<'_>) -> Vec<String> {
         }
     }
     domains.dedup();
+    // Whether a zone needs servers of its own depends on those of the root.
+    domains.sort_by_key(|domain| !domain.is_empty());
     domains
 }
 
 fn not_needed(domains: &[String], to: &[String], scope: &Scope<'_>) -> Option<&'static str> {
-    let is_replaced = |server: &String| {
-        CLUSTER_DNS.contains(&server.as_str()) || scope.draft.replaced.contains(server)
-    };
+    let is_replaced = |server: &String| is_replaced(server, scope.draft);
     let is_cluster = |domain: &String| {
         let is_below = !domain.is_empty() && scope.draft.is_ours(domain);
         *domain == scope.draft.spec.domain || is_below && to.iter().all(is_replaced)
@@ -139,7 +188,7 @@ fn one_server(
     read: &mut Read,
     scope: &mut Scope<'_>,
 ) {
-    if [NODE_RESOLV_CONF, NODE_DNS].contains(&text) {
+    if is_node(text) {
         read.has_resolv_conf = true;
         return;
     }
@@ -199,8 +248,8 @@ fn named(text: &str) -> Option<(String, String)> {
     }
 }
 
-/// Is it in the draft?
-fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) -> bool {
+/// Adds it for one domain, and says what became of it.
+fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) -> Outcome {
     let limits = read.in_flight.filter(|it| *it != defaults::GROUP_IN_FLIGHT);
     let limits = limits.map(|in_flight| GroupLimits { in_flight });
     let servers = read.servers.clone();
@@ -212,14 +261,12 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         let message =
             format!("{domain}: no server is left of it, so its names go to spec.upstreams");
         scope.say(directive, NotPossible, message);
-        return false;
+        return NotPossible;
     }
     if servers.is_empty() {
-        let message = format!(
-            "{domain}: a stub domain needs the addresses of its servers: write them in place of the file"
-        );
-        scope.say(directive, NotPossible, message);
-        return false;
+        let (outcome, message) = to_node(domain, scope.draft);
+        scope.say(directive, outcome, message);
+        return outcome;
     }
     if read.has_resolv_conf {
         let message = format!(
@@ -235,17 +282,36 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         limits,
         cache: None,
     };
-    let (is_added, outcome, message) = match scope.draft.stub_domain(stub) {
+    let (outcome, message) = match scope.draft.stub_domain(stub) {
         Ok(()) => {
             let message = format!("spec.stubDomains: {domain}");
-            let (outcome, message) =
-                differing(message, directive, "cache: {maxTTLSeconds: 0}", scope);
-            (true, outcome, message)
+            differing(message, directive, "cache: {maxTTLSeconds: 0}", scope)
         }
-        Err(why) => (false, NotPossible, format!("{domain}: {why}")),
+        Err(why) => (NotPossible, format!("{domain}: {why}")),
     };
     scope.say(directive, outcome, message);
-    is_added
+    outcome
+}
+
+/// A domain for the servers of the node needs nothing where they are asked for it anyway.
+fn to_node(domain: &str, draft: &Draft) -> (Outcome, String) {
+    let upstreams = draft.spec.upstreams.as_ref();
+    let is_node = upstreams.is_some_and(|it| it.from_resolv_conf == Some(true));
+    let mut stubs = draft.spec.stub_domains.iter().flatten();
+    match is_node && !stubs.any(|stub| is_at_or_below(domain, &stub.domain)) {
+        true => (
+            NotNeeded,
+            format!(
+                "{domain}: its names go to spec.upstreams, which are the servers of the node too"
+            ),
+        ),
+        false => (
+            NotPossible,
+            format!(
+                "{domain}: a stub domain needs the addresses of its servers: write them in place of the file"
+            ),
+        ),
+    }
 }
 
 fn add_upstreams(
@@ -255,12 +321,12 @@ fn add_upstreams(
     policy: Policy,
     limits: Option<GroupLimits>,
     scope: &mut Scope<'_>,
-) -> bool {
+) -> Outcome {
     if servers.is_empty() && !has_resolv_conf {
         let message =
             "no server is left of it: names elsewhere are asked at the servers of the node";
         scope.say(directive, NotPossible, message);
-        return false;
+        return NotPossible;
     }
     let message = match (servers.is_empty(), has_resolv_conf) {
         (true, _) => "spec.upstreams.fromResolvConf: true, the servers of the node".to_owned(),
@@ -274,16 +340,15 @@ fn add_upstreams(
     let from_resolv_conf = servers.is_empty().then_some(true);
     let servers = Some(servers).filter(|servers| !servers.is_empty());
     let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
-    let (is_added, outcome, message) = match scope.draft.upstreams(upstreams) {
+    let (outcome, message) = match scope.draft.upstreams(upstreams) {
         Ok(()) => {
             let end = "spec.cache: {maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}";
-            let (outcome, message) = differing(message, directive, end, scope);
-            (true, outcome, message)
+            differing(message, directive, end, scope)
         }
-        Err(why) => (false, NotPossible, why),
+        Err(why) => (NotPossible, why),
     };
     scope.say(directive, outcome, message);
-    is_added
+    outcome
 }
 
 /// With what is not as CoreDNS does it where nothing is written.

@@ -1,8 +1,11 @@
 //! `hosts`: names and addresses, from a file or written inline.
 
+use std::net::IpAddr;
+
 use super::parse::Directive;
-use super::scope::{Scope, elsewhere};
-use crate::import::hosts_file::{self, Terms};
+use super::scope::{Scope, elsewhere, has_all_below};
+use crate::import::draft::Draft;
+use crate::import::hosts_file::{self, Terms, Use};
 use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{is_at_or_below, zones};
 use crate::import::{Files, Refused};
@@ -14,6 +17,10 @@ const OWN_FILE: &str = "/etc/hosts";
 
 const NOT_FOLLOWED: &str = "the lines of the file are hosts as they are now; later changes of the file are not followed, so \
                             the program that writes it must write spec.hosts";
+
+/// What a name with a wildcard means there, and what to do.
+const WILDCARD: &str = "the host answers all names below it, of any depth: CoreDNS matches one label there, and before version \
+                        1.15 nothing, so remove this host if yours is older";
 
 /// Options that are no line of a hosts file.
 const OPTIONS: [&str; 5] =
@@ -28,15 +35,24 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     }
     head(directive, terms, scope);
     let (own, others) = (scope.zones.clone(), scope.others);
-    let is_asked = |name: &str| {
-        let is_within = within.is_empty() || within.iter().any(|zone| is_at_or_below(name, zone));
-        match is_within {
-            true => elsewhere(&own, others, name),
-            false => Some("it is outside of the zones of this directive".to_owned()),
+    let used = |name: &str, ip: IpAddr, draft: &Draft| {
+        if !within.is_empty() && !within.iter().any(|zone| is_at_or_below(name, zone)) {
+            return Use::Never("it is outside of the zones of this directive".to_owned());
+        }
+        if let Some(why) = elsewhere(&own, others, name) {
+            return Use::Never(why);
+        }
+        if draft.templates.has(name, ip) {
+            return Use::Never("a template has it, and CoreDNS asks template first".to_owned());
+        }
+        match name.strip_prefix("*.").map(|above| has_all_below(others, draft, above)) {
+            None => Use::Same,
+            Some(Ok(())) => Use::Differs(WILDCARD),
+            Some(Err(why)) => Use::Lost(why),
         }
     };
     for line in directive.body.iter().filter(|line| !OPTIONS.contains(&line.name.as_str())) {
-        hosts_file::entry(&line.place, &line.name, &line.args, terms, scope.draft, &is_asked);
+        hosts_file::entry(&line.place, &line.name, &line.args, terms, scope.draft, &used);
     }
     let Some(file) = directive.args.first().filter(|_| has_file(directive)) else { return Ok(()) };
     let Files { found, unread } = (scope.look)(file);
@@ -44,7 +60,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         scope.say(directive, NotPossible, why);
     }
     for text in found {
-        hosts_file::convert(&text, terms, scope.draft, &is_asked);
+        hosts_file::convert(&text, terms, scope.draft, &used);
     }
     Ok(())
 }

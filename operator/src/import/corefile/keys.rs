@@ -1,5 +1,7 @@
 //! What a server block serves: `[SCHEME://]ZONE[:PORT]`.
 
+use ipnet::IpNet;
+
 use super::forward;
 use super::parse::{Directive, ServerBlock, has_variable};
 use super::scope::Scope;
@@ -22,11 +24,11 @@ impl Key {
     pub(super) fn of(text: &str) -> Key {
         let (scheme, rest) = text.split_once("://").unwrap_or(("dns", text));
         let (zone, port) = match rest.rsplit_once(':') {
-            // The rest of a key after an IPv6 range may contain colons as well.
+            // An IPv6 range has colons of its own.
             Some((zone, port))
                 if !port.is_empty()
                     && port.bytes().all(|it| it.is_ascii_digit())
-                    && !zone.contains(':') =>
+                    && (!zone.contains(':') || zone.parse::<IpNet>().is_ok()) =>
             {
                 (zone, Some(port.to_owned()))
             }
@@ -131,6 +133,7 @@ mod tests {
             ("tls://.:853", "tls", "", Some("853")),
             ("10.96.0.0/16:5353", "dns", "96.10.in-addr.arpa", Some("5353")),
             ("fd00::/8", "dns", "d.f.ip6.arpa", None),
+            ("fd00::/8:53", "dns", "d.f.ip6.arpa", Some("53")),
             (":53", "dns", "", Some("53")),
         ] {
             let key = Key::of(text);

@@ -3,13 +3,14 @@
 
 use std::net::IpAddr;
 
+use super::forward;
 use super::keys::Key;
 use super::parse::{Directive, Parsed, ServerBlock};
 use super::scope::Scope;
 use super::{block_zones, convert_directive, shown};
 use crate::import::Refused;
 use crate::import::report::Outcome::{NotNeeded, NotPossible};
-use crate::import::values::list;
+use crate::import::values::{address, list};
 
 /// The port of CoreDNS where a key has none.
 const DNS_PORT: &str = "53";
@@ -103,6 +104,10 @@ pub(super) fn other_keys(block: &ServerBlock, asked: &[ServerBlock], scope: &mut
             super::keys::of_listener(block, text, &key, scope);
             continue;
         }
+        if let Some(message) = for_own_forward(&Listener::of(text), asked) {
+            scope.note(&block.place, NotPossible, text, message);
+            continue;
+        }
         if is_loopback(block) {
             let message = "it is for programs in the pod of CoreDNS only, and the Service does not lead there";
             scope.note(&block.place, NotPossible, text, message);
@@ -122,6 +127,28 @@ pub(super) fn other_keys(block: &ServerBlock, asked: &[ServerBlock], scope: &mut
         };
         scope.note(&block.place, NotPossible, text, message);
     }
+}
+
+/// What to do with a server block that a `forward` of the same process asks, as for encrypted servers with different names.
+fn for_own_forward(listener: &Listener, asked: &[ServerBlock]) -> Option<String> {
+    let leads_here = |server: &String| {
+        let server = server.strip_prefix("dns://").unwrap_or(server);
+        address(server).is_some_and(|(ip, port)| {
+            let port = port.map_or_else(|| DNS_PORT.to_owned(), |port| port.to_string());
+            ip.is_loopback() && port == listener.port
+        })
+    };
+    let mut all = asked.iter().flat_map(|block| block.directives.iter().map(move |it| (block, it)));
+    let (block, line) = all.find(|(_, it)| forward::servers(it).iter().any(leads_here))?;
+    let is_root = |zone: &str| zone.is_empty() || zone == ".";
+    let is_for_all = line.args.first().is_some_and(|from| is_root(from))
+        && block_zones(block).iter().any(|zone| is_root(zone));
+    let field = if is_for_all { "spec.upstreams.servers" } else { "spec.stubDomains" };
+    Some(format!(
+        "the line {} asks this block: write the servers of this block's forward in {field}, each with its transport and \
+         tls.serverName",
+        line.text()
+    ))
 }
 
 /// Reports the directives of a server block of another listener.

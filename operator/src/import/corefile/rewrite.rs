@@ -1,4 +1,6 @@
-//! `rewrite`: a name in place of another one, as an alias.
+//! `rewrite`: a name in place of another one, as an alias. `targets` says whether the alias leads where CoreDNS went.
+
+mod targets;
 
 use crds::config::RecordType;
 use crds::defaults;
@@ -6,10 +8,12 @@ use crds::v1alpha1::Record;
 
 use super::parse::Directive;
 use super::regex::{Shape, is_anchored, shape};
+use super::routes::Led;
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
 use crate::import::values::name;
+use targets::Target;
 
 /// What a rule does to names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,28 +26,76 @@ enum Rule {
     Other(&'static str),
 }
 
+/// One rule of a directive.
+struct Written<'a> {
+    line: &'a Directive,
+    /// What it does.
+    words: Vec<String>,
+    /// The rules behind it are tried with the new name; CoreDNS stops where nothing is written.
+    goes_on: bool,
+}
+
+/// The rules of one directive: its own words, or the lines between its braces.
+fn written(directive: &Directive) -> Vec<Written<'_>> {
+    let is_mode = |word: &&String| ["stop", "continue"].contains(&word.as_str());
+    let mode = directive.args.first().filter(is_mode);
+    let goes_on = mode.is_some_and(|word| word == "continue");
+    let own = directive.args.get(usize::from(mode.is_some())..).unwrap_or_default().to_vec();
+    let own = Some(own).filter(|words| !words.is_empty());
+    let own = own.map(|words| Written { line: directive, words, goes_on });
+    let lines = directive.body.iter().filter(|line| line.name != "answer").map(|line| Written {
+        line,
+        words: std::iter::once(&line.name).chain(&line.args).cloned().collect(),
+        goes_on,
+    });
+    own.into_iter().chain(lines).collect()
+}
+
+/// Adds the owners of the records of a directive, before any is made: a record must not lead to one of them.
+///
+/// # Errors
+/// CoreDNS would refuse it.
+pub(super) fn owners<'a>(
+    directive: &'a Directive,
+    directives: &'a [Directive],
+    scope: &mut Scope<'_>,
+    led: &mut Led<'a>,
+) -> Result<(), Refused> {
+    for Written { line, words, .. } in written(directive) {
+        let (owners, is_dname) = match rule(line, &words)? {
+            Rule::Exact { from, .. } => (scope.owners(&from).unwrap_or_default(), false),
+            Rule::Suffix { from, .. } if scope.elsewhere(&from).is_none() => (vec![from], true),
+            Rule::Suffix { from, .. } => (scope.zones_below(&from), true),
+            Rule::Other(_) => continue,
+        };
+        scope.draft.spend(owners.len());
+        if scope.draft.is_spent() {
+            return Ok(());
+        }
+        owners.iter().for_each(|owner| led.add(owner, is_dname, line, directives));
+    }
+    Ok(())
+}
+
 /// Adds `rewrite name` to the draft: a CNAME record.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
-    let is_mode = |word: &str| ["stop", "continue"].contains(&word);
-    let skipped = usize::from(directive.args.first().is_some_and(|word| is_mode(word)));
-    let args = directive.args.get(skipped..).unwrap_or_default();
-    if !args.is_empty() {
-        let (outcome, message) = of_rule(&rule(directive, args)?, scope);
-        scope.say(directive, outcome, message);
-    } else if directive.body.is_empty() {
+    let all = written(directive);
+    let has_own = all.iter().any(|it| std::ptr::eq(it.line, directive));
+    if !has_own && directive.body.is_empty() {
         return Err(directive.refused("what is rewritten must follow, such as name"));
-    } else {
+    } else if !has_own {
         scope.say(directive, Changed, "as the lines below say");
     }
-    for line in &directive.body {
-        if line.name == "answer" {
-            let message = "an answer shows the alias and its target, so nothing is rewritten in it";
-            scope.say_of(directive, line, NotNeeded, message);
-            continue;
+    for Written { line, words, goes_on } in all {
+        let (outcome, message) = of_rule(&rule(line, &words)?, line, goes_on, scope);
+        match std::ptr::eq(line, directive) {
+            true => scope.say(directive, outcome, message),
+            false => scope.say_of(directive, line, outcome, message),
         }
-        let words: Vec<String> = std::iter::once(&line.name).chain(&line.args).cloned().collect();
-        let (outcome, message) = of_rule(&rule(line, &words)?, scope);
-        scope.say_of(directive, line, outcome, message);
+    }
+    for line in directive.body.iter().filter(|line| line.name == "answer") {
+        let message = "an answer shows the alias and its target, so nothing is rewritten in it";
+        scope.say_of(directive, line, NotNeeded, message);
     }
     Ok(())
 }
@@ -126,12 +178,21 @@ fn of_expression(from: &str, to: &str) -> Rule {
 const IS_PART: &str = "; without ^ and $ CoreDNS rewrote longer names that hold this text too: write a CNAME record in \
                        spec.records for each of those that is asked";
 
-fn of_rule(rule: &Rule, scope: &mut Scope<'_>) -> (Outcome, String) {
+fn of_rule(
+    rule: &Rule,
+    line: &Directive,
+    goes_on: bool,
+    scope: &mut Scope<'_>,
+) -> (Outcome, String) {
     let (mut made, is_part) = match rule {
         Rule::Other(instead) => return (NotPossible, (*instead).to_owned()),
-        Rule::Exact { from, to, is_part } => (aliases(from, to, scope), *is_part),
+        Rule::Exact { from, to, is_part } => {
+            let target = Target { from, to, is_suffix: false, line, goes_on };
+            (aliases(target, scope), *is_part)
+        }
         Rule::Suffix { from, to, itself, is_part } => {
-            (suffixes(from, to, *itself, scope), *is_part)
+            let target = Target { from, to, is_suffix: true, line, goes_on };
+            (suffixes(target, *itself, scope), *is_part)
         }
     };
     made.dedup();
@@ -144,36 +205,50 @@ fn of_rule(rule: &Rule, scope: &mut Scope<'_>) -> (Outcome, String) {
 }
 
 /// One name as an alias, or all names below one as a wildcard.
-fn aliases(from: &str, to: &str, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
-    match scope.owners(from) {
-        Ok(owners) => owners.iter().map(|owner| alias(owner, to, scope)).collect(),
+fn aliases(target: Target<'_>, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
+    match scope.owners(target.from) {
+        Ok(owners) => owners.iter().map(|from| alias(Target { from, ..target }, scope)).collect(),
         Err(why) => vec![(NotNeeded, why)],
     }
 }
 
-fn alias(from: &str, to: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
+fn alias(target: Target<'_>, scope: &mut Scope<'_>) -> (Outcome, String) {
+    let Target { from, to, .. } = target;
     if from == to {
         return (NotNeeded, STAYS.to_owned());
     }
-    let is_free = from.strip_prefix("*.").map_or(Ok(()), |above| scope.has_all_below(above));
-    match is_free.and_then(|()| scope.draft.record(record(RecordType::Cname, from, to))) {
-        Ok(_) => (
-            Changed,
-            format!("spec.records: {from} is a CNAME record of {to}; the answer shows both names"),
-        ),
+    match made(RecordType::Cname, from.strip_prefix("*."), target, scope) {
+        Ok(differs) => {
+            let shown = "the answer shows both names";
+            (Changed, format!("spec.records: {from} is a CNAME record of {to}; {shown}{differs}"))
+        }
         Err(why) => (NotPossible, why),
     }
 }
 
+/// Makes the record. `above` is the name of which it has all names below. What differs is in the text, behind a semicolon.
+fn made(
+    kind: RecordType,
+    above: Option<&str>,
+    target: Target<'_>,
+    scope: &mut Scope<'_>,
+) -> Result<String, String> {
+    above.map_or(Ok(()), |above| scope.has_all_below(above))?;
+    let differs = targets::checked(target, scope)?;
+    scope.draft.record(record(kind, target.from, target.to))?;
+    Ok(differs.map_or(String::new(), |differs| format!("; {differs}")))
+}
+
 /// Names below one name. If that name is above the zones of the server block, only names in these zones are asked.
-fn suffixes(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
+fn suffixes(target: Target<'_>, itself: bool, scope: &mut Scope<'_>) -> Vec<(Outcome, String)> {
+    let Target { from, to, .. } = target;
     let Some(why) = scope.elsewhere(from) else {
         let with_itself = format!(
             "CoreDNS rewrote {from} itself too, and names that end so without a dot: these are not led, so write the \
              addresses of {from} in spec.hosts if it is asked"
         );
         let without = format!("{from} itself is answered here and has no addresses");
-        return vec![suffix(from, to, if itself { &with_itself } else { &without }, scope)];
+        return vec![suffix(target, if itself { &with_itself } else { &without }, scope)];
     };
     let zones = scope.zones_below(from);
     if zones.is_empty() {
@@ -181,11 +256,12 @@ fn suffixes(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> Vec<(O
     }
     let of_zone = |zone: &String| {
         let left = zone.strip_suffix(from).unwrap_or(zone);
-        let target = format!("{left}{to}");
+        let to = format!("{left}{to}");
         let owner = format!(
             "CoreDNS rewrote {zone} itself too: it is not led, so write its addresses in spec.hosts if it is asked"
         );
-        suffix(zone, target.trim_end_matches('.'), &owner, scope)
+        let target = Target { from: zone, to: to.trim_end_matches('.'), ..target };
+        suffix(target, &owner, scope)
     };
     zones.iter().map(of_zone).collect()
 }
@@ -193,16 +269,16 @@ fn suffixes(from: &str, to: &str, itself: bool, scope: &mut Scope<'_>) -> Vec<(O
 const STAYS: &str = "the name stays as it is";
 
 /// Names below one name, as a DNAME record (RR85). `owner` says what becomes of that name itself.
-fn suffix(from: &str, to: &str, owner: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
+fn suffix(target: Target<'_>, owner: &str, scope: &mut Scope<'_>) -> (Outcome, String) {
+    let Target { from, to, .. } = target;
     if from == to {
         return (NotNeeded, STAYS.to_owned());
     }
-    let is_free = scope.has_all_below(from);
-    match is_free.and_then(|()| scope.draft.record(record(RecordType::Dname, from, to))) {
-        Ok(_) => {
+    match made(RecordType::Dname, Some(from), target, scope) {
+        Ok(differs) => {
             let message = format!(
                 "spec.records: {from} is a DNAME record of {to}; the answer shows it, the alias that it makes and the \
-                 target of that; {owner}"
+                 target of that; {owner}{differs}"
             );
             (Changed, message)
         }

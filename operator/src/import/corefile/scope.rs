@@ -1,6 +1,7 @@
 //! What the converter of a directive works with: its server block, the other ones, and the draft.
 
 use super::parse::Directive;
+use super::routes::{Led, Served};
 use crate::import::Look;
 use crate::import::draft::Draft;
 use crate::import::report::{Outcome, Place};
@@ -11,9 +12,13 @@ pub(super) struct Scope<'a> {
     /// What it serves; the root is the empty text.
     pub(super) zones: Vec<String>,
     /// What the other server blocks serve.
-    pub(super) others: &'a [String],
+    pub(super) others: &'a [&'a str],
     /// The directives of this server block.
     pub(super) directives: &'a [Directive],
+    /// All server blocks that clients ask, this one too.
+    pub(super) blocks: &'a [Served<'a>],
+    /// The names that the rules of `rewrite` change, in all of these.
+    pub(super) led: &'a Led<'a>,
     /// The files that directives name.
     pub(super) look: &'a Look<'a>,
     pub(super) draft: &'a mut Draft,
@@ -92,34 +97,37 @@ impl Scope<'_> {
     /// An error where another server block serves a part of the names below this one: CoreDNS gives these names to that
     /// block, and a record for all of them would win over its stub domain (A17, RR85).
     pub(super) fn has_all_below(&self, above: &str) -> Result<(), String> {
-        let is_lost = |zone: &&String| is_below(zone, above) && !self.draft.is_ours(zone);
-        match self.others.iter().find(is_lost) {
-            Some(zone) => Err(format!(
-                "a record for all names below {above} would take those of the server block of {zone} too: write a CNAME \
-                 record in spec.records, or a host, for each name that is asked"
-            )),
-            None => Ok(()),
-        }
+        has_all_below(self.others, self.draft, above)
     }
 }
 
-fn is_below(name: &str, above: &str) -> bool {
+/// The same of the zones of the `others`.
+pub(super) fn has_all_below(others: &[&str], draft: &Draft, above: &str) -> Result<(), String> {
+    let is_lost = |zone: &&&str| is_below(zone, above) && !draft.is_ours(zone);
+    match others.iter().find(is_lost) {
+        Some(zone) => Err(format!(
+            "a record for all names below {above} would take those of the server block of {zone} too: write a CNAME \
+             record in spec.records, or a host, for each name that is asked"
+        )),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn is_below(name: &str, above: &str) -> bool {
     name != above && is_at_or_below(name, above)
 }
 
 /// Why a name never comes to the server block of `own` zones, where it does not.
-pub(super) fn elsewhere(own: &[String], others: &[String], name: &str) -> Option<String> {
+pub(super) fn elsewhere(own: &[String], others: &[&str], name: &str) -> Option<String> {
     let bare = name.strip_prefix("*.").unwrap_or(name);
-    let longest = |zones: &[String]| {
-        let above = zones.iter().filter(|zone| is_at_or_below(bare, zone));
-        above.max_by_key(|zone| zone.len()).cloned()
-    };
-    let Some(nearest) = longest(own) else {
+    let nearest = own.iter().filter(|zone| is_at_or_below(bare, zone)).map(String::len).max();
+    let Some(nearest) = nearest else {
         let zones = own.join(" ");
         return Some(format!(
             "it is not below {zones}, so this server block is never asked for it"
         ));
     };
-    let other = longest(others).filter(|other| other.len() > nearest.len())?;
+    let longer = others.iter().filter(|zone| is_at_or_below(bare, zone) && zone.len() > nearest);
+    let other = longer.max_by_key(|zone| zone.len())?;
     Some(format!("the server block of {other} is asked for it, not this one"))
 }

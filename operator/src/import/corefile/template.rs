@@ -18,7 +18,7 @@ const ASKED: &str = "\u{1}";
 
 /// Adds `template` to the draft: records, with a wildcard for a zone.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
-    let [class, _, of @ ..] = &directive.args[..] else {
+    let [class, asked, of @ ..] = &directive.args[..] else {
         return Err(directive.refused("a class and a type must follow, such as IN A"));
     };
     // Records are of class IN.
@@ -49,7 +49,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             return Ok(());
         }
         let (outcome, message) = match (line.name.as_str(), &owners) {
-            ("answer", Some(owners)) => answer(line, owners, scope),
+            ("answer", Some(owners)) => answer(line, owners, asked, scope),
             ("answer" | "match" | "rcode" | "expr" | "var", None) => {
                 (NotPossible, "part of this template".to_owned())
             }
@@ -101,7 +101,12 @@ fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec
 }
 
 /// Each word is a record of its own; one that is not quoted is written as several words.
-fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
+fn answer(
+    line: &Directive,
+    owners: &[String],
+    asked: &str,
+    scope: &mut Scope<'_>,
+) -> (Outcome, String) {
     let is_quoted = line.args.iter().all(|word| word.contains(char::is_whitespace));
     let records = if is_quoted { line.args.clone() } else { vec![line.args.join(" ")] };
     let mut decided: Vec<(Outcome, String)> = Vec::new();
@@ -110,7 +115,7 @@ fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcom
         if scope.draft.is_spent() {
             break;
         }
-        decided.push(one_answer(record, owners, scope));
+        decided.push(one_answer(record, owners, asked, scope));
     }
     // The line has the worst outcome of its parts, and names all of them.
     let has = |outcome| decided.iter().any(|(is, _)| *is == outcome);
@@ -119,8 +124,13 @@ fn answer(line: &Directive, owners: &[String], scope: &mut Scope<'_>) -> (Outcom
     (worst, all.join("; "))
 }
 
-/// `NAME [TTL] [CLASS] TYPE DATA`.
-fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome, String) {
+/// `NAME [TTL] [CLASS] TYPE DATA`, for questions of the type `asked`.
+fn one_answer(
+    text: &str,
+    owners: &[String],
+    asked: &str,
+    scope: &mut Scope<'_>,
+) -> (Outcome, String) {
     let text = text.to_owned();
     let text = ["{{ .Name }}", "{{.Name}}", "{{ .Question.Name }}", "{{.Question.Name}}"]
         .iter()
@@ -155,6 +165,7 @@ fn one_answer(text: &str, owners: &[String], scope: &mut Scope<'_>) -> (Outcome,
             }
         };
         for owner in all.into_iter().filter(|it| seen.insert(it.clone())) {
+            scope.draft.templates.add(&owner, asked);
             let is_free = owner.strip_prefix("*.").map_or(Ok(()), |it| scope.has_all_below(it));
             match is_free.and_then(|()| one(&owner, kind, data.trim(), ttl, scope)) {
                 Ok(None) => kept.push(owner),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{BASE, COREFILE, HOME, Maps, Object, Room, aside, config_maps, corefile, found};
+use crate::import::kube_dns::flags;
 use crate::import::report::Outcome;
 use crate::import::{Argument, Look, Source, Text, dnsmasq};
 
@@ -103,7 +104,7 @@ impl Program<'_> {
 
     /// The ConfigMaps that flags name. Old versions of kube-dns read them from the API server.
     pub(super) fn named_maps(&self) -> Vec<String> {
-        let arguments = self.arguments().into_iter();
+        let arguments = flags(self.arguments()).into_iter();
         let name = |it: Argument| {
             it.text.trim_start_matches('-').strip_prefix("config-map=").map(str::to_owned)
         };
@@ -188,8 +189,7 @@ impl Program<'_> {
             return Ok(sources);
         }
         if has("config-dir") || has("kubecfg-file") || name == "kubedns" {
-            let own = arguments.into_iter().filter(|it| it.text.starts_with('-')).collect();
-            return Ok(vec![Source::KubeDnsArguments(own)]);
+            return Ok(vec![Source::KubeDnsArguments(flags(arguments))]);
         }
         if let Some(end) = arguments.iter().position(|it| it.text == "--") {
             let options = arguments[end + 1..].to_vec();

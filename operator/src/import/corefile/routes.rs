@@ -1,0 +1,162 @@
+//! Which line of a Corefile has a name: a server block, a `forward` of it, and the rules of `rewrite` that change it. Pure.
+
+use std::collections::BTreeMap;
+
+use super::parse::Directive;
+use crate::import::values::{is_at_or_below, zones};
+
+/// A server block that all clients ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served<'a> {
+    /// What it serves; the root is the empty text.
+    pub(super) zones: &'a [String],
+    pub(super) directives: &'a [Directive],
+}
+
+/// The server block that CoreDNS asks for a name: the one with the longest zone. Of several with that zone, as where they
+/// differ by `bind`, it is the first.
+pub(super) fn block_of<'a>(blocks: &[Served<'a>], name: &str) -> Option<Served<'a>> {
+    let longest = |block: &Served<'_>| {
+        block.zones.iter().filter(|zone| is_at_or_below(name, zone)).map(String::len).max()
+    };
+    let having = blocks.iter().filter_map(|block| Some((longest(block)?, *block)));
+    having.rev().max_by_key(|(length, _)| *length).map(|(_, block)| block)
+}
+
+/// The zone of a `forward`: CoreDNS reads one.
+pub(super) fn forwarded(directive: &Directive) -> Option<String> {
+    zones(directive.args.first()?).into_iter().next()
+}
+
+/// The zones that it leaves to the lines behind it.
+fn excepted(directive: &Directive) -> Vec<String> {
+    let lines = directive.body.iter().filter(|line| line.name == "except");
+    lines.flat_map(|line| &line.args).flat_map(|zone| zones(zone)).collect()
+}
+
+fn is_forward(directive: &&Directive) -> bool {
+    directive.name == "forward"
+}
+
+/// The `forward` (or `proxy`, its older form) that has a name: the first whose zone has it and that does not except it.
+pub(super) fn forward_of<'d>(directives: &'d [Directive], name: &str) -> Option<&'d Directive> {
+    let has = |forward: &&Directive| {
+        forwarded(forward).is_some_and(|from| is_at_or_below(name, &from))
+            && !excepted(forward).iter().any(|zone| is_at_or_below(name, zone))
+    };
+    directives.iter().filter(|it| is_forward(it) || it.name == "proxy").find(has)
+}
+
+/// What comes to a `forward` of the names in a domain: the zones that are left of it, and the first line above that has the
+/// others.
+pub(super) fn left_of<'d>(
+    domain: &str,
+    forward: &Directive,
+    directives: &'d [Directive],
+) -> (Vec<String>, Option<&'d Directive>) {
+    let (mut left, mut first) = (vec![domain.to_owned()], None);
+    // The older `proxy` prefers the longest zone, in any order.
+    let is_ordered = is_forward(&forward);
+    let above = directives.iter().take_while(|it| is_ordered && !std::ptr::eq(*it, forward));
+    for above in above.filter(is_forward) {
+        let Some(from) = forwarded(above) else { continue };
+        let (mut still, excepted) = (Vec::new(), excepted(above));
+        for zone in left {
+            let is_excepted = excepted.iter().any(|it| is_at_or_below(&zone, it));
+            if is_excepted || !is_at_or_below(&zone, &from) {
+                still.push(zone);
+                continue;
+            }
+            first = first.or(Some(above));
+            still.extend(excepted.iter().filter(|it| is_at_or_below(it, &zone)).cloned());
+        }
+        left = still;
+        if left.is_empty() {
+            break;
+        }
+    }
+    (left, first)
+}
+
+/// Which names a record of a rule changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// Its owner.
+    Own,
+    /// Those below its owner that no other record has.
+    Wildcard,
+    /// All below its owner: a DNAME.
+    Below,
+}
+
+/// One owner of the records that a rule of `rewrite` makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leads<'a> {
+    pub(super) names: Names,
+    pub(super) line: &'a Directive,
+    /// The directives of its server block.
+    pub(super) directives: &'a [Directive],
+    /// Its place among all owners.
+    pub(super) order: usize,
+}
+
+/// The owners of all rules.
+#[derive(Debug, Default)]
+pub(super) struct Led<'a> {
+    by_owner: BTreeMap<String, Vec<Leads<'a>>>,
+    count: usize,
+}
+
+impl<'a> Led<'a> {
+    /// Adds an owner as a record has it, such as `*.a.example`.
+    pub(super) fn add(
+        &mut self,
+        owner: &str,
+        is_dname: bool,
+        line: &'a Directive,
+        directives: &'a [Directive],
+    ) {
+        let bare = owner.strip_prefix("*.");
+        let names = match (is_dname, bare) {
+            (true, _) => Names::Below,
+            (false, Some(_)) => Names::Wildcard,
+            (false, None) => Names::Own,
+        };
+        let leads = Leads { names, line, directives, order: self.count };
+        self.count += 1;
+        self.by_owner.entry(bare.unwrap_or(owner).to_owned()).or_default().push(leads);
+    }
+
+    /// The place of the first owner of a rule.
+    pub(super) fn order_of(&self, line: &Directive) -> Option<usize> {
+        let all = self.by_owner.values().flatten();
+        all.filter(|it| std::ptr::eq(it.line, line)).map(|it| it.order).min()
+    }
+
+    /// The owners whose records would change a name, or, of a suffix, one of the names below it.
+    pub(super) fn of(&self, name: &str, is_suffix: bool) -> Vec<(&str, Leads<'a>)> {
+        let mut found: Vec<(&str, Leads<'a>)> = Vec::new();
+        let mut add = |owner: &str, has: &dyn Fn(&Leads<'_>) -> bool| {
+            if let Some((owner, all)) = self.by_owner.get_key_value(owner) {
+                found.extend(all.iter().filter(|it| has(it)).map(|it| (owner.as_str(), *it)));
+            }
+        };
+        add(name, &|it| (it.names != Names::Own) == is_suffix);
+        let mut above = name;
+        while let Some((_, rest)) = above.split_once('.') {
+            above = rest;
+            add(above, &|it| it.names != Names::Own);
+        }
+        if is_suffix {
+            let below =
+                self.by_owner.iter().filter(|(it, _)| *it != name && is_at_or_below(it, name));
+            found.extend(
+                below.flat_map(|(owner, all)| all.iter().map(move |it| (owner.as_str(), *it))),
+            );
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Which servers are asked, and which domain is the cluster's: `golden/import/who-is-asked` has the longer cases.
+
+use super::losses::imported;
+
+#[test]
+fn o1_a_cluster_domain_that_nothing_names_is_said_to_be_assumed() {
+    let assumed = "1 changed: domain: spec.domain: cluster.local is assumed";
+    let rendered = "k8s.example:53 {\n forward . 10.96.0.10\n}\n.:53 {\n forward . 8.8.8.8\n}\n";
+    for (flag, text) in [
+        ("--kube-dns-config", r#"{"corp.example":["10.0.0.1"]}"#),
+        ("--dnsmasq", "server=8.8.8.8\n"),
+        ("--corefile", rendered),
+    ] {
+        let (_, report) = imported(flag, text);
+        assert!(report.contains(assumed) && report.contains("--domain DOMAIN"), "{flag}: {report}");
+    }
+    let known = ".:53 {\n kubernetes k8s.example\n}\n";
+    let (spec, report) = imported("--corefile", known);
+    assert!(spec["domain"] == "k8s.example" && !report.contains("is assumed, and"), "{report}");
+}
+
+#[test]
+fn o1_flags_of_kube_dns_in_two_words_are_read() {
+    let pod = |words: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: kube-dns}}\nspec: {{containers: [{{name: kubedns, command: [/kube-dns], \
+             args: [{words}]}}]}}\n"
+        )
+    };
+    let words = "--domain, k8s.example, --logtostderr, --v, '2', --nameservers, 10.0.0.9";
+    let (spec, report) = imported("--kube-dns-config", &pod(words));
+    assert_eq!(spec["domain"], "k8s.example", "{report}");
+    assert_eq!(spec["upstreams"]["servers"][0]["address"], "10.0.0.9", "{report}");
+    assert!(report.contains("kept: kubedns --domain=k8s.example: "), "{report}");
+    assert!(!report.contains("notPossible") && !report.contains("is assumed, and"), "{report}");
+    // The default of kube-dns.
+    let (spec, report) = imported("--kube-dns-config", &pod("--logtostderr"));
+    assert!(spec["domain"] == "cluster.local" && !report.contains("is assumed, and"), "{report}");
+}
+
+#[test]
+fn o1_a_manifest_on_one_line_is_a_manifest() {
+    let map = r#"{"apiVersion":"v1","data":{"stubDomains":"{\"corp.example\":[\"10.0.0.1\"]}"},"kind":"ConfigMap","metadata":{"name":"kube-dns"}}"#;
+    let (spec, report) = imported("--kube-dns-config", map);
+    assert_eq!(spec["stubDomains"][0]["domain"], "corp.example", "{report}");
+    assert!(!report.contains("notPossible"), "{report}");
+    let stub = r#"{"kind":["10.0.0.1"],"apiVersion":["10.0.0.2"]}"#;
+    let (spec, report) = imported("--kube-dns-config", stub);
+    assert_eq!(spec["stubDomains"].as_array().map(Vec::len), Some(2), "{report}");
+}
+
+#[test]
+fn o1_a_block_that_a_forward_of_the_same_process_asks_is_named_as_its_servers() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 127.0.0.1:5301 127.0.0.1:5302\n}\n\
+                    .:5301 {\n forward . tls://8.8.8.8 {\n tls_servername dns.google\n }\n}\n\
+                    .:5302 {\n bind 127.0.0.1\n forward . tls://9.9.9.9\n}\n.:5303 {\n forward . 10.0.0.1\n}\n";
+    let (_, report) = imported("--corefile", corefile);
+    let line = "notPossible: .:5301: the line forward . 127.0.0.1:5301 127.0.0.1:5302 asks this block: write the servers of \
+                this block's forward in spec.upstreams.servers";
+    assert!(report.contains(line), "{report}");
+    assert!(report.contains(&line.replace(".:5301:", ".:5302:")), "{report}");
+    assert!(report.contains(".:5303: port 53 has another block"), "{report}");
+    let corefile = ".:53 {\n kubernetes cluster.local\n}\ncorp.example:53 {\n forward . 127.0.0.1:5301\n}\n\
+                    .:5301 {\n forward . tls://9.9.9.9\n}\n";
+    let (_, report) = imported("--corefile", corefile);
+    assert!(report.contains("this block's forward in spec.stubDomains"), "{report}");
+}
+
+#[test]
+fn o1_a_forward_that_is_asked_after_some_replies_is_not_possible() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 10.0.0.1 {\n next NXDOMAIN\n }\n forward corp.example 10.0.0.2 {\n \
+                    force_tcp\n }\n}\n";
+    let (spec, report) = imported("--corefile", corefile);
+    assert!(spec["stubDomains"].is_null(), "{spec}");
+    assert!(
+        report.contains("6 notPossible: forward corp.example 10.0.0.2: CoreDNS asks these"),
+        "{report}"
+    );
+    assert!(report.contains("7 notPossible: forward: force_tcp: "), "{report}");
+}
+
+#[test]
+fn o1_an_option_that_coredns_refuses_is_refused_also_where_its_forward_is_not_asked() {
+    let scratch = tests::scratch::Scratch::new("import").unwrap();
+    let corefile =
+        ".:53 {\n forward . 10.0.0.1\n forward corp.example 10.0.0.2 {\n colour red\n }\n}\n";
+    scratch.write("Corefile", corefile).unwrap();
+    let (outcome, _, why) = super::printed(scratch.path(), "--corefile Corefile");
+    assert_eq!(outcome, operator::offline::Severity::Wrong);
+    assert!(why.contains("Corefile:4: colour"), "{why}");
+}
+
+#[test]
+fn o1_a_hosts_file_of_dnsmasq_has_no_wildcards() {
+    let scratch = tests::scratch::Scratch::new("import").unwrap();
+    scratch.write("hosts", "10.0.0.1 *.apps.example a.example\n").unwrap();
+    let (_, dns, report) = super::printed(scratch.path(), "--dnsmasq hosts");
+    assert!(dns.contains("a.example") && !dns.contains("*.apps"), "{dns}");
+    assert!(
+        report.contains("hosts:1: not needed: ") && report.contains("*.apps.example: "),
+        "{report}"
+    );
+}
+
+#[test]
+fn o1_the_ttl_of_a_stub_domain_is_not_said_to_be_above_that_of_the_whole_cache() {
+    let stub = "corp.example {\n forward . 10.0.0.2\n cache 600\n}\n";
+    let root = |cache: &str| {
+        format!(".:53 {{\n kubernetes cluster.local\n forward . 10.0.0.1\n {cache}\n}}\n")
+    };
+    for corefile in [root("cache 30") + stub, stub.to_owned() + &root("cache 30")] {
+        let (spec, report) = imported("--corefile", &corefile);
+        assert!(spec["stubDomains"][0]["cache"].is_null(), "{spec}");
+        assert!(report.contains("changed: cache 600: TTLs are at most 30 s "), "{report}");
+    }
+    let (spec, report) = imported("--corefile", &(stub.to_owned() + &root("cache 900")));
+    assert_eq!(spec["stubDomains"][0]["cache"]["maxTTLSeconds"], 600, "{report}");
+}

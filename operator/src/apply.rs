@@ -21,13 +21,14 @@ use std::time::Duration;
 use crds::ClusterDNS;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::DynamicObject;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan, Size};
+use crate::desired::pod_monitor::for_older_schema;
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observed::{Child, Observed};
@@ -231,8 +232,12 @@ async fn apply_one(
     };
     let params = PatchParams::apply(names::FIELD_MANAGER).force();
     let objects = resources::api(&ctx.client, kind, &namespace);
-    let body = Patch::Apply(&sent);
-    let made = ctx.writes.send(resources::name(kind), objects.patch(&name, &params, &body)).await;
+    let mut made = send(ctx, (kind, &objects), &params, &sent).await;
+    if let (Kind::PodMonitor, Err(error)) = (kind, &made)
+        && let Some(older) = for_older_schema(&sent, &error.to_string())
+    {
+        made = send(ctx, (kind, &objects), &params, &older).await;
+    }
     let made = made.inspect_err(|error| {
         if error.may_have_written() {
             ctx.memory.unanswered(kind, wanted, live.as_deref());
@@ -243,6 +248,17 @@ async fn apply_one(
         ctx.memory.contention.put_back(memory::key(kind, wanted), &edit);
     }
     Ok(Made::Written(why, editor))
+}
+
+async fn send(
+    ctx: &Context,
+    (kind, objects): (Kind, &Api<DynamicObject>),
+    params: &PatchParams,
+    object: &DynamicObject,
+) -> Result<DynamicObject, WriteError> {
+    let body = Patch::Apply(object);
+    let request = objects.patch(object.metadata.name.as_deref().unwrap_or_default(), params, &body);
+    ctx.writes.send(resources::name(kind), request).await
 }
 
 /// Who wrote an object last, besides us and besides controllers that write its status.

@@ -10,7 +10,7 @@ pub mod scale;
 pub mod rollout;
 
 use crds::v1alpha1::ManagementState;
-use crds::{ClusterDNS, Config};
+use crds::{ClusterDNS, Config, check_resource};
 use jiff::Timestamp;
 
 use crate::decide::plan::{Plan, Refusal};
@@ -39,6 +39,18 @@ pub fn decide(
         }
     }
     Ok((config, plan))
+}
+
+/// Does the spec ask for a trial of the configuration that is on trial? If not, nothing that pods answer matters any more.
+pub fn wants_trial(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let config = check_resource(dns).ok();
+    let config = config.and_then(|config| admit::with_bundles(&config, observed).ok());
+    match dns.spec.management_state {
+        ManagementState::Managed => {
+            config.is_some_and(|config| rollout::is_wanted(dns, &config, observed))
+        }
+        ManagementState::Unmanaged => false,
+    }
 }
 
 /// The same of one that is admitted; `config` has the certificates that it must have.

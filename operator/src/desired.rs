@@ -18,7 +18,7 @@ mod volumes;
 mod pod_labels;
 pub mod ports;
 mod autoscaler;
-mod pod_monitor;
+pub mod pod_monitor;
 mod prometheus_rule;
 pub mod without_effect;
 

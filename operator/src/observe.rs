@@ -35,6 +35,7 @@ use anyhow::Context as _;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::core::DynamicObject;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
@@ -169,6 +170,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
                 () = edited(ctx, &instance, &namespace, (&name, &service_name)) => {
                     ctx.rounds.ended(dns, &observed)
                 }
+                // Nothing of it counts, and nothing is wrong: the next reconcile, which waits for this one, has the newer spec.
+                () = outdated(&ctx.caches.resources, dns) => None,
             }
         }
     };
@@ -196,6 +199,19 @@ async fn edited(ctx: &Context, instance: &str, namespace: &str, (map, service): 
             return;
         }
     }
+}
+
+/// Returns when the watch has shown a newer spec: it may ask for what pods run, and then no pod should wait for a round.
+async fn outdated(resources: &Store<ClusterDNS>, dns: &ClusterDNS) {
+    let reference = ObjectRef::from_obj(dns);
+    while !resources.get(&reference).is_some_and(|kept| is_newer(&kept, dns)) {
+        tokio::time::sleep(EDITS_EVERY).await;
+    }
+}
+
+/// The watch may be behind: what it shows may be older, too, or another object of this name.
+fn is_newer(kept: &ClusterDNS, dns: &ClusterDNS) -> bool {
+    kept.metadata.uid == dns.metadata.uid && kept.metadata.generation > dns.metadata.generation
 }
 
 /// Whether an object is gone that a watch has shown before. One that was never shown may be too new.
@@ -298,8 +314,33 @@ fn typed<K: Resource + DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::from;
+    use crate::fixtures::{dns, from};
+    use futures::FutureExt;
+    use kube::runtime::{reflector, watcher};
     use serde_json::json;
+
+    #[tokio::test]
+    async fn o17_a_newer_spec_ends_the_round_of_questions_about_the_one_before() {
+        let (resources, mut writer) = reflector::store();
+        let generation = |generation: i64, uid: &str| {
+            let mut dns = dns("{}");
+            dns.metadata.generation = Some(generation);
+            dns.metadata.uid = Some(uid.to_owned());
+            dns
+        };
+        let decided_on = generation(2, "dns-uid");
+        let ends = || outdated(&resources, &decided_on).now_or_never().is_some();
+        assert!(!ends(), "it was read from the API server, and the watch has not shown it");
+        for (kept, uid, expected) in [
+            (1, "dns-uid", false),
+            (2, "dns-uid", false),
+            (9, "before", false),
+            (3, "dns-uid", true),
+        ] {
+            writer.apply_watcher_event(&watcher::Event::Apply(generation(kept, uid)));
+            assert_eq!(ends(), expected, "{kept} {uid}");
+        }
+    }
 
     #[test]
     fn o16_an_object_is_gone_only_where_a_watch_has_shown_it_before() {

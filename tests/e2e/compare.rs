@@ -23,6 +23,9 @@ www.example.org. A
     authority . 60 SOA a.root.example. hostmaster.example. 1 7200 1800 86400 60
 ";
 
+/// The same in both: here it is a record.
+const REWRITE: &str = "rewrite name old.example.org www.example.org";
+
 /// What clients ask besides the names of objects: a question, its type, and the class that is expected of it.
 const ASKED: &[(&str, &str, &str)] = &[
     ("nothere.shop.svc.cluster.local.", "SOA", "DF1"),
@@ -30,6 +33,7 @@ const ASKED: &[(&str, &str, &str)] = &[
     ("http.tcp.cart.shop.svc.cluster.local.", "SRV", "DF8"),
     ("_tcp.cart.shop.svc.cluster.local.", "A", "DF9"),
     ("localhost.", "A", "DF28"),
+    ("old.example.org.", "A", "RR77"),
 ];
 
 /// What `compare` says of the two with these words, and how it ends.
@@ -66,13 +70,14 @@ async fn beside_a_real_coredns_only_what_the_contract_means_differs() {
     let Some((plane, objects)) = coredns::shop().await else { return };
 
     let upstream = ScriptedUpstream::start(Script::one(UPSTREAM).unwrap()).unwrap();
-    let plugins = Plugins { forward: upstream.address().to_string(), cache: "30", more: "" };
+    let plugins = Plugins { forward: upstream.address().to_string(), cache: "30", more: REWRITE };
     let Some(theirs) = CoreDns::start(plane.kubeconfig(), &plugins) else { return };
     let folder = Scratch::new("compare").unwrap();
     let (ip, port) = (upstream.address().ip(), upstream.address().port());
     let dns = format!(
         "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: trial}}\nspec:\n  ttlSeconds: 30\n  \
-         podRecords: Insecure\n  upstreams: {{servers: [{{address: {ip}, port: {port}}}]}}\n"
+         podRecords: Insecure\n  upstreams: {{servers: [{{address: {ip}, port: {port}}}]}}\n  records: [{{name: \
+         old.example.org, type: CNAME, target: www.example.org}}]\n"
     );
     let config = folder.write("dns.yaml", dns).unwrap().display().to_string();
     let ours = DataPlane::start(plane.kubeconfig(), &["--config", &config]);

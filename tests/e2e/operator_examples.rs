@@ -72,6 +72,12 @@ fn every_example_becomes_ready_and_goes_again() {
                 "{table}"
             );
 
+            wait_for(&format!("the PodMonitor of {file}, by the older schema"), async || {
+                let monitors = ["get", "podmonitors", "--all-namespaces", "--output=name"];
+                (!cluster.tools.kubectl(&monitors).ok().is_empty()).then_some(())
+            })
+            .await;
+
             cluster.tools.kubectl(&["delete", "clusterdns", name, "--timeout=60s"]).ok();
             wait_for(&format!("nothing of {file}"), async || {
                 let left = children(&cluster.client, NAMESPACE, name).await;

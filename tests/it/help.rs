@@ -38,6 +38,66 @@ fn the_help_of_every_command_has_an_example() {
     assert_eq!(count, 13, "programs and their commands");
 }
 
+/// The commands of ours that a page shows, in a block of code or in a line, each as its words.
+fn commands(page: &str) -> Vec<Vec<String>> {
+    const PROGRAMS: [&str; 3] =
+        ["clusterdns-operator ", "clusterdns-dataplane ", "kubectl clusterdns "];
+    let mut found = Vec::new();
+    for piece in page.lines().flat_map(|line| line.split(['`', '|', '>', '#', ';', '(', ')', '\\']))
+    {
+        let Some(at) = PROGRAMS.iter().find_map(|program| piece.find(program)) else { continue };
+        let command = piece[at..].trim().replace("kubectl clusterdns", "kubectl-clusterdns");
+        // What a shell would change, and where a person writes what is meant, is not read.
+        let is_shell = command.contains(['"', '\'', '$', '[', '…']);
+        // The data plane has flags only; a title may have its version.
+        let is_call = !command.starts_with("clusterdns-dataplane ") || command.contains(" -");
+        if !is_shell && is_call && command.contains(' ') {
+            found.push(command.split_whitespace().map(str::to_owned).collect());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_command_of_ours_in_the_pages_is_one_that_its_program_takes() {
+    use clap::error::ErrorKind::{DisplayHelp, MissingRequiredArgument, MissingSubcommand};
+    let mut count = 0;
+    for page in pages() {
+        for words in commands(&fs::read_to_string(&page).expect("a page")) {
+            let mut program = match words[0].as_str() {
+                "clusterdns-operator" => operator::args::Args::command(),
+                "clusterdns-dataplane" => dataplane::args::Args::command(),
+                _ => operator::plugin::Args::command(),
+            };
+            let Err(error) = program.try_get_matches_from_mut(&words) else {
+                count += 1;
+                continue;
+            };
+            // A sentence may only name a command.
+            let is_name = words.len() == 2;
+            match error.kind() {
+                DisplayHelp => {}
+                MissingRequiredArgument | MissingSubcommand if is_name => {}
+                _ => panic!("{}: {}: {error}", page.display(), words.join(" ")),
+            }
+        }
+    }
+    assert!(count >= 12, "{count} commands");
+}
+
+/// README, the pages below docs, and the page of the chart.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let below = |folder: &str| {
+        let entries = fs::read_dir(root.join(folder)).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let mut pages = [below("docs"), below("docs/runbooks")].concat();
+    pages.retain(|path| path.extension().is_some_and(|end| end == "md"));
+    pages.extend(["README.md", "charts/clusterdns/README.md"].map(|page| root.join(page)));
+    pages
+}
+
 /// `golden/flags/VERSION.txt`: the flags of the data plane of each release; `VERSION.chart.txt`: those of the operator that its
 /// chart writes.
 fn lists() -> PathBuf {

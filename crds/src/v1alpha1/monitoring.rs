@@ -36,11 +36,12 @@ pub struct Metrics {
     #[serde(default = "flag::<true>")]
     pub pod_monitor: bool,
 
-    /// A PrometheusRule with alerts. No effect where the cluster does not have this kind. Default true.
+    /// A PrometheusRule with alerts on what Prometheus gets by the PodMonitor. No effect without podMonitor, and where the
+    /// cluster does not have this kind. Default true.
     #[serde(default = "flag::<true>")]
     pub prometheus_rule: bool,
 
-    /// Labels of both, at most 32, besides ours; not of clusterdns.dev. A Prometheus of kube-prometheus-stack takes those
+    /// Labels of both objects, at most 32, besides ours; not of clusterdns.dev. A Prometheus of kube-prometheus-stack takes those
     /// with the name of its release. Example: {release: monitoring}. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = maps::bounded_values)]

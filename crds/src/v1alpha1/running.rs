@@ -150,7 +150,7 @@ pub struct Rollout {
     #[serde(default = "flag::<true>")]
     pub canary: bool,
 
-    /// Seconds the canary is watched, 5-3600. Default 30.
+    /// Seconds the canary is watched, 5-3600. A trial in progress keeps the number that it began with. Default 30.
     #[serde(default = "number::<{ defaults::OBSERVE_SECONDS }>")]
     #[schemars(range(min = bounds::OBSERVE_SECONDS_MIN, max = bounds::OBSERVE_SECONDS_MAX))]
     pub observe_seconds: u32,

@@ -71,7 +71,8 @@ pub struct Proportional {
     #[serde(default = "flag::<true>")]
     pub prevent_single_point_of_failure: bool,
 
-    /// Counts nodes that take no new pods, too. Default false.
+    /// Counts nodes that take no new pods, too. If false, they add no pods, but no pod is removed before they are gone: what runs on
+    /// them asks until then. Default false.
     #[serde(default)]
     pub include_unschedulable_nodes: bool,
 }
@@ -106,7 +107,8 @@ pub struct Ladder {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["nodes"]))]
     pub nodes_to_replicas: Option<Vec<NodeStep>>,
 
-    /// Counts nodes that take no new pods, too. Default false.
+    /// Counts nodes that take no new pods, too. If false, they add no pods, but no pod is removed before they are gone: what runs on
+    /// them asks until then. Default false.
     #[serde(default)]
     pub include_unschedulable_nodes: bool,
 }

@@ -144,7 +144,8 @@ pub struct GroupLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupCache {
-    /// Upper bound in seconds of cached TTLs, 0-86400; 0 caches nothing. Default: that of the whole cache.
+    /// Upper bound in seconds of cached TTLs, 0-86400; 0 caches nothing. Never above spec.cache.maxTTLSeconds. Default:
+    /// that one.
     #[serde(rename = "maxTTLSeconds", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = bounds::RECORD_TTL_SECONDS))]
     pub max_ttl_seconds: Option<u32>,

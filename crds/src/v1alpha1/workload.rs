@@ -114,7 +114,8 @@ pub struct Placement {
     #[schemars(extend("x-kubernetes-validations" = [rules::labels_are_not_ours()]))]
     pub pod_labels: Option<BTreeMap<String, String>>,
 
-    /// Annotations of the pods, at most 32.
+    /// Annotations of the pods, at most 32. Pods of a Deployment also have cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes
+    /// with the value state, unless another value is here.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = bounds::SELECTOR_ENTRIES), transform = maps::bounded_annotations)]
     pub pod_annotations: Option<BTreeMap<String, String>>,

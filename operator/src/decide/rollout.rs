@@ -21,6 +21,7 @@ use crate::decide::scale;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
 pub use nothing_new::nothing_new;
+pub use retry::{NextTrial, next_trial};
 
 /// Ready pods without which nothing can be compared, so that nothing is tried.
 const PODS_TO_TRY: usize = 2;
@@ -44,8 +45,7 @@ const OLDEST_FORMAT: u32 = 1;
 /// What the configuration ConfigMap should hold now.
 pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timestamp) -> RolloutPlan {
     let written = Current::read(observed);
-    let config = Config { format: format(&written, observed), ..config.clone() };
-    let asked = Asked { revision: config.revision(), text: config.to_json() };
+    let asked = Asked::of(config, &written, observed);
     let mut plan = decide(dns, &asked, &written, observed, now);
     plan.needs_pods = needs_pods(&plan, &written, observed);
     plan.state.needs_pods = plan.needs_pods;
@@ -98,10 +98,25 @@ fn failed_pod(plan: &RolloutPlan, written: &Current, observed: &Observed) -> Str
         .unwrap_or_default()
 }
 
+/// Does the spec ask for a trial of what is on trial? Where it does not, the trial ends, also if its pod answers well.
+pub fn is_wanted(dns: &ClusterDNS, config: &Config, observed: &Observed) -> bool {
+    let written = Current::read(observed);
+    let asked = Asked::of(config, &written, observed);
+    let rule = dns.spec.rollout.clone().unwrap_or_default();
+    rule.canary && asked.revision == written.state.canary && !has_one_pod(dns, observed)
+}
+
 /// The document that the spec asks for.
 struct Asked {
     revision: String,
     text: String,
+}
+
+impl Asked {
+    fn of(config: &Config, written: &Current, observed: &Observed) -> Asked {
+        let config = Config { format: format(written, observed), ..config.clone() };
+        Asked { revision: config.revision(), text: config.to_json() }
+    }
 }
 
 fn decide(

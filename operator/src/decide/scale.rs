@@ -64,19 +64,22 @@ impl CountedCluster {
     }
 }
 
-/// Up at once; down only to the number that a larger cluster would need.
+/// Up at once; down only to the number that a larger cluster would need, in which all nodes count: a cordoned node has its
+/// workloads, which ask as before, until it is drained and gone.
 fn damped(
     size: ClusterSize,
     counts_all: bool,
     runs: Option<u32>,
     rule: impl Fn(CountedCluster) -> u32,
 ) -> u32 {
-    let cluster = CountedCluster::counted(size, counts_all);
-    let wanted = rule(cluster);
+    let wanted = rule(CountedCluster::counted(size, counts_all));
     match runs {
         // More pods than known nodes: there are nodes that we do not see, because every pod runs on one.
         Some(runs) if size.nodes == 0 && runs > 0 => runs.max(wanted),
-        Some(runs) if wanted < runs => runs.min(rule(cluster.larger())),
+        Some(runs) if wanted < runs => {
+            let all = CountedCluster::counted(size, true);
+            runs.min(rule(all.larger())).max(wanted)
+        }
         Some(_) | None => wanted,
     }
 }

@@ -7,6 +7,19 @@ use serde_json::json;
 use super::instance::Instance;
 use super::{ports, with_data};
 
+/// Prometheus operators before 0.78 do not have it, and people rarely upgrade their CRDs.
+const CLASSIC_HISTOGRAMS: &str = "scrapeClassicHistograms";
+
+/// The monitor without the field that an older schema lacks, if the API server refused it for that. Such a Prometheus
+/// operator configures classic histograms only.
+pub fn for_older_schema(monitor: &DynamicObject, refusal: &str) -> Option<DynamicObject> {
+    let mut older = monitor.clone();
+    let spec = older.data.get_mut("spec")?.as_object_mut()?;
+    let is_unknown =
+        refusal.contains(CLASSIC_HISTOGRAMS) && spec.remove(CLASSIC_HISTOGRAMS).is_some();
+    is_unknown.then_some(older)
+}
+
 pub(super) fn pod_monitor(of: &Instance<'_>) -> Option<DynamicObject> {
     let is_wanted = of.dns.spec.metrics.as_ref().is_none_or(|metrics| metrics.pod_monitor);
     let mut endpoint = json!({"port": ports::METRICS, "path": "/metrics"});
@@ -18,7 +31,7 @@ pub(super) fn pod_monitor(of: &Instance<'_>) -> Option<DynamicObject> {
     let spec = json!({
         "selector": of.selector(),
         "podMetricsEndpoints": [endpoint],
-        "scrapeClassicHistograms": true,
+        CLASSIC_HISTOGRAMS: true,
     });
     (is_wanted && of.observed.offers.pod_monitor)
         .then(|| with_data("monitoring.coreos.com/v1", "PodMonitor", monitored(of), spec))

@@ -1,6 +1,8 @@
 //! The pod, the same below a Deployment and a DaemonSet. It passes Pod Security `restricted` (S8), and nothing in it
 //! depends on the configuration, which pods take while they run: only resources, listeners and images roll them.
 
+use std::collections::BTreeMap;
+
 use crds::defaults::RESOURCES;
 use k8s_openapi::api::core::v1::{
     LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
@@ -21,6 +23,9 @@ const GRACE_AFTER_DRAIN_SECONDS: i64 = 10;
 /// The topology keys over which pods are spread: nodes first, and zones where there are any.
 const TOPOLOGIES: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"];
 
+/// Names volumes that keep no node: without it, Cluster Autoscaler never removes a node with a pod that has an `emptyDir` on disk.
+const MAY_BE_LOST: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+
 /// Whether the template must spread the pods over nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spread {
@@ -31,13 +36,27 @@ pub(super) enum Spread {
 }
 
 pub(super) fn pod_template(of: &Instance<'_>, spread: Spread) -> PodTemplateSpec {
-    let annotations = of.dns.spec.placement.as_ref().and_then(|p| p.pod_annotations.clone());
+    let written = of.dns.spec.placement.as_ref().and_then(|it| it.pod_annotations.clone());
+    let annotations = annotations(written.unwrap_or_default(), spread);
     let metadata = ObjectMeta {
         labels: Some(pod_labels(of.dns, &of.plan.service, of.observed)),
-        annotations: annotations.filter(|annotations| !annotations.is_empty()),
+        annotations: (!annotations.is_empty()).then_some(annotations),
         ..ObjectMeta::default()
     };
     PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(of, spread)) }
+}
+
+/// Those of the spec, and ours where it has none of that name.
+fn annotations(mut written: BTreeMap<String, String>, spread: Spread) -> BTreeMap<String, String> {
+    match spread {
+        Spread::OverNodesAndZones => {
+            let state = || volumes::STATE_VOLUME.to_owned();
+            written.entry(MAY_BE_LOST.to_owned()).or_insert_with(state);
+        }
+        // Pods of a DaemonSet keep no node.
+        Spread::OnePerNode => {}
+    }
+    written
 }
 
 fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
@@ -184,6 +203,21 @@ mod tests {
     use super::*;
     use crate::fixtures::from;
     use serde_json::json;
+
+    #[test]
+    fn o12_the_snapshot_of_a_pod_keeps_no_node_unless_the_spec_says_so() {
+        let of = |written: serde_json::Value, spread| {
+            annotations(from(written), spread).into_iter().collect::<Vec<_>>()
+        };
+        let ours = |value: &str| (MAY_BE_LOST.to_owned(), value.to_owned());
+        let owner = ("owner".to_owned(), "platform".to_owned());
+        assert_eq!(of(json!({}), Spread::OverNodesAndZones), [ours("state")]);
+        let others = json!({"owner": "platform"});
+        assert_eq!(of(others, Spread::OverNodesAndZones), [ours("state"), owner]);
+        let written = json!({MAY_BE_LOST: ""});
+        assert_eq!(of(written, Spread::OverNodesAndZones), [ours("")]);
+        assert_eq!(of(json!({}), Spread::OnePerNode), [], "a DaemonSet keeps no node");
+    }
 
     #[test]
     fn o20_a_pod_leaves_a_node_that_died_after_30_s_unless_the_spec_says_when() {

@@ -150,7 +150,10 @@ const ALERTS: [Alert; 16] = [
 ];
 
 pub(super) fn prometheus_rule(of: &Instance<'_>) -> Option<DynamicObject> {
-    let is_wanted = of.dns.spec.metrics.as_ref().is_none_or(|metrics| metrics.prometheus_rule);
+    let metrics = of.dns.spec.metrics.clone().unwrap_or_default();
+    // The alerts select the job of the PodMonitor: without one ClusterDNSDown would be true, and no other alert ever.
+    let is_wanted =
+        metrics.prometheus_rule && metrics.pod_monitor && of.observed.offers.pod_monitor;
     let rules: Vec<Value> = ALERTS.iter().map(|alert| rule(alert, of)).collect();
     let spec = json!({"groups": [{"name": of.child, "rules": rules}]});
     (is_wanted && of.observed.offers.prometheus_rule)

@@ -11,6 +11,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::instance::Instance;
 use crate::observe::observed::Certificate;
 
+/// The volume with the snapshot. What is in it may be lost with the pod, or with its node.
+pub(super) const STATE_VOLUME: &str = "state";
 pub const STATE: &str = "/var/lib/clusterdns";
 /// Where the mounted copy of the ConfigMap is.
 pub const CONFIGURATION: &str = "/etc/clusterdns/config";
@@ -36,7 +38,7 @@ fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
 
 pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {
     let state = Volume {
-        name: "state".to_owned(),
+        name: STATE_VOLUME.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource {
             size_limit: Some(Quantity(STATE_LIMIT.to_owned())),
             medium: None,
@@ -81,7 +83,7 @@ pub(super) fn mounts(of: &Instance<'_>) -> Vec<VolumeMount> {
         mount(&format!("certificate-{index}"), format!("{CERTIFICATES}/{secret}"), true)
     };
     let certificates = certificates(of).into_iter().enumerate().map(certificate);
-    [mount("state", STATE.to_owned(), false), mount("config", CONFIGURATION.to_owned(), true)]
+    [mount(STATE_VOLUME, STATE.to_owned(), false), mount("config", CONFIGURATION.to_owned(), true)]
         .into_iter()
         .chain(certificates)
         .collect()

@@ -3,7 +3,8 @@
 
 use crds::ClusterDNS;
 use crds::config::{self, MetricNames, Policy, Transport};
-use crds::v1alpha1::Server;
+use crds::defaults::MAX_TTL_SECONDS;
+use crds::v1alpha1::{GroupCache, Server};
 use crds::without_effect::WithoutEffect;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -11,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::ports::{self, Port};
 use crate::observe::observed::Offers;
 
-/// Fields that have no effect beside other fields of this spec. A field at its default is not among them.
+/// Fields that have no effect beside other fields of this spec. A field at its default is not among them, but where people
+/// would miss alerts.
 pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
     let is_per_node = dns.spec.scaling.as_ref().is_some_and(|scaling| scaling.per_node.is_some());
@@ -19,11 +21,14 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
     let budget = dns.spec.pod_disruption_budget.clone().unwrap_or_default();
     let rows = [
         (
-            metrics.labels.is_some_and(|labels| !labels.is_empty())
-                && !metrics.pod_monitor
-                && !metrics.prometheus_rule,
+            metrics.labels.is_some_and(|labels| !labels.is_empty()) && !metrics.pod_monitor,
             "spec.metrics.labels",
-            "podMonitor and prometheusRule are false, so no object has them",
+            "podMonitor is false, so no object has them",
+        ),
+        (
+            metrics.prometheus_rule && !metrics.pod_monitor,
+            "spec.metrics.prometheusRule",
+            "podMonitor is false, and the alerts read only what Prometheus gets by that PodMonitor",
         ),
         (
             metrics.interval_seconds.is_some() && !metrics.pod_monitor,
@@ -65,6 +70,7 @@ fn of_rows<const N: usize>(
 }
 
 const NOT_ASKED: &str = "with none: true no server is asked";
+const ABOVE_WHOLE: &str = "spec.cache.maxTTLSeconds is lower and bounds every group";
 const OVER_UDP_ONLY: &str = "only names that are asked over UDP have random case, and no server of this group has the transport UDP";
 
 fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
@@ -84,6 +90,11 @@ fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
         (is_none && has_limits, "spec.upstreams.limits", NOT_ASKED),
         (is_none && has_cache, "spec.upstreams.cache", NOT_ASKED),
         (
+            !is_none && is_above_whole(upstreams.cache.as_ref(), dns),
+            "spec.upstreams.cache.maxTTLSeconds",
+            ABOVE_WHOLE,
+        ),
+        (
             upstreams.case_randomisation
                 && upstreams.servers.as_deref().is_some_and(is_without_udp),
             "spec.upstreams.caseRandomisation",
@@ -95,12 +106,28 @@ fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
 
 fn of_stub_domains(dns: &ClusterDNS) -> impl Iterator<Item = WithoutEffect> {
     let stubs = dns.spec.stub_domains.iter().flatten().enumerate();
-    let useless =
-        stubs.filter(|(_, stub)| stub.case_randomisation && is_without_udp(&stub.servers));
-    useless.map(|(index, _)| WithoutEffect {
-        field: format!("spec.stubDomains[{index}].caseRandomisation"),
-        instead: OVER_UDP_ONLY,
+    stubs.flat_map(move |(index, stub)| {
+        let rows = [
+            (
+                stub.case_randomisation && is_without_udp(&stub.servers),
+                "caseRandomisation",
+                OVER_UDP_ONLY,
+            ),
+            (is_above_whole(stub.cache.as_ref(), dns), "cache.maxTTLSeconds", ABOVE_WHOLE),
+        ];
+        let useless = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
+        useless.map(move |(_, field, instead)| WithoutEffect {
+            field: format!("spec.stubDomains[{index}].{field}"),
+            instead,
+        })
     })
+}
+
+/// Is the bound of a group above that of the whole cache?
+fn is_above_whole(group: Option<&GroupCache>, dns: &ClusterDNS) -> bool {
+    let whole = dns.spec.cache.as_ref().map(|cache| cache.max_ttl_seconds);
+    let whole = whole.unwrap_or(MAX_TTL_SECONDS);
+    group.and_then(|group| group.max_ttl_seconds).is_some_and(|own| own > whole)
 }
 
 fn is_without_udp(servers: &[Server]) -> bool {
@@ -110,8 +137,15 @@ fn is_without_udp(servers: &[Server]) -> bool {
 /// Kinds that this spec asks for and that the API server does not have.
 pub fn missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<&'static str> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
+    let lacks_monitor = metrics.pod_monitor && !offers.pod_monitor;
+    // Alerts read only what Prometheus gets by the monitor.
+    let has_alerts = metrics.prometheus_rule && offers.prometheus_rule;
     let rows = [
-        (metrics.pod_monitor && !offers.pod_monitor, "PodMonitor (spec.metrics.podMonitor)"),
+        (lacks_monitor && !has_alerts, "PodMonitor (spec.metrics.podMonitor)"),
+        (
+            lacks_monitor && has_alerts,
+            "PodMonitor (spec.metrics.podMonitor, and with it spec.metrics.prometheusRule)",
+        ),
         (
             metrics.prometheus_rule && !offers.prometheus_rule,
             "PrometheusRule (spec.metrics.prometheusRule)",
@@ -123,20 +157,15 @@ pub fn missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<&'static str> {
 /// Fields that only objects of missing kinds would have.
 pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
-    let (monitor, rule) = (metrics.pod_monitor, metrics.prometheus_rule);
-    let has_monitor = monitor && offers.pod_monitor;
-    let has_rule = rule && offers.prometheus_rule;
+    let lacks_monitor = metrics.pod_monitor && !offers.pod_monitor;
     let rows = [
         (
-            metrics.labels.is_some_and(|labels| !labels.is_empty())
-                && (monitor || rule)
-                && !has_monitor
-                && !has_rule,
+            metrics.labels.is_some_and(|labels| !labels.is_empty()) && lacks_monitor,
             "spec.metrics.labels",
-            "the API server does not have the kinds of the objects that would have them",
+            "the API server does not have the kind PodMonitor",
         ),
         (
-            metrics.interval_seconds.is_some() && monitor && !has_monitor,
+            metrics.interval_seconds.is_some() && lacks_monitor,
             "spec.metrics.intervalSeconds",
             "the API server does not have the kind PodMonitor",
         ),
@@ -190,12 +219,19 @@ mod tests {
         for (spec, expected) in [
             ("{}", &[][..]),
             ("{metrics: {labels: {a: b}, intervalSeconds: 30}}", &[]),
-            ("{metrics: {labels: {a: b}, podMonitor: false}}", &[]),
+            (
+                "{metrics: {labels: {a: b}, podMonitor: false}}",
+                &["metrics.labels", "metrics.prometheusRule"],
+            ),
             (
                 "{metrics: {labels: {a: b}, podMonitor: false, prometheusRule: false}}",
                 &["metrics.labels"],
             ),
-            ("{metrics: {intervalSeconds: 30, podMonitor: false}}", &["metrics.intervalSeconds"]),
+            (
+                "{metrics: {intervalSeconds: 30, podMonitor: false}}",
+                &["metrics.prometheusRule", "metrics.intervalSeconds"],
+            ),
+            ("{metrics: {podMonitor: false, prometheusRule: false}}", &[]),
             ("{metrics: {probes: [{label: a, name: a.example}]}}", &["metrics.probes"]),
             ("{metrics: {compatibility: [KubeDNS], probes: [{label: a, name: a.example}]}}", &[]),
             (
@@ -227,6 +263,16 @@ mod tests {
                  transport: TCP}, {address: 192.0.2.2}]}, {domain: b.example, caseRandomisation: true, \
                  servers: [{address: 192.0.2.1, transport: TCP}]}]}",
                 &["stubDomains[1].caseRandomisation"],
+            ),
+            (
+                "{upstreams: {cache: {maxTTLSeconds: 3601}}, stubDomains: [{domain: a.example, servers: [{address: \
+                 192.0.2.1}], cache: {maxTTLSeconds: 3600}}]}",
+                &["upstreams.cache.maxTTLSeconds"],
+            ),
+            (
+                "{cache: {maxTTLSeconds: 30}, stubDomains: [{domain: a.example, servers: [{address: 192.0.2.1}], \
+                 cache: {maxTTLSeconds: 31}}]}",
+                &["stubDomains[0].cache.maxTTLSeconds"],
             ),
             (
                 "{scaling: {perNode: {}}, podDisruptionBudget: {maxUnavailable: 1}}",
@@ -269,7 +315,12 @@ mod tests {
         for (pod_monitor, prometheus_rule, kinds, expected) in [
             (true, true, &[][..], &[][..]),
             (true, false, &["PrometheusRule (spec.metrics.prometheusRule)"], &[]),
-            (false, true, &["PodMonitor (spec.metrics.podMonitor)"], &["metrics.intervalSeconds"]),
+            (
+                false,
+                true,
+                &["PodMonitor (spec.metrics.podMonitor, and with it spec.metrics.prometheusRule)"],
+                &["metrics.labels", "metrics.intervalSeconds"],
+            ),
             (
                 false,
                 false,

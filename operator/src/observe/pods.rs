@@ -203,6 +203,16 @@ impl Progress {
     }
 }
 
+/// Do the pods that run stay, because none is of an older template? With a pod on each node, one that is missing may be of either.
+/// One of a Deployment may be missing for long, as where a quota or a webhook refuses it, and no other pod goes for that.
+pub fn has_no_older_pods(observed: &Observed, per_node: bool) -> bool {
+    let progress = progress(observed, per_node);
+    match per_node {
+        true => progress.has_newest_pods(),
+        false => progress.exists && progress.is_seen && progress.all <= progress.updated,
+    }
+}
+
 /// The state of our workload; if a Deployment and a DaemonSet exist at the same time, that of the wanted one.
 pub fn progress(observed: &Observed, per_node: bool) -> Progress {
     match (&observed.deployment, &observed.daemon_set) {
@@ -295,6 +305,13 @@ pub fn is_of_newest_template(pod: &Pod, observed: &Observed, per_node: bool) -> 
     }
 }
 
+/// Is this pod of an older template, or of the workload that the wanted one replaces? Then a rollout of pods takes it away.
+pub fn is_replaced(pod: &Pod, observed: &Observed, per_node: bool) -> bool {
+    let hash = label(pod, DAEMON_TEMPLATE_HASH).filter(|_| per_node);
+    hash.is_some_and(|hash| newest_template_of_daemon_set(observed) != Some(hash))
+        || !is_of_newest_template(pod, observed, per_node)
+}
+
 /// Secrets that the workload mounts into its pods.
 pub fn mounted_secrets(
     deployment: Option<&Deployment>,
@@ -327,6 +344,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn o17_a_pod_is_replaced_where_a_younger_one_has_a_newer_template() {
+        let pod = |labels: serde_json::Value, second: &str| -> Pod {
+            let created = format!("2026-01-01T00:00:{second}Z");
+            let metadata = json!({"name": "dns", "labels": labels, "creationTimestamp": created});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let older = pod(json!({DAEMON_TEMPLATE_HASH: "1"}), "01");
+        let newer = pod(json!({DAEMON_TEMPLATE_HASH: "2"}), "02");
+        let of_deployment = pod(json!({TEMPLATE_HASH: "3"}), "03");
+        let pods = vec![older.clone(), newer.clone(), of_deployment.clone()];
+        let observed = Observed { pods, ..Observed::default() };
+        let replaced = [older, newer, of_deployment].map(|pod| is_replaced(&pod, &observed, true));
+        assert_eq!(replaced, [true, false, true]);
+    }
 
     /// What is left of the Deployment that a DaemonSet has replaced.
     #[test]

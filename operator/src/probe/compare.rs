@@ -25,8 +25,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::decide::config_map;
 use crate::decide::plan::{HeldBy, RolloutState};
+use crate::decide::{config_map, wants_trial};
 use crate::observe::lists::Lists;
 use crate::observe::observed::{CheckResult, Comparison, Observed, SampledService};
 use crate::observe::{pods, sample};
@@ -151,10 +151,11 @@ fn is_known_to_fail(dns: &ClusterDNS) -> bool {
     })
 }
 
-/// Begins a round, if a canary is on trial and said that it runs what it tries: call it last, when `pod_reports` are fresh.
+/// Begins a round, if a canary is on trial, said that it runs what it tries, and the spec still asks for that: call it last, when
+/// `pod_reports` are fresh.
 /// No waiting for a permit: it would occupy a reconcile that asks nothing. The next reconcile asks.
 fn begin<'a>(dns: &ClusterDNS, observed: &Observed, rounds: &'a RoundPermits) -> Option<Look<'a>> {
-    let pair = pair(dns, observed)?;
+    let pair = pair(dns, observed).filter(|_| wants_trial(dns, observed))?;
     let (config, state) = config_map::canary(observed)?;
     let trial = Trial::of(dns, &state);
     let name = dns.metadata.name.as_deref().unwrap_or_default();

@@ -29,6 +29,7 @@ use jiff::Timestamp;
 
 use crate::apply::outcome::{Applied, PutBack, Restored};
 use crate::decide::plan::{Plan, Refusal, RolloutState, ServicePlan};
+use crate::decide::rollout::{NextTrial, next_trial};
 use crate::decide::{adoption, config_map};
 use crate::desired::without_effect as useless;
 use crate::names;
@@ -323,7 +324,9 @@ fn on_its_way(
         );
         return Some(ConditionState::yes("WaitingForCanary", &message));
     }
-    if rollout.desired_revision != state.stable && state.failed != rollout.desired_revision {
+    let has_failed = state.failed == rollout.desired_revision;
+    let waits = !has_failed || next_trial(dns, rollout, observed, now) == NextTrial::WithTwoPods;
+    if rollout.desired_revision != state.stable && waits {
         let message = format!(
             "configuration {} is waiting for two ready pods that report their revision",
             rollout.desired_revision

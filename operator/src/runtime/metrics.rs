@@ -213,6 +213,11 @@ impl Metrics {
         }
         for condition in &status.conditions {
             let key = (name.clone(), condition.type_.clone());
+            // A person chose that the spec is not applied: no alert for that.
+            if (condition.type_.as_str(), condition.reason.as_str()) == ("UpToDate", "Unmanaged") {
+                shown.remove(&key);
+                continue;
+            }
             if !shown.contains_key(&key) && shown.len() >= MAX_RESOURCES * CONDITIONS.len() {
                 continue;
             }
@@ -264,6 +269,19 @@ mod tests {
         metrics.reported(&dns(), &with_true(&["Ready"]));
         assert!(metrics.text().contains(&line("Stalled", "0.0")), "{}", metrics.text());
         assert!(metrics.text().contains(&line("Ready", "1.0")), "{}", metrics.text());
+    }
+
+    #[test]
+    fn o14_up_to_date_has_no_value_while_the_operator_is_not_to_apply_the_spec() {
+        let metrics = Metrics::default();
+        let mut status = with_true(&["UpToDate"]);
+        let line = r#"clusterdns_operator_condition{name="cluster",condition="UpToDate"}"#;
+        metrics.reported(&dns(), &status);
+        assert!(metrics.text().contains(line));
+        status.conditions[0].status = "False".into();
+        status.conditions[0].reason = "Unmanaged".into();
+        metrics.reported(&dns(), &status);
+        assert!(!metrics.text().contains(line), "{}", metrics.text());
     }
 
     #[test]

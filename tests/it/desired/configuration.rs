@@ -48,6 +48,6 @@ fn prometheus_gets_what_its_kinds_are_there_for_and_asked_for() {
     };
     assert_eq!(kinds("{}", true), [true, true]);
     assert_eq!(kinds("{}", false), [false, false]);
-    assert_eq!(kinds("{metrics: {podMonitor: false}}", true), [false, true]);
+    assert_eq!(kinds("{metrics: {podMonitor: false}}", true), [false, false], "its alerts need it");
     assert_eq!(kinds("{metrics: {prometheusRule: false}}", true), [true, false]);
 }

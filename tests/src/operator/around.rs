@@ -32,7 +32,8 @@ spec:
       - {name: coredns, image: coredns}
 "#;
 
-/// The kinds of the Prometheus operator, as far as the API server must know them.
+/// The kinds of the Prometheus operator, as far as the API server must know them. The PodMonitor is that of an older one,
+/// without `scrapeClassicHistograms`.
 pub const MONITORING_KINDS: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -45,7 +46,9 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
+      selector: {type: object, x-kubernetes-preserve-unknown-fields: true},
+      podMetricsEndpoints: {type: array, items: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}}
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use crds::ClusterDNS;
+use crds::v1alpha1::ManagementState;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::plan::{FailedEarlier, RolloutState};
+use super::has_one_pod;
+use crate::decide::plan::{FailedEarlier, RolloutPlan, RolloutState};
 use crate::names::RETRY;
+use crate::observe::observed::Observed;
 use crate::shortened::shortened;
 
 /// After the first failure; doubled after each further one.
@@ -35,6 +38,39 @@ pub(super) fn is_due(dns: &ClusterDNS, state: &RolloutState, now: Timestamp) -> 
     let Ok(retry_at) = state.retry_at.parse::<Timestamp>() else { return true };
     let far = now + signed(LONGEST_WAIT);
     now >= retry_at || retry_at > far || annotation(dns) != state.retried
+}
+
+/// When the revision that failed is tried again, for status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextTrial {
+    /// A pod tries it.
+    Now,
+    /// Not before this time.
+    At(Timestamp),
+    /// As soon as two pods are ready, and no rollout of pods is in progress.
+    WithTwoPods,
+    /// Never: the spec asks for one pod, so there is nothing to compare with.
+    OnePod,
+    /// Never: the operator does nothing.
+    Unmanaged,
+}
+
+/// When the revision that failed is tried again.
+pub fn next_trial(
+    dns: &ClusterDNS,
+    plan: &RolloutPlan,
+    observed: &Observed,
+    now: Timestamp,
+) -> NextTrial {
+    let state = &plan.state;
+    let waits = has_failed(dns, state, &state.failed) && !is_due(dns, state, now);
+    match (dns.spec.management_state, state.retry_at.parse::<Timestamp>()) {
+        _ if plan.canary.is_some() => NextTrial::Now,
+        (ManagementState::Unmanaged, _) => NextTrial::Unmanaged,
+        (ManagementState::Managed, _) if has_one_pod(dns, observed) => NextTrial::OnePod,
+        (ManagementState::Managed, Ok(at)) if waits => NextTrial::At(at),
+        (ManagementState::Managed, Ok(_) | Err(_)) => NextTrial::WithTwoPods,
+    }
 }
 
 /// Time until the failed revision is tried again.

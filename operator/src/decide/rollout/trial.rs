@@ -48,6 +48,8 @@ enum Verdict {
     Failed(String),
     /// Its pod is gone, was restarted, or could not be judged.
     Lost(&'static str),
+    /// A rollout of pods takes its pod away, also if that runs well.
+    Replaced,
     /// The operator cannot judge it, which is no fault of the pod's.
     Held {
         held: Held,
@@ -81,6 +83,7 @@ impl<'a> Trial<'a> {
                 self.fail(pod, &why)
             }
             Verdict::Lost(_) => self.begin(losses + 1),
+            Verdict::Replaced => self.begin(losses),
         }
     }
 
@@ -110,7 +113,7 @@ impl<'a> Trial<'a> {
             return Verdict::Lost("went away");
         };
         if pods::is_leaving(pod) {
-            return Verdict::Lost("went away");
+            return self.leaves(pod);
         }
         if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {
             return Verdict::Lost("was restarted");
@@ -295,14 +298,13 @@ impl<'a> Trial<'a> {
 
     /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs
     /// stable. `None` while the workload rolls out, because its pods come and go, or while no other pod could answer.
-    /// A rollout that is stuck does not count: its old pods stay, and clients wait for the change.
+    /// A rollout that is stuck, or lacks new pods only, does not count: the others stay, and clients wait for the change.
     fn candidate(self, losses: u32) -> Option<&'a Pod> {
         let ready: Vec<&Pod> = pods::ready(self.observed).collect();
         let per_node = is_per_node(self.dns);
-        let progress = pods::progress(self.observed, per_node);
-        let is_stuck =
-            !progress.has_newest_pods() && pods::is_stuck(self.observed, per_node, self.now);
-        if ready.len() < PODS_TO_TRY || !(progress.has_newest_pods() || is_stuck) {
+        let is_settled = pods::has_no_older_pods(self.observed, per_node);
+        let is_stuck = !is_settled && pods::is_stuck(self.observed, per_node, self.now);
+        if ready.len() < PODS_TO_TRY || !(is_settled || is_stuck) {
             return None;
         }
         let newest = || {
@@ -380,11 +382,6 @@ impl<'a> Trial<'a> {
         let failed_pod = canary.uid.clone();
         plan.state = RolloutState { stable: plan.state.stable, failed_pod, ..failed };
         plan
-    }
-
-    /// Which process answers in this pod; empty: not known.
-    fn process(self, pod: &Pod) -> &'a str {
-        self.reported(pod).map(|reported| reported.process.as_str()).unwrap_or_default()
     }
 
     fn reported(self, pod: &Pod) -> Option<&'a Reported> {

@@ -75,6 +75,36 @@ fn o12_nodes_that_take_no_pods_count_when_asked_for() {
 }
 
 #[test]
+fn o12_cordoned_nodes_take_no_pod_away_before_they_are_gone() {
+    let size = |nodes, schedulable_nodes| ClusterSize {
+        nodes,
+        schedulable_nodes,
+        cores: nodes * 4,
+        schedulable_cores: schedulable_nodes * 4,
+    };
+    let proportional = "{proportional: {nodesPerReplica: 8, minReplicas: 1}}";
+    let ladder = "{ladder: {nodesToReplicas: [{nodes: 1, replicas: 1}, {nodes: 30, replicas: 7}]}}";
+    for (rule, nodes, schedulable, runs, expected) in [
+        (proportional, 160, 0, 20, 20),
+        (proportional, 160, 8, 20, 20),
+        (proportional, 320, 160, 20, 20),
+        (proportional, 80, 80, 20, 11),
+        (ladder, 40, 0, 7, 7),
+        (ladder, 40, 20, 7, 7),
+        (ladder, 20, 20, 7, 1),
+        (ladder, 40, 30, 2, 7),
+    ] {
+        let size = size(nodes, schedulable);
+        let observed = running(Observed { size, ..Observed::default() }, runs);
+        assert_eq!(replicas_of(rule, &observed), expected, "{rule} {schedulable} of {nodes}");
+    }
+    let falls = "{ladder: {nodesToReplicas: [{nodes: 1, replicas: 5}, {nodes: 30, replicas: 2}]}}";
+    let size = size(40, 20);
+    let observed = running(Observed { size, ..Observed::default() }, 6);
+    assert_eq!(replicas_of(falls, &observed), 5, "what is up at once is not taken away first");
+}
+
+#[test]
 fn o12_a_ladder_is_the_highest_step_reached_and_the_larger_of_both() {
     let steps = [(512, 5), (1, 1), (64, 3), (1024, 7), (2048, 10), (4096, 15)];
     let cores: Vec<String> =

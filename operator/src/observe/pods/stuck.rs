@@ -1,9 +1,8 @@
 //! Whether a rollout of pods stands still: then its old pods stay, and what waits for its end would wait without end. Pure.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 use super::{
     DAEMON_TEMPLATE_HASH, is_leaving, is_ready, is_seen, label, newest_template_of_daemon_set, node,
@@ -29,7 +28,7 @@ pub const NO_CONTAINER: [&str; 4] = [
 /// A kubelet's reason for a container that ends again and again.
 pub const CRASHES: &str = "CrashLoopBackOff";
 
-/// How long a DaemonSet may make no step. A Deployment has a condition that says so after the same time.
+/// How long a workload may make no step. A Deployment has a condition that says so after the same time, while its controller works.
 const DEADLINE: SignedDuration = SignedDuration::from_secs(600);
 
 /// Is the workload on its way to a template and does not get there: its pods do not start, or it makes no step? Its old pods
@@ -38,7 +37,7 @@ pub fn is_stuck(observed: &Observed, per_node: bool, now: Timestamp) -> bool {
     does_not_start(observed)
         || match per_node {
             true => has_stalled(observed, now),
-            false => is_past_deadline(observed) || is_paused(observed),
+            false => is_past_deadline(observed) || is_paused(observed) || is_ignored(observed, now),
         }
 }
 
@@ -71,6 +70,19 @@ pub fn is_paused(observed: &Observed) -> bool {
     spec.is_some_and(|spec| spec.paused == Some(true))
 }
 
+/// Has the controller of Deployments not looked at the last write for that long?
+fn is_ignored(observed: &Observed, now: Timestamp) -> bool {
+    observed.deployment.as_ref().is_some_and(|deployment| {
+        let seen = deployment.status.as_ref().and_then(|status| status.observed_generation);
+        !is_seen(&deployment.metadata, seen) && was_written_long_ago(&deployment.metadata, now)
+    })
+}
+
+/// A controller that has not seen a write that is this old makes no step.
+fn was_written_long_ago(metadata: &ObjectMeta, now: Timestamp) -> bool {
+    written_at(metadata).is_some_and(|at| now.duration_since(at) >= DEADLINE)
+}
+
 /// Does a DaemonSet that is not rolled out make no step any more? A pod of the newest template is not ready for that long, and
 /// one such pod ends the rollout of all others; or no pod is made, as where an admission webhook refuses it. Nothing in the
 /// status of a DaemonSet says so.
@@ -80,8 +92,7 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     let seen = set.status.as_ref().and_then(|status| status.observed_generation);
     let is_long = |since: Timestamp| now.duration_since(since) >= DEADLINE;
     if !is_seen(&set.metadata, seen) {
-        // A controller that does nothing for that long makes no step either.
-        return written_at(set).is_some_and(is_long);
+        return was_written_long_ago(&set.metadata, now);
     }
     let made = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod);
     let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
@@ -95,19 +106,20 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
             && unready_since(pod).is_some_and(is_long)
     };
     // A new template may be on its way to its first pod. A pod that waits is not ready, also if something was written.
-    let is_on_its_way = written_at(set).is_some_and(|at| !is_long(at));
+    let is_on_its_way = written_at(&set.metadata).is_some_and(|at| !is_long(at));
     pods.iter().any(waits) || !is_on_its_way && youngest.is_some_and(is_long)
 }
 
-/// When a client that has fields of its spec wrote it last. One that writes annotations changes no pod.
-fn written_at(set: &DaemonSet) -> Option<Timestamp> {
-    let writes = set.metadata.managed_fields.iter().flatten();
+/// When a client that has fields of its spec wrote it last, or deleted it. One that writes annotations changes no pod.
+fn written_at(metadata: &ObjectMeta) -> Option<Timestamp> {
+    let writes = metadata.managed_fields.iter().flatten();
     let has_spec = |it: &&ManagedFieldsEntry| {
         let fields = it.fields_v1.as_ref();
         fields.is_none_or(|fields| fields.0.get("f:spec").is_some())
     };
     let writes = writes.filter(|it| it.subresource.as_deref() != Some("status")).filter(has_spec);
-    writes.filter_map(|it| Some(it.time.as_ref()?.0)).max()
+    let deleted = metadata.deletion_timestamp.as_ref().map(|time| time.0);
+    writes.filter_map(|it| Some(it.time.as_ref()?.0)).chain(deleted).max()
 }
 
 fn created(pod: &Pod) -> Option<Timestamp> {

@@ -133,7 +133,7 @@ fn o17_a_round_that_finds_no_place_is_no_fault_of_the_canary() {
         pod.status.as_mut().unwrap().pod_ip = Some(format!("127.0.0.{}", place + 1));
     }
     let full = RoundPermits { places: Semaphore::new(0), ..RoundPermits::default() };
-    let Some(Look::Postponed(comparison)) = begin(&dns("{}"), &observed, &full) else {
+    let Some(Look::Postponed(comparison)) = begin(&dns("{ttlSeconds: 7}"), &observed, &full) else {
         panic!("a canary is on trial, and no place is free")
     };
     assert!(comparison.checks.is_empty() && comparison.is_postponed);
@@ -373,7 +373,7 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     let mut observed = on_trial();
     observed.pods[1].status.as_mut().unwrap().pod_ip = Some("127.0.0.1".to_owned());
     observed.pods[2].status.as_mut().unwrap().pod_ip = Some("127.0.0.2".to_owned());
-    let dns = dns(&format!("{{service: {{podPort: {port}}}}}"));
+    let dns = dns(&format!("{{ttlSeconds: 7, service: {{podPort: {port}}}}}"));
     let rounds = RoundPermits::default();
     let Some(Look::Round(round)) = begin(&dns, &observed, &rounds) else {
         panic!("a canary is on trial, and a place is free")

@@ -13,6 +13,9 @@ const EXPIRES_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// One that lives shorter is reported when this part of its life is left: those who renew it do so with a third left.
 const PART_OF_LIFE: i32 = 6;
 
+/// By how much clocks may differ.
+const CLOCKS: SignedDuration = SignedDuration::from_mins(5);
+
 /// A certificate that ends soon or has ended. It stays in use: a listener without one would serve no client at all.
 pub(super) fn certificate_expires(observed: &Observed, now: Timestamp) -> Option<Problem> {
     // The earliest end of each: a pod that was not given the new one is one to look at.
@@ -49,6 +52,25 @@ pub(super) fn certificate_expires(observed: &Observed, now: Timestamp) -> Option
 fn expires_soon(begin: Timestamp, end: Timestamp, now: Timestamp) -> bool {
     let life = end.duration_since(begin);
     end.duration_since(now) < EXPIRES_SOON.min(life / PART_OF_LIFE)
+}
+
+/// A certificate that is not valid yet: it is in use, and clients that check it refuse it.
+pub(super) fn certificate_not_yet_valid(observed: &Observed, now: Timestamp) -> Option<Problem> {
+    let begins = used(observed).filter_map(|(_, it)| Some((it.secret.as_str(), it.validity?.0)));
+    let early: BTreeMap<&str, Timestamp> =
+        begins.filter(|(_, begin)| begin.duration_since(now) > CLOCKS).collect();
+    if early.is_empty() {
+        return None;
+    }
+    let shown = early.iter().map(|(secret, begin)| format!("Secret {secret} from {begin:.0} on"));
+    problem(
+        "CertificateNotYetValid",
+        format!(
+            "these certificates of listeners are not valid yet, and clients that check them get no answer over TLS, HTTPS and \
+             QUIC: {}. Put one there that is valid now, or correct the clock of the one who issues them",
+            named(shown.collect())
+        ),
+    )
 }
 
 /// Pods cannot use the content of the Secret. A missing Secret has a reason of its own.
@@ -101,9 +123,7 @@ pub(super) fn listener_closed(observed: &Observed) -> Option<Problem> {
         true => {
             ". With a podPort from 1024 up pods ask for no sysctl: then give listeners ports from 1024 up too"
         }
-        false => {
-            ". Each is tried again with the next configuration, and where its pod starts again"
-        }
+        false => ". Each is tried again every 10 s",
     };
     problem(
         "ListenerClosed",

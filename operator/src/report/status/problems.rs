@@ -7,7 +7,9 @@ use crds::v1alpha1::ManagementState;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::certificates::{certificate_expires, certificate_unusable, listener_closed};
+use super::certificates::{
+    certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
+};
 use super::clients_excluded;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
@@ -19,6 +21,7 @@ use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
 use crate::decide::plan::Plan;
+use crate::decide::rollout::{NextTrial, next_trial};
 use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed};
@@ -38,7 +41,7 @@ pub(super) fn problems(
         addresses_changed(dns, observed),
         apply_failed(applied),
         trial_held(dns, plan),
-        canary_failed(dns, plan),
+        canary_failed(dns, plan, observed, now),
         configuration_edited(dns, plan),
         contended(applied),
     ];
@@ -60,6 +63,7 @@ pub(super) fn problems(
         certificate_unusable(observed),
         listener_closed(observed),
         certificate_expires(observed, now),
+        certificate_not_yet_valid(observed, now),
         crd_outdated(observed),
         cache_full(observed),
         many_nodes(dns, observed),
@@ -166,26 +170,38 @@ fn canary_warning(plan: &Plan) -> Option<Problem> {
     problem("CanaryWarning", format!("configuration {revision}: {}", state.warning))
 }
 
-fn canary_failed(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
+fn canary_failed(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<Problem> {
     let state = &plan.rollout.state;
     if state.failed.is_empty() || state.is_unjudged {
         return None;
     }
-    let is_on_trial = plan.rollout.canary.is_some();
-    // A time, not the time until then: an unchanged status must not differ.
-    let again = match state.retry_at.parse::<Timestamp>() {
-        Ok(at) if !is_on_trial => {
-            format!("The next trial is at {at:.0}, or at once after {}", retry_command(dns))
+    let (again, needs_a_person) = match next_trial(dns, &plan.rollout, observed, now) {
+        NextTrial::Now => ("A pod tries it again now".to_owned(), false),
+        // A time, not the time until then: an unchanged status must not differ.
+        NextTrial::At(at) => {
+            let again = retry_command(dns);
+            (format!("The next trial is at {at:.0}, or at once after {again}"), true)
         }
-        Err(_) if !is_on_trial => "There is no trial while there is only one pod".to_owned(),
-        Ok(_) | Err(_) => "A pod tries it again now".to_owned(),
+        NextTrial::WithTwoPods => {
+            let when = "two pods are ready and no rollout of pods is in progress";
+            (format!("The next trial begins when {when}"), false)
+        }
+        NextTrial::OnePod => ("There is no trial while there is only one pod".to_owned(), true),
+        NextTrial::Unmanaged => {
+            ("There is no trial while managementState is Unmanaged".to_owned(), true)
+        }
     };
     let message = format!(
         "configuration {} is not rolled out: {}. Every pod runs {}. {again}. Correct the spec, or set spec.rollout.canary to \
          false to give it to every pod",
         state.failed, state.failure, state.stable
     );
-    Some(Problem { reason: "CanaryFailed", message, needs_a_person: !is_on_trial })
+    Some(Problem { reason: "CanaryFailed", message, needs_a_person })
 }
 
 /// O4: for a moment, or until the spec's own configuration has passed, clients get answers by what another client wrote.

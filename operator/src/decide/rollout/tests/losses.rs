@@ -36,6 +36,38 @@ fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
 }
 
 #[test]
+fn o17_a_canary_that_goes_because_its_template_was_edited_too_is_no_loss() {
+    let mut story = Story::with_pods(3);
+    story.edit("{ttlSeconds: 7, resources: {requests: {cpu: 100m}}}");
+    story.reconcile(100);
+    assert_eq!(story.canary().as_deref(), Some("dns-0"), "the template is written after that");
+    story.pods_follow();
+    let counts = |story: &mut Story, updated, all| {
+        let status = story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+        (status.updated_replicas, status.replicas) = (Some(updated), Some(all));
+    };
+    let set = json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "2"},
+        "labels": {"pod-template-hash": "newer"}}});
+    story.observed.replica_sets = vec![from(set)];
+    counts(&mut story, 1, 4);
+    let leaving = json!("2026-01-01T00:00:00Z");
+    story.observed.pods[0].metadata.deletion_timestamp = Some(from(leaving.clone()));
+    let plan = story.reconcile(120);
+    assert_eq!((plan.state.losses, plan.canary), (0, None), "the rollout of pods took it away");
+    story.observed.pods = (3..6).map(|n| pod(&format!("dns-{n}"), 130, 0)).collect();
+    for pod in &mut story.observed.pods {
+        let labels = pod.metadata.labels.as_mut().unwrap();
+        labels.insert("pod-template-hash".to_owned(), "newer".to_owned());
+    }
+    counts(&mut story, 3, 3);
+    story.pods_follow();
+    let plan = story.reconcile(140);
+    assert_eq!((plan.state.losses, story.canary().as_deref()), (0, Some("dns-3")));
+    story.observed.pods[0].metadata.deletion_timestamp = Some(from(leaving));
+    assert_eq!(story.reconcile(150).state.losses, 1, "this one was drained");
+}
+
+#[test]
 fn a_configuration_that_takes_its_pod_down_never_reaches_the_last_pod() {
     let mut story = Story::with_pods(2);
     story.edit(NEW);

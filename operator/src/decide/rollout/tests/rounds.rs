@@ -47,6 +47,17 @@ fn o17_two_rounds_are_apart_also_under_two_leaders() {
     assert!(plan.state.failure.contains("a.example. A: SERVFAIL"), "{}", plan.state.failure);
 }
 
+/// The pod gives a trial up by the number in rollout.json: the operator must judge by the same one.
+#[test]
+fn o7_a_trial_in_progress_keeps_the_number_of_seconds_that_it_began_with() {
+    let mut story = on_trial();
+    story.reconcile(120);
+    story.edit("{ttlSeconds: 7, rollout: {observeSeconds: 3600}}");
+    let state = story.reconcile(129).state;
+    assert_eq!((state.stable, state.observe_seconds), (revision(OLD), 30));
+    assert_eq!(story.reconcile(130).state.stable, revision(NEW));
+}
+
 /// The operator cannot send to the canary.
 fn cut_off(story: &mut Story) {
     story.compare(true, true);

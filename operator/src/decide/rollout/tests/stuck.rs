@@ -26,6 +26,39 @@ fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
     assert_eq!(story.reconcile(130).state.stable, revision(NEW));
 }
 
+#[test]
+fn o17_pods_of_a_deployment_that_are_missing_keep_no_configuration_waiting() {
+    let mut story = Story::with_pods(2);
+    let deployment = story.observed.deployment.as_mut().unwrap();
+    deployment.spec.as_mut().unwrap().replicas = Some(3);
+    let status = deployment.status.as_mut().unwrap();
+    status.conditions = Some(from(json!([
+        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "quota"}])));
+    status.updated_replicas = Some(1);
+    story.edit(NEW);
+    assert!(story.reconcile(100).canary.is_none(), "the other one is about to be replaced");
+    let status = story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+    status.updated_replicas = Some(2);
+    assert!(story.reconcile(102).canary.is_some(), "only the third one is missing");
+}
+
+#[test]
+fn o17_a_deployment_that_is_not_observed_keeps_a_configuration_waiting_ten_minutes() {
+    let mut story = Story::with_pods(3);
+    let metadata = &mut story.observed.deployment.as_mut().unwrap().metadata;
+    metadata.generation = Some(2);
+    metadata.managed_fields = Some(from(json!([
+        {"manager": "clusterdns-operator", "operation": "Apply", "time": at(0).to_string()}])));
+    story.edit(NEW);
+    assert!(story.reconcile(599).canary.is_none(), "its pods may be about to be replaced");
+    let mut deleted = story.observed.clone();
+    let metadata = &mut deleted.deployment.as_mut().unwrap().metadata;
+    metadata.deletion_timestamp = Some(from(json!(at(590).to_string())));
+    assert!(!pods::is_stuck(&deleted, false, at(600)), "its pods are about to go");
+    assert!(story.reconcile(600).canary.is_some(), "its controller is away");
+}
+
 /// Three nodes with a pod each, of an older template on the node `c`, as a DaemonSet counts them.
 fn per_node(story: &mut Story) {
     story.observed.deployment = None;

@@ -4,19 +4,34 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::Trial;
+use super::{Trial, Verdict};
+use crate::decide::adoption::is_per_node;
 use crate::decide::plan::{CanaryPod, RolloutPlan};
 use crate::observe::pods;
 
 /// How long a report says what a pod runs now. A pod that hangs reports nothing, and does not delay the next trial.
 const RECENT: Duration = Duration::from_secs(10);
 
-impl Trial<'_> {
+impl<'a> Trial<'a> {
+    /// Which process answers in this pod; empty: not known.
+    pub(super) fn process(self, pod: &Pod) -> &'a str {
+        self.reported(pod).map(|reported| reported.process.as_str()).unwrap_or_default()
+    }
+
     /// A container that restarts quickly is ready before restartCount grows. The new process has an empty cache, and
     /// perhaps an older configuration: it is not the canary that was named.
     pub(super) fn is_another_process(self, pod: &Pod, canary: &CanaryPod) -> bool {
         let process = self.process(pod);
         !process.is_empty() && !canary.process.is_empty() && process != canary.process
+    }
+
+    /// What a canary that is asked to stop means for its trial. One edit may change the configuration and the template: then its
+    /// canary is named just before the rollout of pods that takes it away.
+    pub(super) fn leaves(self, pod: &Pod) -> Verdict {
+        match pods::is_replaced(pod, self.observed, is_per_node(self.dns)) {
+            true => Verdict::Replaced,
+            false => Verdict::Lost("went away"),
+        }
     }
 
     /// Whether a ready pod, which was lost as the canary, ran what is on trial a moment ago. Pods see the ConfigMap at

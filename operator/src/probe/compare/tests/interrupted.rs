@@ -103,6 +103,25 @@ fn o17_the_reconcile_that_undoes_an_edit_writes_since_when_the_trial_waits() {
 }
 
 #[test]
+fn o17_no_round_begins_about_a_configuration_that_the_spec_does_not_want_tried() {
+    let (_, observed, _) = planned();
+    for (spec, expected) in [
+        ("{ttlSeconds: 7}", true),
+        ("{ttlSeconds: 7, drainSeconds: 30}", true),
+        ("{ttlSeconds: 5}", false),
+        ("{ttlSeconds: 9}", false),
+        ("{ttlSeconds: 7, rollout: {canary: false}}", false),
+        ("{ttlSeconds: 7, managementState: Unmanaged}", false),
+        ("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}", false),
+        ("{ttlSeconds: 5000}", false),
+    ] {
+        let rounds = RoundPermits::default();
+        let begins = matches!(look(&dns(spec), &observed, &rounds), Some(Look::Round(_)));
+        assert_eq!(begins, expected, "{spec}");
+    }
+}
+
+#[test]
 fn o16_a_deleted_service_is_created_again_before_a_round_begins() {
     let (mut dns, mut observed, _) = planned();
     let rounds = RoundPermits::default();

@@ -87,6 +87,55 @@ fn o4_degraded_says_so_where_nothing_can_be_written_back() {
 }
 
 #[test]
+fn o17_what_failed_and_waits_for_pods_says_so_and_needs_no_person() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.reconcile(10);
+    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    story.reconcile(20);
+    reported(&mut story.observed, "dns-0").rejection = None;
+    let waits = |story: &mut Story, second, progressing: &str| {
+        let status = story.reconcile(second);
+        let expected = format!("True=Valid True=Serving True={progressing} True=CanaryFailed");
+        is(story, &expected, Kstatus::InProgress);
+        let message = &condition(&status, "Degraded").unwrap().message;
+        let words = "The next trial begins when two pods are ready and no rollout of pods is in";
+        assert!(message.contains(words), "{message}");
+        assert!(!message.contains("only one pod"), "{message}");
+    };
+    story.deployment_status(1, 3);
+    // Another spec is tried at once, and waits only for the rollout.
+    story.edit("{ttlSeconds: 7, drainSeconds: 30}");
+    waits(&mut story, 30, "RollingOut");
+    // It failed before another one was asked for.
+    story.edit("{ttlSeconds: 9}");
+    story.reconcile(40);
+    story.edit("{ttlSeconds: 7}");
+    waits(&mut story, 50, "RollingOut");
+    story.deployment_status(2, 2);
+    let ready = story.observed.pods[1].clone();
+    story.observed.pods[1] = unready(ready.clone());
+    waits(&mut story, 60, "WaitingForCanary");
+    story.observed.pods[1] = ready;
+    story.reconcile(70);
+    is(&story, "True=Valid True=Serving True=CanaryOnTrial False=AsExpected", Kstatus::InProgress);
+}
+
+#[test]
+fn o17_what_failed_and_is_unmanaged_since_waits_for_a_person() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.reconcile(10);
+    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    story.reconcile(20);
+    story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
+    let status = story.reconcile(30);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("no trial while managementState is Unmanaged"), "{message}");
+    assert!(condition(&status, "Stalled").is_some());
+}
+
+#[test]
 fn o14_pods_that_cannot_be_asked_are_not_up_to_date_but_stay_so() {
     let mut story = Story::settled("{}");
     let silence = |story: &mut Story| {
@@ -144,10 +193,10 @@ fn o18_monitors_that_the_api_server_cannot_have_are_named_by_the_condition_accep
     };
     let valid = ("Valid".to_owned(), "the spec is valid and acted on".to_owned());
     assert_eq!(accepted("{}", true), valid);
-    assert_eq!(accepted("{metrics: {podMonitor: false}}", false), valid);
+    assert_eq!(accepted("{metrics: {podMonitor: false, prometheusRule: false}}", false), valid);
     let (reason, message) = accepted("{}", false);
     assert_eq!(reason, "Valid", "it is the default, so nothing that was asked for is lost");
-    assert!(message.contains("the kind: PodMonitor (spec.metrics.podMonitor). They"), "{message}");
+    assert!(message.contains("the kind: PodMonitor (spec.metrics.podMonitor, and"), "{message}");
     let (reason, message) = accepted("{metrics: {intervalSeconds: 30}}", false);
     assert_eq!(reason, "FieldsWithoutEffect");
     for words in

@@ -1,4 +1,5 @@
-//! G103: what `servers.bind.` says of the upstreams (A55), whose addresses only the harness knows.
+//! What names of CHAOS count (A53, A54). G103: what `servers.bind.` says of the upstreams (A55), whose addresses only the
+//! harness knows.
 
 use std::net::IpAddr;
 
@@ -37,4 +38,21 @@ fn g103_each_server_is_listed_once_with_its_questions() {
         })
         .collect();
     assert_eq!(listed, expected);
+}
+
+#[test]
+fn a53_a54_the_counters_say_what_was_asked_and_what_the_cache_took() {
+    let plane = Plane::start(&objects_of("stub-domains").unwrap()).unwrap();
+    let counted = || {
+        ["hits", "misses", "insertions", "evictions"]
+            .map(|name| strings(&plane, &format!("{name}.bind. CH TXT")).concat())
+    };
+    assert_eq!(counted(), ["0"; 4]);
+    // One answer of ours, one name that exists and is asked once more twice, and one that does not exist.
+    let wiki = "wiki.corp.example.";
+    for name in ["cart.shop.svc.cluster.local.", wiki, wiki, wiki, "nothere.corp.example."] {
+        let asked = Question::parse(&format!("{name} A")).unwrap();
+        plane.ask(&asked.packet, Transport::Udp, false).unwrap();
+    }
+    assert_eq!(counted(), ["3", "2", "2", "0"]);
 }

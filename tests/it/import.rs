@@ -1,6 +1,7 @@
 //! `import` on configurations in the shape that vendors ship them: the ClusterDNS and the report of each folder of
 //! `golden/import` (`UPDATE_EXPECT=1` writes them). For every input the result passes `check` and nothing panics.
 
+mod asked;
 mod bounds;
 mod differences;
 mod extra_parts;

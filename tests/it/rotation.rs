@@ -1,10 +1,10 @@
 //! G107: which address comes first (WR24).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hickory_proto::op::Message;
 use tests::client::{Question, Transport};
-use tests::scenario::{Core, objects_of};
+use tests::scenario::{Core, Plane, objects_of};
 
 /// Consecutive outputs of SplitMix64: uniform and the same in every run.
 fn seeds() -> impl Iterator<Item = u64> {
@@ -46,4 +46,26 @@ fn wr24_srv_records_rotate_and_ptrs_never_do() {
     assert_eq!(firsts("_pg._tcp.db.data.svc.cluster.local. SRV", 200).len(), 2);
     let ptrs = firsts("21.1.244.10.in-addr.arpa. PTR", 200);
     assert_eq!(ptrs.into_keys().collect::<Vec<_>>(), ["db-0.db.data.svc.cluster.local."]);
+}
+
+/// In the tests above the seed is an argument; the threads that serve must draw one for each reply.
+#[test]
+fn g107_addresses_take_turns_over_udp_and_tcp_and_where_the_cache_answers() {
+    for (scenario, question) in [
+        ("headless-services", "db.data.svc.cluster.local. A"),
+        ("stub-domains", "www.example.org. A"),
+    ] {
+        let plane = Plane::start(&objects_of(scenario).unwrap()).unwrap();
+        let packet = Question::parse(question).unwrap().packet;
+        for over in [Transport::Udp, Transport::Tcp] {
+            let first = || {
+                let reply = plane.ask(&packet, over, false).unwrap().reply.unwrap();
+                Message::from_vec(&reply).unwrap().answers[0].data.to_string()
+            };
+            // A name of an upstream is in the cache from here on.
+            first();
+            let firsts: BTreeSet<String> = (0..64).map(|_| first()).collect();
+            assert_eq!(firsts.len(), 2, "{question} {over:?}: {firsts:?}");
+        }
+    }
 }

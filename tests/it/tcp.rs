@@ -1,9 +1,11 @@
-//! G119 and G120: how a TCP connection is treated (WR41-WR43).
+//! G119 and G120: how a TCP connection is treated (WR41-WR43). G97, which waits for upstreams in one way over TCP and in
+//! another over UDP.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use hickory_proto::op::{Message, ResponseCode};
 use tests::client::{Question, Transport, connect, read, receive, send};
 use tests::scenario::{Plane, objects_of};
 
@@ -49,6 +51,27 @@ fn g120_a_message_that_trickles_in_closes_the_connection() {
     let closed =
         octets.iter().any(|octet| stream.write_all(&[*octet]).is_err() || ended(&mut stream));
     assert!(closed, "all {} octets were taken, one a second", octets.len());
+}
+
+#[test]
+fn g97_a_chain_that_leaves_a_stub_domain_is_whole_over_udp_and_tcp() {
+    let question = Question::parse("half.corp.example. A").unwrap();
+    for over in [Transport::Udp, Transport::Tcp] {
+        let plane = plane();
+        // First from the upstreams, then from the cache.
+        for round in 0..2 {
+            let reply = plane.ask(&question.packet, over, false).unwrap().reply.unwrap();
+            let reply = Message::from_vec(&reply).unwrap();
+            let header = &reply.metadata;
+            let (code, is_ours) = (header.response_code, header.authoritative);
+            assert_eq!((code, is_ours), (ResponseCode::NoError, false), "{over:?} {round}");
+            let mut data: Vec<_> = reply.answers.iter().map(|it| it.data.to_string()).collect();
+            // The addresses rotate; the CNAME leads to them.
+            data[1..].sort();
+            let whole = ["www.example.org.", "192.0.2.80", "192.0.2.81"];
+            assert_eq!(data, whole, "{over:?} {round}");
+        }
+    }
 }
 
 /// Whether the server has closed the connection.

@@ -1,5 +1,7 @@
 //! Upstreams over TLS, HTTPS and QUIC (FW2, FW54): connections kept and resumed, names checked, never clear text.
 
+mod https;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -75,6 +77,7 @@ async fn fw2_an_encrypted_server_gets_padded_queries_and_nothing_in_clear_text()
         let asked = stage.upstream(FIRST).asked();
         assert!(asked.iter().all(|asked| asked.transport == over), "{asked:?}");
         assert!(asked.iter().all(|asked| asked.packet.len().is_multiple_of(128)));
+        assert_eq!(stage.upstream(FIRST).in_clear_text(), 0, "{over:?}");
         assert_eq!((connections(&stage).open, connections(&stage).handshakes), (1, 1));
         let text = stage.view().text();
         assert!(text.contains("handshakes 1, 0 of them resumed"), "{text}");
@@ -126,6 +129,22 @@ async fn fw54_a_connection_that_ends_costs_clients_nothing_and_the_session_is_re
 }
 
 #[tokio::test]
+async fn fw2_no_query_is_early_data_also_where_a_server_takes_it() {
+    for over in ALL {
+        let encrypted =
+            Encrypted { queries_per_connection: Some(1), takes_early_data: true, ..named(over) };
+        let stage = stage(encrypted, ANSWERS);
+        for n in 0..6 {
+            let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+            assert_eq!(answers(&reply), ["192.0.2.9"], "{over:?} {n}: {}", stage.view().text());
+        }
+        let seen = connections(&stage);
+        assert!(seen.resumed >= 3, "{over:?}: {seen:?}");
+        assert_eq!(stage.upstream(FIRST).early(), 0, "{over:?}");
+    }
+}
+
+#[tokio::test]
 async fn fw54_replies_come_in_any_order_and_each_reaches_its_query() {
     let rule = |n: u64| {
         format!("n{n}.example. A\n  delay {}ms\n  answer @ 60 A 192.0.2.{n}\n", 400 - 20 * n)
@@ -152,6 +171,7 @@ async fn refused(stage: Stage, reason: &str) -> String {
     assert!(connections(&stage).failures.contains_key(reason), "{reason}: {text}");
     let asked = stage.upstream(FIRST).asked();
     assert!(asked.iter().all(|asked| asked.transport != UpstreamTransport::Udp), "{asked:?}");
+    assert_eq!(stage.upstream(FIRST).in_clear_text(), 0, "{text}");
     text
 }
 
@@ -187,33 +207,6 @@ async fn f22_fw2_a_server_that_does_not_prove_its_name_gets_no_query_and_is_name
 }
 
 #[tokio::test]
-async fn fw2_one_error_of_http_condemns_no_server_that_answers_others() {
-    let script =
-        format!("{ANSWERS}\nbad.example. *\n  http status 500\n  answer @ 600 A 192.0.2.1");
-    let stage = stage(named(UpstreamTransport::Https), &script);
-    stage.ask(0, "a.example", RecordType::A).await;
-    let bad = stage.ask(0, "bad.example", RecordType::A).await;
-    assert_eq!(failure(&bad).0, ResponseCode::ServFail);
-    let text = stage.view().text();
-    assert!(!text.contains("warning"), "{text}");
-    assert!(
-        text.contains("; latest error, ") && text.contains(" s ago: HTTP status 500"),
-        "{text}"
-    );
-    stage.ask(0, "b.example", RecordType::A).await;
-    let seen = connections(&stage);
-    assert_eq!((seen.latest_failure, seen.latest_failure_seconds), (None, None), "a reply came");
-    assert!(seen.failures["http_status"] > 0 && !stage.view().text().contains("latest error"));
-}
-
-#[tokio::test]
-async fn fw2_a_server_that_gives_only_errors_of_http_is_named_with_the_remedy() {
-    let stage = stage(named(UpstreamTransport::Https), &format!("{ANSWERS}\n  http status 404"));
-    let text = refused(stage, "http_status").await;
-    assert!(text.contains("gives no replies: it does not serve DNS at /dns-query"), "{text}");
-}
-
-#[tokio::test]
 async fn f22_a_server_that_is_down_for_its_certificate_is_reported_with_the_remedy() {
     let credentials = Credentials::expired(NAME).unwrap();
     let stage = stage(Encrypted { credentials, ..named(UpstreamTransport::Tls) }, ANSWERS);
@@ -222,35 +215,6 @@ async fn f22_a_server_that_is_down_for_its_certificate_is_reported_with_the_reme
     stage.until(0, "down").await;
     let down = stage.published.upstreams.down(std::time::Instant::now(), 9);
     assert!(down[0].remedy.is_some_and(|remedy| remedy.contains("renew it")), "{down:?}");
-}
-
-#[tokio::test]
-async fn fw21_what_http_gives_in_place_of_a_reply_is_counted_and_the_next_server_asked() {
-    let cases = [
-        ("http status 500", "http_status"),
-        ("http status 204", "http_status"),
-        ("http type text/html", "http_content_type"),
-        ("http octets 70000", "too_large"),
-    ];
-    join_all(cases.map(|(fault, reason)| async move {
-        let script = format!("{ANSWERS}\n  {fault}");
-        let (first, of_first) = start(named(UpstreamTransport::Https), &script);
-        let (second, of_second) = start(named(UpstreamTransport::Tls), ANSWERS);
-        let upstreams = [(FIRST.into(), first), ([10, 0, 0, 3].into(), second)];
-        let stage = Stage::of(BTreeMap::from(upstreams), &config_of(vec![of_first, of_second]));
-        let reply = stage.ask(0, "a.example", RecordType::A).await;
-        assert_eq!(answers(&reply), ["192.0.2.9"], "{fault}: {}", stage.view().text());
-        assert_eq!(connections(&stage).failures[reason], 1, "{fault}");
-    }))
-    .await;
-}
-
-#[tokio::test]
-async fn ca2_the_age_of_a_response_of_http_is_taken_from_its_ttls() {
-    let script = "* *\n  http age 50\n  answer @ 600 A 192.0.2.9";
-    let stage = stage(named(UpstreamTransport::Https), script);
-    let reply = stage.ask(0, "a.example", RecordType::A).await;
-    assert_eq!(reply.answers[0].ttl, 550);
 }
 
 #[tokio::test]
@@ -276,20 +240,26 @@ async fn fw54_a_quic_server_that_allows_few_streams_answers_all_queries() {
 async fn fw54_a_stream_that_is_reset_costs_other_queries_nothing() {
     let script = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp close\n");
     let half = format!("{ANSWERS}\nbad.example. *\n  answer @ 600 A 192.0.2.1\n  tcp half\n");
-    for (script, reason) in [(script, "stream_reset"), (half, "malformed")] {
-        let stage = stage(named(UpstreamTransport::Quic), &script);
+    let (quic, https) = (UpstreamTransport::Quic, UpstreamTransport::Https);
+    for (over, script, reason) in [
+        (quic, &script, "stream_reset"),
+        (quic, &half, "malformed"),
+        (https, &script, "stream_reset"),
+        (https, &half, "stream_reset"),
+    ] {
+        let stage = stage(named(over), script);
         let bad = stage.ask(0, "bad.example", RecordType::A);
         let good = (0..20).map(|n| {
             let stage = &stage;
             async move { stage.ask(0, &format!("n{n}.example"), RecordType::A).await }
         });
         let (bad, good) = futures::join!(bad, join_all(good));
-        assert!(good.iter().all(|reply| answers(reply) == ["192.0.2.9"]));
+        assert!(good.iter().all(|reply| answers(reply) == ["192.0.2.9"]), "{over:?}");
         assert_eq!(failure(&bad).0, ResponseCode::ServFail);
         let seen = connections(&stage);
         let ended = seen.failures.get(reason).copied().unwrap_or(0);
         // A busy machine may take the connection for silent once; no stream ends one.
-        assert!(ended > 0 && seen.handshakes <= ended.div_ceil(2), "{seen:?}");
+        assert!(ended > 0 && seen.handshakes <= ended.div_ceil(2), "{over:?}: {seen:?}");
     }
 }
 

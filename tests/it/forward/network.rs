@@ -1,14 +1,21 @@
 //! A network that loses datagrams and lets replies overtake each other (F17), over real sockets. That 99.9 % of lookups succeed
-//! is counted over many more of them without sockets, by the test of the same row in dataplane/src/forward/plan/tests.rs.
+//! is counted over many more of them without sockets, by the test of the same row in dataplane/src/forward/plan/tests.rs. And
+//! one that leads nowhere.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
 use std::sync::Mutex;
 
 use futures::future::join_all;
 use hickory_proto::rr::RecordType;
-use tests::control_plane::not_installed;
+use serde_json::Value;
+use tests::client::{Section, Transport};
+use tests::control_plane::{not_allowed, not_installed};
+use tests::data_plane::{DataPlane, wait_for};
 use tests::netns::{inside, nft};
-use tests::upstream::UpstreamTransport;
+use tests::scratch::Scratch;
+use tests::upstream::{Script, ScriptedUpstream, UpstreamTransport};
 
 use super::stage::{FIRST, SECOND, Stage, answers};
 
@@ -81,5 +88,59 @@ fn f17_lookups_succeed_where_datagrams_are_lost_and_overtake_each_other() {
         let sent = one.counters()[0].0 as usize - (asked.len() - came);
         let lost = sent - came;
         assert!((20..=40).contains(&(lost * 100 / sent)), "{lost} of {sent} lost");
+    });
+}
+
+/// Takes IPv6 away; whether the system says of a server with such an address that we have none.
+fn without_ipv6() -> bool {
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+    let connected = UdpSocket::bind("[::]:0").and_then(|socket| socket.connect("[2001:db8::1]:53"));
+    connected.is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+}
+
+#[test]
+fn fw21_servers_to_which_no_route_leads_are_down_and_the_next_one_is_asked() {
+    inside(async || {
+        let script = Script::one("* *\n  answer @ 600 A 192.0.2.9").expect("a script");
+        let upstream = ScriptedUpstream::start(script).expect("an upstream");
+        let port = upstream.address().port();
+        let folder = Scratch::new("no-route").expect("a folder");
+        // This namespace has no default route, and now no IPv6, as most nodes.
+        let mut elsewhere = vec!["203.0.113.1", "203.0.113.2, transport: TCP"];
+        match without_ipv6() {
+            true => elsewhere.push("'2001:db8::1'"),
+            false => not_allowed("a namespace without IPv6"),
+        }
+        let server = |address: &&str| format!("    - {{address: {address}}}\n");
+        let servers: String = elsewhere.iter().map(server).collect();
+        let resource = format!(
+            "apiVersion: clusterdns.dev/v1alpha1
+kind: ClusterDNS
+metadata: {{name: cluster}}
+spec:
+  upstreams:
+    policy: Sequential
+    servers:
+{servers}    - {{address: 127.0.0.1, port: {port}}}
+"
+        );
+        folder.write("clusterdns.yaml", resource).expect("written");
+        let plane = DataPlane::of_manifests(folder.path());
+        plane.wait_until_ready();
+        for name in 0..20 {
+            let name = format!("n{name}.example.org.");
+            let reply = plane.ask(&format!("{name} A"), Transport::Udp);
+            let expected = format!("{name} 600 A 192.0.2.9");
+            assert_eq!(reply.records[Section::Answer as usize], [expected], "{reply}");
+        }
+        wait_for("the state of each", || {
+            let shown: Value = serde_json::from_str(&plane.get("/upstreams").1).ok()?;
+            let servers = shown["groups"][0]["servers"].as_array()?;
+            let states: Vec<_> = servers.iter().map(|it| it["state"].as_str()).collect();
+            let (reached, others) = states.split_last()?;
+            let are_down = others.iter().all(|state| *state == Some("down"));
+            (others.len() == elsewhere.len() && are_down && *reached == Some("healthy"))
+                .then_some(())
+        });
     });
 }

@@ -30,6 +30,8 @@ pub struct Encrypted {
     pub queries_per_connection: Option<usize>,
     /// Streams of QUIC that a client may have open at a time on one connection.
     pub streams: Option<u32>,
+    /// Clients may send early data (0-RTT) when they resume a session.
+    pub takes_early_data: bool,
 }
 
 /// What happened to the connections of an upstream.
@@ -37,12 +39,24 @@ pub struct Encrypted {
 pub(super) struct Handshakes {
     full: AtomicUsize,
     resumed: AtomicUsize,
+    /// With early data, or the wish to send some.
+    early: AtomicUsize,
+    /// Connections of TCP that began with something else than a handshake.
+    clear: AtomicUsize,
 }
 
 impl Handshakes {
     fn count(&self, is_resumed: bool) {
         let of = if is_resumed { &self.resumed } else { &self.full };
         of.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_early(&self) {
+        self.early.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_clear(&self) {
+        self.clear.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -59,6 +73,7 @@ impl Encrypted {
             stalls: false,
             queries_per_connection: None,
             streams: None,
+            takes_early_data: false,
         })
     }
 
@@ -84,12 +99,20 @@ impl ScriptedUpstream {
             UpstreamTransport::Https => b"h2",
             UpstreamTransport::Quic => b"doq",
         };
-        let config = Arc::new(encrypted.credentials.server_config(protocol)?);
+        let mut config = encrypted.credentials.server_config(protocol)?;
+        if encrypted.takes_early_data {
+            // QUIC allows no other value (RFC 9001 §4.6.1).
+            config.max_early_data_size = u32::MAX;
+        }
+        let config = Arc::new(config);
         let encrypted = Arc::new(encrypted);
         ScriptedUpstream::launch(address, script, move |shared: Arc<Shared>| async move {
             let tcp = TcpListener::from_std(tcp).expect("a socket that does not block");
             match over {
-                UpstreamTransport::Quic => quic::serve(&shared, &encrypted, config, udp).await,
+                UpstreamTransport::Quic => tokio::select! {
+                    () = quic::serve(&shared, &encrypted, config, udp) => {}
+                    () = tls::refuse(&shared, tcp) => {}
+                },
                 UpstreamTransport::Tls
                 | UpstreamTransport::Https
                 | UpstreamTransport::Udp
@@ -106,7 +129,18 @@ impl ScriptedUpstream {
 
     /// Handshakes that ended well: full ones, and those that resumed a session. QUIC counts all as full.
     pub fn handshakes(&self) -> (usize, usize) {
-        let Handshakes { full, resumed } = &self.shared.handshakes;
+        let Handshakes { full, resumed, .. } = &self.shared.handshakes;
         (full.load(Ordering::Relaxed), resumed.load(Ordering::Relaxed))
+    }
+
+    /// Connections of TCP on which something came in clear text. Over UDP [`ScriptedUpstream::asked`] has it, but not where
+    /// QUIC has the port.
+    pub fn in_clear_text(&self) -> usize {
+        self.shared.handshakes.clear.load(Ordering::Relaxed)
+    }
+
+    /// Handshakes, or streams of QUIC, with early data.
+    pub fn early(&self) -> usize {
+        self.shared.handshakes.early.load(Ordering::Relaxed)
     }
 }

@@ -11,7 +11,8 @@
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
 //! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
-//! `udp truncated` (TC and no records) · `tcp close|hang|half` (streams of QUIC too; close resets them) ·
+//! `udp truncated` (TC and no records) ·
+//! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
 //! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
 //! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable) ·
 //! `first guess|other-port|other-address` (the same, with the address 192.0.2.66, as an attacker would: with another id

@@ -48,12 +48,24 @@ async fn connection(shared: &Arc<Shared>, encrypted: &Encrypted, incoming: Incom
         let _open = incoming;
         return std::future::pending().await;
     }
-    let connection = incoming.await?;
+    let connection = if encrypted.takes_early_data {
+        // It takes streams before the handshake ends.
+        let connecting = incoming.accept()?;
+        match connecting.into_0rtt() {
+            Ok((connection, _)) => connection,
+            Err(connecting) => connecting.await?,
+        }
+    } else {
+        incoming.await?
+    };
     shared.handshakes.count(false);
     let queries = AtomicUsize::new(0);
     let mut streams = JoinSet::new();
     loop {
         let (send, receive) = connection.accept_bi().await?;
+        if receive.is_0rtt() {
+            shared.handshakes.count_early();
+        }
         if encrypted.ends(queries.fetch_add(1, Ordering::Relaxed) + 1) {
             connection.close(0u32.into(), b"");
             return Ok(());

@@ -16,6 +16,9 @@ use super::super::reply::Reaction;
 use super::super::script::Stream;
 use super::{Encrypted, Shared, UpstreamTransport, https};
 
+/// The type of a record with a part of a handshake (RFC 8446 §5.1).
+const HANDSHAKE: u8 = 22;
+
 pub(super) async fn serve(
     shared: &Arc<Shared>,
     encrypted: &Arc<Encrypted>,
@@ -33,8 +36,14 @@ pub(super) async fn serve(
                 let _open = stream;
                 return std::future::pending().await;
             }
+            if is_in_clear_text(&stream).await {
+                return shared.handshakes.count_clear();
+            }
             // The client closes, breaks off, or refuses our certificate: all end the connection.
-            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            if stream.get_mut().1.early_data().is_some() {
+                shared.handshakes.count_early();
+            }
             let kind = stream.get_ref().1.handshake_kind();
             shared.handshakes.count(kind == Some(HandshakeKind::Resumed));
             match encrypted.over {
@@ -48,6 +57,25 @@ pub(super) async fn serve(
             }
         });
     }
+}
+
+/// Where nothing is served over TCP: counts what still comes in clear text.
+pub(super) async fn refuse(shared: &Arc<Shared>, listener: TcpListener) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move {
+            if is_in_clear_text(&stream).await {
+                shared.handshakes.count_clear();
+            }
+        });
+    }
+}
+
+/// Whether a client begins with something else than a handshake. One that sends nothing says nothing.
+async fn is_in_clear_text(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    stream.peek(&mut first).await.is_ok_and(|octets| octets == 1) && first != [HANDSHAKE]
 }
 
 /// Queries are answered side by side: the one that has waited enough comes first.

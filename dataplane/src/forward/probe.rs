@@ -154,7 +154,7 @@ async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Found 
     match probed {
         Probed::Unsent => Found::Nothing,
         Probed::Silent => Found::Silence,
-        Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => Found::Nothing,
+        Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => Found::Unclear,
         Probed::Error(..) | Probed::Reply { has_data: false, .. } => Found::NoLoop,
         Probed::Reply { has_data: true, .. } => Found::Loop,
     }

@@ -11,7 +11,7 @@ use super::{ports, with_data};
 const CLASSIC_HISTOGRAMS: &str = "scrapeClassicHistograms";
 
 /// The monitor without the field that an older schema lacks, if the API server refused it for that. Such a Prometheus
-/// operator configures classic histograms only.
+/// operator configures classic histograms only. The field stays away until this operator starts again, or the monitor changes.
 pub fn for_older_schema(monitor: &DynamicObject, refusal: &str) -> Option<DynamicObject> {
     let mut older = monitor.clone();
     let spec = older.data.get_mut("spec")?.as_object_mut()?;

@@ -147,7 +147,7 @@ pub fn missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<&'static str> {
             "PodMonitor (spec.metrics.podMonitor, and with it spec.metrics.prometheusRule)",
         ),
         (
-            metrics.prometheus_rule && !offers.prometheus_rule,
+            metrics.prometheus_rule && metrics.pod_monitor && !offers.prometheus_rule,
             "PrometheusRule (spec.metrics.prometheusRule)",
         ),
     ];

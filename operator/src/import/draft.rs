@@ -87,6 +87,10 @@ impl Draft {
         self.tries > MAX_TRIES || self.report.is_full()
     }
 
+    pub(super) fn has_record(&self, name: &str, record_type: RecordType) -> bool {
+        self.records.get(name).is_some_and(|types| types.contains(&record_type))
+    }
+
     /// Is this name the cluster domain or below it?
     pub(super) fn is_ours(&self, name: &str) -> bool {
         is_at_or_below(name, &self.spec.domain)
@@ -104,7 +108,7 @@ impl Draft {
         reverse: bool,
     ) -> Result<Option<String>, String> {
         self.try_one()?;
-        if self.records.get(name).is_some_and(|types| types.contains(&RecordType::Cname)) {
+        if self.has_record(name, RecordType::Cname) {
             return Err(format!("{name} is an alias already, and an alias has no addresses"));
         }
         self.not_below_a_dname(name)?;
@@ -339,12 +343,8 @@ impl Draft {
 
     /// Names below a DNAME are led elsewhere (RR85): an error for one of them.
     fn not_below_a_dname(&self, name: &str) -> Result<(), String> {
-        let is_above = |above: &&str| {
-            self.records.get(*above).is_some_and(|types| types.contains(&RecordType::Dname))
-        };
-        let mut above =
-            std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, rest)| rest));
-        match above.by_ref().skip(1).find(is_above) {
+        let mut above = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
+        match above.find(|it| self.has_record(it, RecordType::Dname)) {
             Some(above) => Err(format!(
                 "{name} is below {above}, all of whose names are led elsewhere by a DNAME record"
             )),

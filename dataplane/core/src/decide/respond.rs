@@ -294,6 +294,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
                 Route::NoGroup => return self.no_group(reply, needs, aliases),
             };
             if self.records.lacks(lookup.needs) {
+                *withholds = false;
                 let ede = Some((ede::NOT_READY, lookup.needs.what_is_missing()));
                 return (self.finish(reply, Rcode::ServFail, false, ede), Reason::NotReady);
             }

@@ -17,7 +17,9 @@ pub(in crate::forward) enum Found {
     NoLoop,
     /// It gave no reply.
     Silence,
-    /// It was not asked, or its reply does not say.
+    /// Its reply does not say.
+    Unclear,
+    /// It was not asked.
     Nothing,
 }
 
@@ -74,6 +76,7 @@ impl Loops {
                     self.looping_since = None;
                 }
             }
+            Found::Unclear => self.silent = 0,
             Found::Nothing => {}
         }
     }
@@ -140,9 +143,14 @@ mod tests {
         loops.probe_ended(Found::Loop, start);
         for silent in 1..MAX_SILENT {
             loops.probe_ended(Found::Silence, start + silent * EVERY);
-            // Two that lead to each other say no more than this, as often as they are asked.
             loops.probe_ended(Found::Nothing, start + silent * EVERY);
             assert_eq!(loops.looping_since(), Some(start), "{silent}");
+        }
+        // Two that lead to each other say this, as often as they are asked.
+        loops.probe_ended(Found::Unclear, start + MAX_SILENT * EVERY);
+        for silent in 1..MAX_SILENT {
+            loops.probe_ended(Found::Silence, start + silent * EVERY);
+            assert_eq!(loops.looping_since(), Some(start), "{silent} behind a reply");
         }
         loops.probe_ended(Found::Silence, start + MAX_SILENT * EVERY);
         assert_eq!(loops.looping_since(), None);

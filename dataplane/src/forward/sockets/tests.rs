@@ -91,16 +91,18 @@ async fn fw10_at_the_bound_queries_share_ports_and_get_their_own_replies() {
 #[tokio::test]
 async fn fw10_an_edit_that_makes_its_part_smaller_leaves_a_server_ports_to_be_asked_from() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let (upstreams, server) = server(far.local_addr().unwrap(), 64);
-    for _ in 0..48 {
+    let (upstreams, server) = server(far.local_addr().unwrap(), 2048);
+    for _ in 0..900 {
         drop(send(&server.pool, query).unwrap().unwrap());
     }
+    assert!(server.pool.open().is_empty(), "each had a socket of its own, and its port rests");
     let common = &upstreams.registry.common;
-    // Of a second server, whose part is a quarter of them too.
-    common.ports().configure(64, [server.pool.server, u32::MAX].into_iter());
+    // A lower bound, and a second server, which has the same part.
+    common.ports().configure(1024, [server.pool.server, u32::MAX].into_iter());
     for _ in 0..100 {
         assert!(send(&server.pool, query).unwrap().is_some(), "{} ports", common.ports().total());
     }
+    assert!(!server.pool.open().is_empty());
 }
 
 #[tokio::test]

@@ -63,6 +63,8 @@ pub(super) fn owners<'a>(
 ) -> Result<(), Refused> {
     for Written { line, words, .. } in written(directive) {
         let (owners, is_dname) = match rule(line, &words)? {
+            // It changes nothing, and makes no record.
+            Rule::Exact { from, to, .. } | Rule::Suffix { from, to, .. } if from == to => continue,
             Rule::Exact { from, .. } => (scope.owners(&from).unwrap_or_default(), false),
             Rule::Suffix { from, .. } if scope.elsewhere(&from).is_none() => (vec![from], true),
             Rule::Suffix { from, .. } => (scope.zones_below(&from), true),

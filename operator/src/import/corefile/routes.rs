@@ -48,11 +48,13 @@ pub(super) fn forward_of<'d>(directives: &'d [Directive], name: &str) -> Option<
 }
 
 /// What comes to a `forward` of the names in a domain: the zones that are left of it, and the first line above that has the
-/// others.
+/// others. `spend` is called with each step's cost, and says whether there is a next one: lines that except names of each
+/// other could take more than any file should.
 pub(super) fn left_of<'d>(
     domain: &str,
     forward: &Directive,
     directives: &'d [Directive],
+    mut spend: impl FnMut(usize) -> bool,
 ) -> (Vec<String>, Option<&'d Directive>) {
     let (mut left, mut first) = (vec![domain.to_owned()], None);
     // The older `proxy` prefers the longest zone, in any order.
@@ -60,15 +62,25 @@ pub(super) fn left_of<'d>(
     let above = directives.iter().take_while(|it| is_ordered && !std::ptr::eq(*it, forward));
     for above in above.filter(is_forward) {
         let Some(from) = forwarded(above) else { continue };
-        let (mut still, excepted) = (Vec::new(), excepted(above));
+        let (mut still, excepted) = (Vec::<String>::new(), excepted(above));
         for zone in left {
+            if !spend(1 + excepted.len()) {
+                return (Vec::new(), first);
+            }
             let is_excepted = excepted.iter().any(|it| is_at_or_below(&zone, it));
             if is_excepted || !is_at_or_below(&zone, &from) {
                 still.push(zone);
                 continue;
             }
             first = first.or(Some(above));
-            still.extend(excepted.iter().filter(|it| is_at_or_below(it, &zone)).cloned());
+            for inner in excepted.iter().filter(|it| is_at_or_below(it, &zone)) {
+                if !spend(still.len()) {
+                    return (Vec::new(), first);
+                }
+                if !still.iter().any(|it| is_at_or_below(inner, it)) {
+                    still.push(inner.clone());
+                }
+            }
         }
         left = still;
         if left.is_empty() {

@@ -14,8 +14,12 @@ pub(super) fn still_asked<'a>(
 ) -> (Vec<String>, Option<&'a Directive>) {
     let (mut still, mut first) = (Vec::new(), None);
     for domain in domains {
-        let (left, above) = left_of(&domain, directive, scope.directives);
-        scope.draft.spend(left.len());
+        let (draft, directives) = (&mut *scope.draft, scope.directives);
+        let spend = |tries| {
+            draft.spend(tries);
+            !draft.is_spent()
+        };
+        let (left, above) = left_of(&domain, directive, directives, spend);
         still.extend(left);
         first = first.or(above);
     }

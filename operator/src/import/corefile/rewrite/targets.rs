@@ -76,13 +76,11 @@ fn ends_there(target: Target<'_>, scope: &Scope<'_>) -> Result<(), String> {
 
 /// Has an earlier rule a record? It may have been not possible.
 fn is_made(owner: &str, other: &Leads<'_>, scope: &Scope<'_>) -> bool {
-    let wildcard = format!("*.{owner}");
-    let mut records = scope.draft.spec.records.iter().flatten();
-    records.any(|it| match other.names {
-        Names::Own => it.record_type == RecordType::Cname && it.name == owner,
-        Names::Wildcard => it.record_type == RecordType::Cname && it.name == wildcard,
-        Names::Below => it.record_type == RecordType::Dname && it.name == owner,
-    })
+    match other.names {
+        Names::Own => scope.draft.has_record(owner, RecordType::Cname),
+        Names::Wildcard => scope.draft.has_record(&format!("*.{owner}"), RecordType::Cname),
+        Names::Below => scope.draft.has_record(owner, RecordType::Dname),
+    }
 }
 
 /// Names of the cluster are answered from memory. CoreDNS does that in a server block with `kubernetes`.

@@ -47,13 +47,36 @@ fn o1_the_first_forward_that_has_a_name_decides() {
         (4, "half.example", &["in.half.example"]),
         (5, "a.lab.example", &[]),
     ] {
-        let (found, above) = left_of(domain, &lines[at], &lines);
+        let (found, above) = left_of(domain, &lines[at], &lines, |_| true);
         assert_eq!(found, left, "{domain}");
         assert_eq!(above.is_some(), left != [domain], "{domain}");
     }
     let older: Vec<Directive> =
         lines.iter().cloned().map(|it| Directive { name: "proxy".to_owned(), ..it }).collect();
-    assert_eq!(left_of("dead.example", &older[2], &older).0, ["dead.example"]);
+    assert_eq!(left_of("dead.example", &older[2], &older, |_| true).0, ["dead.example"]);
+}
+
+#[test]
+fn o1_lines_that_except_names_of_each_other_cost_what_is_spent() {
+    let many = |zone: &str| vec![zone; 1000].join(" ");
+    let lines = [
+        forward(". 10.0.0.1", &format!("except {}", many("a"))),
+        forward(". 10.0.0.2", &format!("except {}", many("b.a"))),
+        forward(". 10.0.0.3", &format!("except {}", many("c.b.a"))),
+        forward(". 10.0.0.4", ""),
+    ];
+    let left = |most: usize| {
+        let mut spent = 0;
+        let spend = |tries| {
+            spent += tries;
+            spent < most
+        };
+        (left_of("", &lines[3], &lines, spend).0, spent)
+    };
+    let (found, spent) = left(1_000_000);
+    assert_eq!(found, ["c.b.a"], "each is left once");
+    assert!(spent < 10_000, "{spent}");
+    assert!(left(1_000).1 < 3_000, "it ends");
 }
 
 #[test]

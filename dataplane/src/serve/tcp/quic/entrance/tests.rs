@@ -146,7 +146,14 @@ fn t8_a_listener_for_quic_keeps_no_more_connections_than_its_bound() {
         let (address, most) = (entrance.local, entrance.most());
         let endpoint = entrance.endpoint.clone();
         let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
-        let client = client_of(&chain);
+        let crypto = QuicClientConfig::try_from(trusting(&chain, b"doq")).unwrap();
+        let mut patient_client = quinn::ClientConfig::new(Arc::new(crypto));
+        let mut transport = TransportConfig::default();
+        // All of them stay open, also on a busy machine.
+        transport.max_idle_timeout(IdleTimeout::try_from(Duration::from_secs(3600)).ok());
+        patient_client.transport_config(Arc::new(transport));
+        let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        client.set_default_client_config(patient_client);
         let mut kept = Vec::new();
         let refused = loop {
             match client.connect(address, "dns.example").unwrap().await {
@@ -157,6 +164,8 @@ fn t8_a_listener_for_quic_keeps_no_more_connections_than_its_bound() {
         };
         assert!(matches!(refused, quinn::ConnectionError::ConnectionClosed(_)), "{refused}");
         assert!(endpoint.open_connections() <= most);
+        let refused = server.counters.tcp_closed(CloseReason::Refused);
+        assert_eq!(refused, 1, "for this reason, and not for its rate");
     });
 }
 

@@ -115,10 +115,9 @@ fn of_stub_domains(dns: &ClusterDNS) -> impl Iterator<Item = WithoutEffect> {
             ),
             (is_above_whole(stub.cache.as_ref(), dns), "cache.maxTTLSeconds", ABOVE_WHOLE),
         ];
-        let useless = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
-        useless.map(move |(_, field, instead)| WithoutEffect {
-            field: format!("spec.stubDomains[{index}].{field}"),
-            instead,
+        of_rows(rows).map(move |it| WithoutEffect {
+            field: format!("spec.stubDomains[{index}].{}", it.field),
+            ..it
         })
     })
 }

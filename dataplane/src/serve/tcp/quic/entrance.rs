@@ -154,18 +154,19 @@ impl Entrance {
         self.open().retain(|connection| {
             let is_over = connection.close_reason().is_some();
             let is_costly = costly(&connection.stats().frame_rx) > self.costly_frames;
+            if !is_over && !is_costly {
+                return true;
+            }
             let address = client(connection.remote_address()).ip();
+            self.lingering().ended(address, self.most(), now);
             if is_costly {
                 self.rates.charge(address, &self.limits.borrow(), now);
             }
-            if is_costly || is_over {
-                self.lingering().ended(address, self.most(), now);
-            }
-            if is_costly && !is_over {
+            if !is_over {
                 self.counters.encrypted.add_quic(Code::ExcessiveLoad as u32);
                 connection.close(Code::ExcessiveLoad.number(), b"");
             }
-            !is_over && !is_costly
+            false
         });
     }
 

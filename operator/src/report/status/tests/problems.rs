@@ -1,5 +1,6 @@
 //! A Service that is gone, and configurations that cannot be tried or failed: what is said, and what to do.
 
+use super::words::failed_trial;
 use super::*;
 use crate::apply::contention::Contested;
 use crate::decide::plan::HeldBy;
@@ -117,11 +118,7 @@ fn o17_when_a_failed_configuration_is_tried_again_is_in_the_status() {
 
 #[test]
 fn o17_what_failed_and_cannot_be_tried_by_one_pod_is_reported_so() {
-    let mut story = Story::settled("{}");
-    story.edit("{ttlSeconds: 7}");
-    story.reconcile(10);
-    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
-    story.reconcile(20);
+    let mut story = failed_trial();
     reported(&mut story.observed, "dns-0").rejection = None;
     story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
     let status = story.reconcile(30);

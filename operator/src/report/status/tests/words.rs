@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// A pod has refused the configuration that it tried, at second 20.
+pub(super) fn failed_trial() -> Story {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.reconcile(10);
+    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
+    story.reconcile(20);
+    story
+}
+
 fn up_to_date(story: &Story) -> (String, String) {
     let status = story.dns.status.clone().unwrap();
     let condition = condition(&status, "UpToDate").expect("it is there from the first visit");
@@ -88,11 +98,7 @@ fn o4_degraded_says_so_where_nothing_can_be_written_back() {
 
 #[test]
 fn o17_what_failed_and_waits_for_pods_says_so_and_needs_no_person() {
-    let mut story = Story::settled("{}");
-    story.edit("{ttlSeconds: 7}");
-    story.reconcile(10);
-    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
-    story.reconcile(20);
+    let mut story = failed_trial();
     reported(&mut story.observed, "dns-0").rejection = None;
     let waits = |story: &mut Story, second, progressing: &str| {
         let status = story.reconcile(second);
@@ -123,11 +129,7 @@ fn o17_what_failed_and_waits_for_pods_says_so_and_needs_no_person() {
 
 #[test]
 fn o17_what_failed_and_is_unmanaged_since_waits_for_a_person() {
-    let mut story = Story::settled("{}");
-    story.edit("{ttlSeconds: 7}");
-    story.reconcile(10);
-    reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
-    story.reconcile(20);
+    let mut story = failed_trial();
     story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
     let status = story.reconcile(30);
     let message = &condition(&status, "Degraded").unwrap().message;

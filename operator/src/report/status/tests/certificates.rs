@@ -42,6 +42,19 @@ fn t8_a_certificate_that_expires_is_a_condition_until_it_is_renewed() {
 }
 
 #[test]
+fn t8_a_certificate_that_is_not_valid_yet_is_a_condition_until_it_is() {
+    for (begins_in, reason) in [(2, "True=CertificateNotYetValid"), (0, "False=AsExpected")] {
+        let mut story = Story::settled("{}");
+        let early = used("dns-tls", -begins_in, 90 * 24);
+        reported(&mut story.observed, "dns-0").certificates = vec![early];
+        let status = story.reconcile(10);
+        let degraded = condition(&status, "Degraded").unwrap();
+        assert_eq!(format!("{}={}", degraded.status, degraded.reason), reason);
+        assert_eq!(begins_in > 0, degraded.message.contains("Secret dns-tls from"));
+    }
+}
+
+#[test]
 fn t8_a_certificate_that_pods_cannot_use_is_a_condition_that_says_why() {
     let mut story = Story::settled("{}");
     let bad =

@@ -160,6 +160,28 @@ fn every_file_of_the_quickstart_says_that_it_needs_no_cluster() {
     }
 }
 
+/// A line that is added to the file moves the mistake, and nothing else would notice.
+#[test]
+fn the_mistake_that_the_page_of_the_resource_shows_is_refused_so() {
+    let page = include_str!("../../docs/resource.md");
+    let shown = page.split("jq .rejection\n").nth(1).and_then(|rest| rest.split("```").next());
+    let shown: serde_json::Value = serde_json::from_str(shown.expect("the answer")).expect("JSON");
+    let text = include_str!("../examples/quickstart/dns.yaml")
+        .replace("domain: corp.example", "domain: cluster.local");
+    let mut found = manifest::read_all(&text, "dns.yaml").expect("YAML");
+    let found = found.remove(0).unwrap_or_else(|error| panic!("{error}"));
+    let violations = check_resource(&found.resource).expect_err("it is refused");
+    let violations: Vec<serde_json::Value> = violations
+        .listed()
+        .iter()
+        .map(|it| {
+            serde_json::json!({"field": it.field, "reason": it.reason.to_string(), "message": it.message,
+                "line": found.places.of(&it.field).map(|place| place.line)})
+        })
+        .collect();
+    assert_eq!(shown["violations"], serde_json::json!(violations));
+}
+
 #[test]
 fn a34_ports_are_filled_in_by_transport() {
     let config =

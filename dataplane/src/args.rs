@@ -36,7 +36,8 @@ Examples:
   Then ask:
     dig @127.0.0.1 -p 5300 kubernetes.default.svc.cluster.local
 
-Over HTTP (--http): /livez, /readyz (says why not), /metrics, /config (what runs, what was refused or skipped).
+Over HTTP (--http): / (most of it on one page), /livez, /readyz (says why not), /metrics, /config (what
+runs, what was refused or skipped), /upstreams; for loopback only: /explain, /top.
 SIGTERM drains (see --drain-seconds); Ctrl-C ends within a second.";
 
 /// Answers DNS for a Kubernetes cluster: the names of its Services and Pods from memory, everything
@@ -74,7 +75,8 @@ pub struct Args {
     )]
     pub config_map: Option<(String, String)>,
 
-    /// File with a ClusterDNS, the configuration where there is no operator [default: defaults]
+    /// File with a ClusterDNS, the configuration where there is no operator [default: an
+    /// empty spec]
     #[arg(long, value_name = "FILE", env = "CLUSTERDNS_CONFIG")]
     pub config: Option<PathBuf>,
 
@@ -135,12 +137,12 @@ pub struct Args {
     )]
     pub listen: Vec<SocketAddr>,
 
-    /// Address and port of /livez, /readyz, /metrics and /config [default: port 9153 on every
-    /// address]
+    /// Address and port of /, /livez, /readyz, /metrics, /config, /upstreams, /explain and /top (the
+    /// last two for loopback only) [default: port 9153 on every address]
     #[arg(long, value_name = "ADDR:PORT", env = "CLUSTERDNS_HTTP", value_parser = socket_address)]
     pub http: Option<SocketAddr>,
 
-    /// Threads that answer UDP [default: the cores available, at most 4]
+    /// Threads that answer UDP, for each address of --listen [default: the cores available, at most 4]
     #[arg(
         long,
         value_name = "N",

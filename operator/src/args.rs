@@ -34,7 +34,7 @@ pub struct Args {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Reconcile every ClusterDNS of a cluster until it is asked to stop
+    /// Reconcile every ClusterDNS of a cluster until SIGTERM
     #[command(after_help = examples::RUN)]
     Run(Box<Run>),
     /// Print every object that a ClusterDNS would create, as YAML, without a cluster
@@ -129,7 +129,7 @@ pub struct Run {
     )]
     pub namespace: String,
 
-    /// Remove pods that stopped answering from their Service at once. It needs the right to patch pods/status, and the
+    /// Take pods that do not answer out of their Service within seconds. It needs the right to patch pods/status, and the
     /// ValidatingAdmissionPolicy that narrows it
     #[arg(long, env = "CLUSTERDNS_LOST_PODS")]
     pub lost_pods: bool,

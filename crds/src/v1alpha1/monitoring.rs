@@ -32,12 +32,12 @@ pub struct Metrics {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]
     pub probes: Option<Vec<Probe>>,
 
-    /// A PodMonitor. No effect where the cluster does not have this kind. Default true.
+    /// Creates a PodMonitor, if the cluster has that kind. Default true.
     #[serde(default = "flag::<true>")]
     pub pod_monitor: bool,
 
-    /// A PrometheusRule with alerts on what Prometheus gets by the PodMonitor. No effect without podMonitor, and where the
-    /// cluster does not have this kind. Default true.
+    /// Creates a PrometheusRule, if the cluster has that kind: alerts on what Prometheus gets by the PodMonitor. It needs
+    /// podMonitor. Default true.
     #[serde(default = "flag::<true>")]
     pub prometheus_rule: bool,
 
@@ -48,7 +48,7 @@ pub struct Metrics {
     #[schemars(extend("x-kubernetes-validations" = [rules::labels_are_not_ours()]))]
     pub labels: Option<BTreeMap<String, String>>,
 
-    /// Seconds between two scrapes of a pod, 1-3600. Default: as Prometheus does by itself. Example: 30.
+    /// Seconds between two scrapes of a pod, 1-3600. Default: that of Prometheus. Example: 30.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = bounds::SCRAPE_SECONDS))]
     pub interval_seconds: Option<u32>,

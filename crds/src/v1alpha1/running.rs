@@ -18,18 +18,19 @@ pub struct Limits {
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight: u32,
 
-    /// Most forwarded queries of one client address, 1-1000000; never more than the free places. Default 1024.
+    /// Forwarded queries of one client address, at most, 1-1000000. When few of inFlight are free, a client gets fewer.
+    /// Default 1024.
     #[serde(default = "number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight_per_client: u32,
 
-    /// Inbound TCP connections, 1-1000000; the longest idle one is closed for a new one, else the newest of the client
-    /// with the most. Default 4096.
+    /// Inbound connections over TCP, TLS, HTTPS and QUIC together, 1-1000000. For a new one the longest idle one is closed,
+    /// else the newest of the client with the most. Default 4096.
     #[serde(default = "number::<{ defaults::TCP_CONNECTIONS }>")]
     #[schemars(range(min = 1, max = bounds::TCP_CONNECTIONS))]
     pub tcp_connections: u32,
 
-    /// Of these, per client address, 1-1000000. Default 256.
+    /// Inbound connections of one client address, at most, over all of these together, 1-1000000. Default 256.
     #[serde(default = "number::<{ defaults::TCP_CONNECTIONS_PER_CLIENT }>")]
     #[schemars(range(min = 1, max = bounds::TCP_CONNECTIONS))]
     pub tcp_connections_per_client: u32,
@@ -92,8 +93,9 @@ pub struct TlsListener {
     #[schemars(extend("x-kubernetes-validations" = [rules::port_is_free()]))]
     pub port: u16,
 
-    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
-    /// or bad one turns off this listener only.
+    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes. While it is
+    /// missing or bad, a pod keeps the last good certificate. A pod that never had a good one refuses connections to this
+    /// listener; all else is served.
     pub certificate: Certificate,
 }
 
@@ -112,8 +114,9 @@ pub struct HttpsListener {
     #[schemars(length(min = 1, max = bounds::HTTPS_PATH), regex(pattern = "^/[-._~/a-zA-Z0-9]*$"))]
     pub path: String,
 
-    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
-    /// or bad one turns off this listener only.
+    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes. While it is
+    /// missing or bad, a pod keeps the last good certificate. A pod that never had a good one refuses connections to this
+    /// listener; all else is served.
     pub certificate: Certificate,
 }
 
@@ -127,8 +130,9 @@ pub struct QuicListener {
     #[schemars(extend("x-kubernetes-validations" = [rules::port_is_free()]))]
     pub port: u16,
 
-    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes; a missing
-    /// or bad one turns off this listener only.
+    /// A Secret of type kubernetes.io/tls in the namespace of the Service. It is read again when it changes. While it is
+    /// missing or bad, a pod keeps the last good certificate. A pod that never had a good one refuses connections to this
+    /// listener; all else is served.
     pub certificate: Certificate,
 }
 

@@ -11,7 +11,7 @@ use crate::defaults::{self, number};
 use crate::names::DOMAIN_PATTERN;
 
 /// ClusterDNS says what the DNS of a cluster should be: what is answered from the cluster, what is asked elsewhere, who
-/// may ask, and how the service runs. An empty spec is a complete one.
+/// may ask, and how the service runs. An empty spec is valid: every field has a default.
 #[derive(Clone, Debug, PartialEq, CustomResource, JsonSchema, Serialize, Deserialize)]
 #[kube(
     group = "clusterdns.dev",
@@ -90,8 +90,8 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposure: Option<Exposure>,
 
-    /// Extra host records: names and their addresses, live within a second. Hosts and records together: at most 4096.
-    /// A list-map by name: several owners can apply their own entries. Default none.
+    /// Extra host records: names and their addresses. Pods get a change after its trial (spec.rollout). Hosts and records
+    /// together: at most 4096. A list-map by name: several owners can apply their own entries. Default none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::EXTRA_RECORDS))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -190,7 +190,9 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
 
-    /// Creates a NetworkPolicy that admits DNS from everywhere and HTTP from the operator, monitoring and nodes; it has
+    /// Creates a NetworkPolicy that admits DNS from everywhere, and HTTP from the namespace of the operator, from pods whose
+    /// label app.kubernetes.io/name is prometheus, vmagent, alloy, grafana-agent or opentelemetry-collector, and from
+    /// namespaces with the label clusterdns.dev/scrapes: "true". Kubelet reaches the pods of its own node in any case. It has
     /// no egress rules. Default false.
     #[serde(default)]
     pub network_policy: bool,

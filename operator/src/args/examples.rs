@@ -19,8 +19,9 @@ Examples:
 
 pub(super) const RUN: &str = "\
 Example:
-  Reconcile the cluster of a kubeconfig, with one data plane image for all:
-    clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system";
+  Reconcile the cluster of a kubeconfig, with an image of your own:
+    clusterdns-operator run --kubeconfig ~/.kube/config --namespace clusterdns-system \\
+      --dataplane-image registry.example/clusterdns:0.1.0";
 
 pub(super) const RENDER: &str = "\
 Example:
@@ -33,7 +34,8 @@ Examples:
     clusterdns-operator check -f clusters
 
   Standard input, for a pipeline that reads SARIF:
-    helm template dns charts/clusterdns | clusterdns-operator check -f - -o sarif
+    helm template dns charts/clusterdns --kube-version 1.33 --set clusterDNS.create=true \\
+      | clusterdns-operator check -f - -o sarif
 
 Not checked: what only a cluster knows, such as whether the API server has the kinds PodMonitor and
 PrometheusRule. The condition Accepted of the ClusterDNS says that.

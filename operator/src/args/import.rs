@@ -11,7 +11,7 @@ pub(super) const HELP: &str = "\
 Examples:
   From a Corefile, or from the ConfigMap that holds it:
     clusterdns-operator import --corefile Corefile > dns.yaml
-    kubectl -n kube-system get cm coredns coredns-custom -o yaml > coredns.yaml
+    kubectl -n kube-system get cm coredns coredns-custom --ignore-not-found -o yaml > coredns.yaml
     clusterdns-operator import --corefile coredns.yaml > dns.yaml
 
   From the cluster of a kubeconfig, for a trial beside the server that runs:

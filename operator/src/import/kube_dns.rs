@@ -244,7 +244,9 @@ pub(super) fn arguments(arguments: &[Argument], draft: &mut Draft) {
             }
             "config-dir" | "config-map" | "config-map-namespace" | "config-period" => (
                 NotNeeded,
-                "the ClusterDNS is the configuration; a change is live within seconds".to_owned(),
+                "a changed ClusterDNS reaches one pod within seconds, and the others after its trial (spec.rollout, 30 s by \
+                 default)"
+                    .to_owned(),
             ),
             "kubecfg-file" | "kube-master-url" => {
                 (NotNeeded, "pods reach the API server by their service account".to_owned())

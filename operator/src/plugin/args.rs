@@ -47,8 +47,8 @@ Examples:
     kubectl clusterdns top clients
     kubectl clusterdns top denials
 
-Clients are shown by address. While a data plane counts, a fixed share of its queries is looked at;
-it ends by itself, half a minute after --for.";
+Clients are shown by address. A data plane counts every query up to about 2,000 a second, and a
+random share above that. It stops by itself, half a minute after --for.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:

@@ -124,7 +124,10 @@ fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
             (NotPossible, "other types of these names have no data: write them in spec.records")
         }
         "reload" if has_file(directive) => (Changed, NOT_FOLLOWED),
-        "reload" => (NotNeeded, "hosts are in the ClusterDNS: a change is live within a second"),
+        "reload" => (
+            NotNeeded,
+            "hosts are in the ClusterDNS: pods get a change after its trial (spec.rollout)",
+        ),
         _ if line.args.is_empty() => (Kept, "other names go to stub domains and upstreams"),
         _ => (
             Changed,

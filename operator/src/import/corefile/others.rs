@@ -33,7 +33,7 @@ fn decided(name: &str, first: Option<&str>) -> (Outcome, &'static str) {
         "ready" => (NotNeeded, "the pods have /readyz on port 9153, and kubelets ask it"),
         "reload" => (
             NotNeeded,
-            "a changed ClusterDNS reaches the pods within seconds, one pod first (spec.rollout.canary)",
+            "a changed ClusterDNS reaches one pod within seconds, and the others after its trial (spec.rollout, 30 s by default)",
         ),
         "loop" => (
             NotNeeded,

@@ -1,17 +1,16 @@
 //! Upstream servers and numbers of routes, which outlive configurations. A server is found by its identity.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use dataplane_core::{ServerCounters, TtlCaps};
+use dataplane_core::TtlCaps;
 
 use super::common::Common;
 use super::connections::Client;
 use super::failing::Failing;
 use super::plan::Transport;
-use super::server::Server;
+use super::server::{AddressCounts, Server};
 use super::server_identity::ServerIdentity;
 
 /// Servers no longer configured that are remembered, in case they come back.
@@ -119,10 +118,10 @@ impl Taking<'_> {
             known.next_server += 1;
             let at = |server: &&Arc<Server>| server.address() == identity.address;
             let all = self.servers.iter().chain(&known.servers).chain(&known.former);
-            let counters = all.clone().find(at).map(|server| Arc::clone(&server.counters));
-            let counters = counters.unwrap_or_else(|| counters_of(identity.address));
+            let shared = all.clone().find(at).map(|server| Arc::clone(&server.of_address));
+            let of_address = shared.unwrap_or_else(|| AddressCounts::new(identity.address).into());
             let common = Arc::clone(&self.registry.common);
-            Arc::new(Server::new(known.next_server, identity, client, counters, common))
+            Arc::new(Server::new(known.next_server, identity, client, of_address, common))
         });
         self.servers.push(Arc::clone(&server));
         self.in_flight.push(in_flight);
@@ -194,8 +193,4 @@ impl Registry {
     pub(super) fn former(&self) -> Vec<Arc<Server>> {
         self.known().former.clone()
     }
-}
-
-fn counters_of(address: SocketAddr) -> Arc<ServerCounters> {
-    Arc::new(ServerCounters { address, sent: AtomicU64::new(0), failed: AtomicU64::new(0) })
 }

@@ -1,6 +1,7 @@
 //! One upstream server, as the process knows it: it outlives configurations. What it owns: its part of the ports, its
 //! open sockets and connections, its health, latency, EDNS memory, and how many queries it is given at once.
 
+mod address;
 mod sent;
 mod turns;
 mod window;
@@ -11,11 +12,10 @@ mod loops;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crds::config;
-use dataplane_core::ServerCounters;
 use tokio::sync::Semaphore;
 
 use super::common::Common;
@@ -26,12 +26,14 @@ use super::ports::ServerId;
 use super::server_identity::ServerIdentity;
 use super::sockets::Pool;
 use crate::rcode;
+pub(super) use address::AddressCounts;
+use address::Replies;
 use edns::Edns;
 use health::Health;
 use latency::Latency;
 pub(super) use loops::Found;
 use loops::Loops;
-use process::histogram::{Distribution, Durations, QUERY_BUCKETS, Writers};
+use process::histogram::Distribution;
 use window::Window;
 
 pub(super) use health::Heard;
@@ -47,16 +49,17 @@ const PROBE_PLACES: usize = 4;
 pub(super) struct Server {
     pub(super) id: ServerId,
     pub(super) identity: ServerIdentity,
-    /// Sent and failed, as `servers.bind.` shows them; shared by servers at one address.
-    pub(super) counters: Arc<ServerCounters>,
+    /// See [`ServerIdentity::shown_name`].
+    pub(super) shown_name: String,
+    /// What is shown of its address; shared by servers at one address.
+    pub(super) of_address: Arc<AddressCounts>,
     pub(super) common: Arc<Common>,
     pub(super) pool: Arc<Pool>,
     pub(super) connections: Arc<Connections>,
     state: Mutex<ServerState>,
     sent: AtomicU64,
     heard: [AtomicU64; 3],
-    /// How long replies took, by the places of [`rcode::LABELS`]; memory only for codes that it has given.
-    replies: [OnceLock<Box<Durations<QUERY_BUCKETS>>>; rcode::LABELS.len()],
+    replies: Replies,
     failed_probes: AtomicU64,
     /// Those of them that asked whether it answers at all.
     silent_probes: AtomicU64,
@@ -96,20 +99,21 @@ impl Server {
         id: ServerId,
         identity: ServerIdentity,
         client: Option<Client>,
-        counters: Arc<ServerCounters>,
+        of_address: Arc<AddressCounts>,
         common: Arc<Common>,
     ) -> Server {
         Server {
             id,
             connections: Arc::new(Connections::new(identity.address, client)),
             pool: Arc::new(Pool::new(id, identity.address, Arc::clone(&common))),
+            shown_name: identity.shown_name(),
             identity,
-            counters,
+            of_address,
             common,
             state: Mutex::default(),
             sent: AtomicU64::new(0),
             heard: Default::default(),
-            replies: Default::default(),
+            replies: Replies::default(),
             failed_probes: AtomicU64::new(0),
             silent_probes: AtomicU64::new(0),
             probe_places: Arc::new(Semaphore::new(PROBE_PLACES)),
@@ -200,7 +204,7 @@ impl Server {
                 state.give_places();
             }
             Heard::Nothing => {
-                self.failed_probes.fetch_add(1, Ordering::Relaxed);
+                self.count_failed_probe();
                 self.silent_probes.fetch_add(1, Ordering::Relaxed);
                 state.edns.probe_was_silent(with_edns, now);
                 // The next one may be due.
@@ -220,7 +224,7 @@ impl Server {
     /// What came of a probe for a group in which it is failing. A reply is one as to a client's query.
     pub(super) fn failing_probed(&self, with_edns: bool, heard: Heard, now: Instant) {
         if heard == Heard::Nothing {
-            self.failed_probes.fetch_add(1, Ordering::Relaxed);
+            self.count_failed_probe();
             return;
         }
         let mut state = self.state();
@@ -312,16 +316,18 @@ impl Server {
 
     /// How long replies took so far, by the places of [`rcode::LABELS`].
     pub(super) fn replies(&self) -> [Distribution; rcode::LABELS.len()] {
-        std::array::from_fn(|place| match self.replies[place].get() {
-            Some(durations) => durations.read(),
-            None => Durations::<QUERY_BUCKETS>::default().read(),
-        })
+        self.replies.read()
     }
 
     /// Counts a reply of this Rcode that came after this time.
     fn replied(&self, rcode: u16, after: Duration) {
-        let durations = self.replies[rcode::place(rcode)].get_or_init(Default::default);
-        durations.add(after, Writers::Several);
+        self.replies.add(rcode, after);
+        self.of_address.replies.add(rcode, after);
+    }
+
+    fn count_failed_probe(&self) {
+        self.failed_probes.fetch_add(1, Ordering::Relaxed);
+        self.of_address.probe_failed();
     }
 
     /// Probes without a reply so far.

@@ -14,36 +14,29 @@ pub(super) struct ServerIdentity {
     pub(super) tls: Option<config::ServerTls>,
 }
 
-/// The names by which people and metrics distinguish servers of a group at one address and transport, in their order:
-/// the name that each must prove to have, empty where there is none. Where only the authorities differ, a number follows.
-pub(super) fn names<'i>(servers: impl Iterator<Item = &'i ServerIdentity>) -> Vec<String> {
-    let mut before: Vec<&ServerIdentity> = Vec::new();
-    let mut names = Vec::new();
-    for server in servers {
-        let name = server.name();
-        let is_twin = |other: &&&ServerIdentity| {
-            (other.address, other.transport, other.name())
-                == (server.address, server.transport, name)
-        };
-        names.push(match before.iter().filter(is_twin).count() {
-            0 => name.to_owned(),
-            twins => format!("{name}#{}", twins + 1),
-        });
-        before.push(server);
-    }
-    names
-}
-
 impl ServerIdentity {
+    /// The name by which people and metrics distinguish servers of a group at one address and transport: the one that it
+    /// must prove to have, empty where there is none. A hash of its own authorities follows, where it has some. It depends
+    /// on nothing else: a series stays that of one server when others come and go, and all pods show the same.
+    pub(super) fn shown_name(&self) -> String {
+        let Some(config::ServerTls { server_name, ca_bundle }) = &self.tls else {
+            return String::new();
+        };
+        let hash = match ca_bundle {
+            None => return server_name.clone(),
+            Some(config::CaBundle::Pem(text)) => config::revision_of(text),
+            Some(config::CaBundle::ConfigMap { name, key }) => {
+                config::revision_of(&format!("{name}/{key}"))
+            }
+        };
+        format!("{server_name}#{hash}")
+    }
+
     /// Octets of the authorities by which it is checked.
     pub(super) fn authority_octets(&self) -> usize {
         match self.tls.as_ref().and_then(|tls| tls.ca_bundle.as_ref()) {
             Some(config::CaBundle::Pem(text)) => text.len(),
             Some(config::CaBundle::ConfigMap { .. }) | None => 0,
         }
-    }
-
-    fn name(&self) -> &str {
-        self.tls.as_ref().map_or("", |tls| &tls.server_name)
     }
 }

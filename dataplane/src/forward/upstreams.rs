@@ -18,7 +18,7 @@ use super::connections::Client;
 use super::registry::{Registry, Route, RouteId, RouteState, Taking};
 use super::resolv_conf::ResolvConf;
 use super::server::Server;
-use super::server_identity::{self, ServerIdentity};
+use super::server_identity::ServerIdentity;
 use crate::taps::Taps;
 use askable::Askable;
 
@@ -64,8 +64,7 @@ pub(super) struct Group {
 impl Group {
     /// Its servers, each with the name that distinguishes it from others at its address.
     pub(super) fn named_servers(&self) -> impl Iterator<Item = (&Arc<Server>, String)> {
-        let names = server_identity::names(self.servers.iter().map(|server| &server.identity));
-        self.servers.iter().zip(names)
+        self.servers.iter().map(|server| (server, server.shown_name.clone()))
     }
 
     /// Names the content of this group.
@@ -165,7 +164,7 @@ impl Upstreams {
         let mut counters: Vec<Arc<ServerCounters>> = Vec::with_capacity(servers.len());
         for server in &servers {
             if counters.iter().all(|known| known.address != server.address()) {
-                counters.push(Arc::clone(&server.counters));
+                counters.push(Arc::clone(&server.of_address.shown));
             }
         }
         Upstreams {

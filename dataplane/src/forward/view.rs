@@ -54,7 +54,8 @@ pub struct ServerView {
     pub server: String,
     /// `UDP`, `TCP`, `TLS`, `HTTPS` or `QUIC`.
     pub transport: String,
-    /// The name that it must prove to have; a group may have an address with several. Empty over UDP and TCP.
+    /// The name that it must prove to have; a group may have an address with several. A hash of its own authorities follows.
+    /// Empty over UDP and TCP.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub server_name: String,
     /// `healthy`, `failing` (errors only to queries of this group), `down` (silent) or `looping` (leads back to us).
@@ -109,7 +110,7 @@ pub struct ConnectionsView {
 }
 
 /// What is known of the servers at one address.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct OfAddress {
     /// Queries sent.
     pub sent: u64,
@@ -165,19 +166,19 @@ impl Upstreams {
         rows.collect()
     }
 
-    /// The state of a server for metrics that name it by its address alone, summed over its groups.
+    /// What metrics show that name servers by their address alone. Servers at one address share these counts, also with
+    /// those of earlier configurations: a sum over the present ones would fall when one of them is removed.
     pub fn by_address(&self) -> BTreeMap<String, OfAddress> {
-        let mut found: BTreeMap<String, OfAddress> = BTreeMap::new();
-        for server in self.known() {
-            let of = found.entry(server.address().to_string()).or_default();
-            // Shared by the servers at one address.
-            of.sent = server.counters.sent.load(Ordering::Relaxed);
-            of.failed_probes += server.failed_probes();
-            for (sum, replies) in of.replies.iter_mut().zip(server.replies()) {
-                *sum = std::mem::take(sum).plus(&replies);
-            }
-        }
-        found
+        let rows = self.known().iter().map(|server| {
+            let counts = &server.of_address;
+            let of = OfAddress {
+                sent: counts.shown.sent.load(Ordering::Relaxed),
+                failed_probes: counts.failed_probes(),
+                replies: counts.replies.read(),
+            };
+            (server.address().to_string(), of)
+        });
+        rows.collect()
     }
 }
 

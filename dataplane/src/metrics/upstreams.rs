@@ -184,7 +184,6 @@ mod tests {
         for labels in [
             r#"transport="TLS",server_name="one.example",state="down""#,
             r#"transport="TLS",server_name="two.example",state="down""#,
-            r#"transport="TLS",server_name="one.example#2",state="down""#,
             r#"transport="TCP",server_name="",state="down""#,
         ] {
             let row = format!(
@@ -192,6 +191,30 @@ mod tests {
             );
             assert!(all.contains(&row), "{row} is not in {all:#?}");
         }
+    }
+
+    /// A rotation of authorities: the old and the new one side by side, then the new one alone. A series that became that of
+    /// another server would show the counts of both as one.
+    #[test]
+    fn e55_a_server_keeps_its_series_when_its_twin_is_removed() {
+        let pems = ["old.example", "new.example"].map(|name| {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+            made.cert.pem()
+        });
+        let [old, new] =
+            pems.each_ref().map(|pem| server(Transport::Tls, Some("one.example"), Some(pem)));
+        let of = |servers| {
+            let rows = series(servers, Vec::new());
+            let is_up = |row: &String| row.contains("one.example") && row.contains("healthy");
+            rows.into_iter().filter(is_up).collect::<Vec<String>>()
+        };
+        let both = of(vec![old.clone(), new.clone()]);
+        assert_eq!(both.len(), 2);
+        assert_eq!(of(vec![old]), both[..1]);
+        assert_eq!(of(vec![new]), both[1..]);
+        let (_, name) = both[1].split_once("one.example#").unwrap();
+        let (hash, _) = name.split_once('"').unwrap();
+        assert!(hash.len() == 12 && hash.chars().all(|digit| digit.is_ascii_hexdigit()), "{hash}");
     }
 
     #[test]

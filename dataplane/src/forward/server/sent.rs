@@ -104,7 +104,7 @@ impl Sent {
     /// Counts it once, as soon as it is known that it was sent: a count that is shown never decreases.
     fn count(&mut self) {
         if !std::mem::replace(&mut self.is_counted, true) {
-            self.server.counters.sent.fetch_add(1, Ordering::Relaxed);
+            self.server.of_address.shown.sent.fetch_add(1, Ordering::Relaxed);
             self.server.sent.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -115,7 +115,7 @@ impl Sent {
         let server = &self.server;
         server.heard[heard as usize].fetch_add(1, Ordering::Relaxed);
         if heard != Heard::Good {
-            server.counters.failed.fetch_add(1, Ordering::Relaxed);
+            server.of_address.shown.failed.fetch_add(1, Ordering::Relaxed);
         }
         // This silence was counted before.
         if heard == Heard::Nothing && self.is_overdue {

@@ -6,9 +6,8 @@ use super::*;
 fn server() -> Arc<Server> {
     let address: SocketAddr = "192.0.2.1:53".parse().unwrap();
     let identity = ServerIdentity { address, transport: config::Transport::Udp, tls: None };
-    let (sent, failed) = (AtomicU64::new(0), AtomicU64::new(0));
-    let counters = Arc::new(ServerCounters { address, sent, failed });
-    Arc::new(Server::new(1, identity, None, counters, Arc::default()))
+    let of_address = Arc::new(AddressCounts::new(address));
+    Arc::new(Server::new(1, identity, None, of_address, Arc::default()))
 }
 
 #[test]
@@ -35,7 +34,7 @@ fn e55_the_count_of_queries_that_were_sent_never_decreases() {
     let server = server();
     let sent = || {
         let shown = server.seen(now()).sent;
-        assert_eq!(server.counters.sent.load(Ordering::Relaxed), shown);
+        assert_eq!(server.of_address.shown.sent.load(Ordering::Relaxed), shown);
         shown
     };
     let refused = server.send(true).unwrap();

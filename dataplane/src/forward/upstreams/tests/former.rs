@@ -36,6 +36,37 @@ fn a55_authorities_of_former_servers_are_remembered_up_to_a_limit() {
     assert!(octets > 800 << 10 && octets <= 1 << 20, "{octets} of {}", former.len());
 }
 
+/// Metrics show them as counters: one that falls looks like a process that was started again, and one that jumps like
+/// many replies.
+#[test]
+fn e55_counts_of_an_address_rise_only_by_what_was_counted() {
+    let of = |transports: &[config::Transport]| {
+        let servers: Vec<_> = transports.iter().map(|by| server("10.0.0.1:853", *by)).collect();
+        Config { upstreams: config::Upstreams::Servers(group(&servers)), ..Config::default() }
+    };
+    let (udp, tcp, tls) = (config::Transport::Udp, config::Transport::Tcp, config::Transport::Tls);
+    let mut upstreams = Upstreams::of(&of(&[udp]), Path::new(""));
+    let mut counted = 0;
+    // An edit and its return, and one server beside another one that is removed then.
+    for transports in [&[udp][..], &[tcp], &[udp], &[udp, tls], &[tls], &[udp]] {
+        upstreams = upstreams.next(&of(transports), Path::new(""));
+        for _ in 0..2 {
+            let shown = upstreams.by_address();
+            let row = &shown["10.0.0.1:853"];
+            let replies: u64 = row.replies.iter().map(|replies| replies.count()).sum();
+            assert_eq!(
+                (shown.len(), row.sent, replies, row.failed_probes),
+                (1, counted, counted, counted)
+            );
+            for server in upstreams.known() {
+                server.send(true).unwrap().settle(Heard::Good);
+                server.probed(true, Heard::Nothing, false, now());
+                counted += 1;
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn fw10_sockets_of_a_server_that_was_removed_are_closed_too() {
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -3,6 +3,7 @@
 //!
 //! A hit takes one lock of sixteen for a look-up and a count of references; the reply is copied after the lock is free.
 
+mod counts;
 mod ghosts;
 mod page;
 mod shard;
@@ -17,6 +18,7 @@ use dataplane_core::{
 };
 
 use super::RouteId;
+pub use counts::{CacheResult, OfKind};
 pub use page::{Entry, Page};
 use shard::{Moment, Shard};
 pub(super) use sweep::Sweep;
@@ -109,69 +111,6 @@ impl Found {
         };
         Found::Reply { relayed, freshness, refresh }
     }
-}
-
-/// The outcomes of a look-up: metrics labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheResult {
-    /// A fresh reply was served.
-    Hit,
-    /// A fresh reply, and an upstream is asked again (CA30).
-    Prefetch,
-    /// An expired reply, at once.
-    Stale,
-    /// An expired reply, unless an upstream answers in time.
-    Refresh,
-    /// SERVFAIL from a remembered failure (N19).
-    Failed,
-    /// No entry: an upstream is asked.
-    Miss,
-}
-
-impl CacheResult {
-    /// Every outcome, in the order of their discriminants.
-    pub const ALL: [CacheResult; 6] = [
-        CacheResult::Hit,
-        CacheResult::Prefetch,
-        CacheResult::Stale,
-        CacheResult::Refresh,
-        CacheResult::Failed,
-        CacheResult::Miss,
-    ];
-
-    /// Value of the label `outcome` of `clusterdns_cache_lookups_total`.
-    pub const fn label(self) -> &'static str {
-        match self {
-            CacheResult::Hit => "hit",
-            CacheResult::Prefetch => "prefetch",
-            CacheResult::Stale => "stale",
-            CacheResult::Refresh => "refresh",
-            CacheResult::Failed => "failed",
-            CacheResult::Miss => "miss",
-        }
-    }
-
-    const fn of(decision: CacheAction) -> CacheResult {
-        match decision {
-            CacheAction::Fresh { .. } => CacheResult::Hit,
-            CacheAction::FreshAndPrefetch { .. } => CacheResult::Prefetch,
-            CacheAction::Stale { may_refresh: false } => CacheResult::Stale,
-            CacheAction::Stale { may_refresh: true } => CacheResult::Refresh,
-            CacheAction::Failed { .. } => CacheResult::Failed,
-            CacheAction::Miss => CacheResult::Miss,
-        }
-    }
-}
-
-/// Counters of denials, which metrics show separately.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Denials {
-    /// Entries in use, failures included.
-    pub entries: u64,
-    /// Served without asking an upstream.
-    pub hits: u64,
-    /// Removed to make room before they had expired.
-    pub evictions: u64,
 }
 
 /// The cache. Times are milliseconds of one clock that only goes forward (CA6).
@@ -299,16 +238,19 @@ impl Cache {
         sum
     }
 
-    /// How many of the numbers here are of denials (NXDOMAIN, no data) and of failures.
-    pub fn denials(&self) -> Denials {
-        let mut sum = Denials::default();
+    /// Good replies; denials (NXDOMAIN, no data) and failures. Each shard says both under one lock: a difference of numbers that
+    /// were read at two times may fall, which no counter may.
+    pub fn by_kind(&self) -> [OfKind; 2] {
+        let mut sums = [OfKind::default(); 2];
         for shard in &self.shards {
-            let Denials { entries, hits, evictions } = *lock(shard).denials();
-            sum.entries += entries;
-            sum.hits += hits;
-            sum.evictions += evictions;
+            let kinds = lock(shard).by_kind();
+            for (sum, OfKind { entries, hits, evictions }) in sums.iter_mut().zip(kinds) {
+                sum.entries += entries;
+                sum.hits += hits;
+                sum.evictions += evictions;
+            }
         }
-        sum
+        sums
     }
 
     /// Insertions and evictions (A54).

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use dataplane_core::{QuestionType, WorkerCounters};
 
 use super::{Sources, traffic};
 use crate::forward::Limit;
-use crate::forward::cache::CacheResult;
+use crate::forward::cache::{CacheResult, OfKind};
 use crate::origin::Origin;
 use crate::rcode;
 use crate::serve::{self, ServedOver, Totals};
@@ -165,24 +164,19 @@ impl CoreDns {
     /// Our cache holds forwarded names only; CoreDNS' holds those of the cluster as well.
     fn cache(&self, page: &mut Page<'_>) -> fmt::Result {
         let cache = self.0.forwarder.cache();
-        let denials = cache.denials();
+        let [good, denials] = cache.by_kind();
         let outcomes = cache.outcomes();
         let count = |outcome: CacheResult| outcomes[outcome as usize];
-        let hits = count(CacheResult::Hit)
-            + count(CacheResult::Prefetch)
-            + count(CacheResult::Stale)
-            + count(CacheResult::Failed);
         let misses = count(CacheResult::Miss) + count(CacheResult::Refresh);
         let of = |kind| [("server", SERVER), ("type", kind), ZONES, VIEW];
-        let both = |all: u64, denials: u64| {
-            [(of("success"), all.saturating_sub(denials)), (of("denial"), denials)]
+        let both = |part: fn(&OfKind) -> u64| {
+            [(of("success"), part(&good)), (of("denial"), part(&denials))]
         };
-        let entries = both(cache.entries() as u64, denials.entries);
-        let entries = entries.map(|(labels, count)| (labels, count as f64));
+        let entries = both(|kind| kind.entries).map(|(labels, count)| (labels, count as f64));
         page.gauges("cache_entries", "Entries of the cache", entries)?;
         let all = [("server", SERVER), ZONES, VIEW];
-        page.counters("cache_requests", "Look-ups in the cache", [(all, hits + misses)])?;
-        page.counters("cache_hits", "Look-ups answered from the cache", both(hits, denials.hits))?;
+        page.counters("cache_requests", "Look-ups in the cache", [(all, outcomes.iter().sum())])?;
+        page.counters("cache_hits", "Look-ups answered from the cache", both(|kind| kind.hits))?;
         let help = "Cache misses";
         page.counters("cache_misses", help, [(all, misses)])?;
         let help = "Entries asked for again before they expired";
@@ -192,9 +186,8 @@ impl CoreDns {
             totals.by_rcode[Origin::Stale as usize].iter().sum::<u64>()
         });
         page.counters("cache_served_stale", "Expired replies served", [(all, stale.sum())])?;
-        let evictions = cache.counters().evictions.load(Ordering::Relaxed);
         let help = "Unexpired replies removed to make room";
-        page.counters("cache_evictions", help, both(evictions, denials.evictions))
+        page.counters("cache_evictions", help, both(|kind| kind.evictions))
     }
 
     fn upstreams(&self, page: &mut Page<'_>) -> fmt::Result {

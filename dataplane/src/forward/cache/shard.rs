@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use dataplane_core::{Age, CacheAction, CacheRules, LookupKey, Relayed, cache_action};
 
 use super::ghosts::Ghosts;
-use super::{CacheResult, Denials, Found, Member, Peeked, RouteId};
+use super::{CacheResult, Found, Member, OfKind, Peeked, RouteId};
 use index::{Index, index_for};
 
 /// Octets that an entry takes besides its reply: its slot, and its places in a queue and in the index. Counted for
@@ -61,7 +61,10 @@ pub(super) struct Shard {
     octets: usize,
     short_octets: usize,
     outcomes: [u64; CacheResult::ALL.len()],
-    denials: Denials,
+    /// Of denials and failures.
+    denials: OfKind,
+    /// Entries that were removed before they had expired, of all kinds.
+    evictions: u64,
 }
 
 impl Shard {
@@ -83,9 +86,7 @@ impl Shard {
         let (relayed, decision) = found.unwrap_or((None, CacheAction::Miss));
         let outcome = CacheResult::of(decision);
         self.outcomes[outcome as usize] += 1;
-        if is_denial(relayed.as_ref())
-            && !matches!(outcome, CacheResult::Miss | CacheResult::Refresh)
-        {
+        if outcome.is_hit() && is_denial(relayed.as_ref()) {
             self.denials.hits += 1;
         }
         (relayed, decision)
@@ -222,8 +223,17 @@ impl Shard {
         self.outcomes
     }
 
-    pub(super) fn denials(&self) -> &Denials {
-        &self.denials
+    /// Good replies; denials and failures.
+    pub(super) fn by_kind(&self) -> [OfKind; 2] {
+        let OfKind { entries, hits, evictions } = self.denials;
+        let all = CacheResult::ALL.into_iter().zip(self.outcomes);
+        let all_hits: u64 = all.filter(|(it, _)| it.is_hit()).map(|(_, count)| count).sum();
+        let good = OfKind {
+            entries: self.len() as u64 - entries,
+            hits: all_hits - hits,
+            evictions: self.evictions - evictions,
+        };
+        [good, self.denials]
     }
 
     /// At most `most` entries of the `looks` slots from slot `from` on, and the slot at which the next look begins.
@@ -326,6 +336,7 @@ impl Shard {
         let was_denial = is_denial(relayed.as_ref());
         self.denials.entries -= u64::from(was_denial);
         self.denials.evictions += u64::from(was_denial && was_fresh);
+        self.evictions += u64::from(was_fresh);
         self.octets -= taken;
         if !is_long {
             self.short_octets -= taken;

@@ -199,11 +199,22 @@ impl Status {
         log(new_warnings.into_iter(), count);
     }
 
-    /// A configuration took effect: logs it, once for each revision.
+    /// A configuration took effect at once.
     pub fn run(&self, running: Running) {
+        self.accept();
+        self.take_over(running);
+    }
+
+    /// The newest configuration is not refused, though it may have to wait for lists.
+    pub fn accept(&self) {
+        self.read().rejection = None;
+    }
+
+    /// A configuration that was accepted took effect: logs it, once for each revision. One that came later may have been
+    /// refused meanwhile, which stays reported.
+    pub fn take_over(&self, running: Running) {
         let running = Arc::new(running);
         let mut reported = self.read();
-        reported.rejection = None;
         let is_same = reported.configurations > 0 && reported.running.revision == running.revision;
         let before = std::mem::replace(&mut reported.running, Arc::clone(&running));
         reported.configurations += u64::from(!is_same);

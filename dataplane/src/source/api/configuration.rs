@@ -232,6 +232,7 @@ impl Configuration {
                 // At once, so that no two pods show different clusters for long (K24). It costs the
                 // API server a list of Services and of Namespaces by every pod within a moment.
                 Relist::Labels => {
+                    ingest.status.shared.accept();
                     self.renew(ingest, &config, running);
                     return true;
                 }
@@ -242,6 +243,7 @@ impl Configuration {
                         "a configuration that needs every object again: it takes over when they are \
                          read"
                     );
+                    ingest.status.shared.accept();
                     self.postponed = Some((config, running, at));
                     return true;
                 }
@@ -352,7 +354,7 @@ impl Configuration {
         let Renewing { config, running, pod_records, awaits_pods } = renewing;
         self.pod_records = Some(pod_records);
         self.awaits_pods = awaits_pods;
-        ingest.status.shared.run(running);
+        ingest.status.shared.take_over(running);
         self.want_pods(ingest, &config);
         self.keep_stable(ingest);
         ingest.status.has_news();

@@ -1,6 +1,7 @@
 //! Lists, events and configurations in every order, without an API server: what is in effect, what
 //! is reported of it, and what a restart would run.
 
+mod refused;
 mod relists;
 mod resolv_conf;
 mod turns;

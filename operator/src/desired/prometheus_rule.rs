@@ -96,8 +96,8 @@ const ALERTS: [Alert; 16] = [
         severity: "warning",
         expression: "sum by (pod) (increase(clusterdns_panics_total{{job}}[15m])) > 0",
         minutes: 0,
-        summary: "Handling a message panicked.",
-        description: "{{ $labels.pod }} has a defect that a message brought out; its log says where. Please report it.",
+        summary: "A part of the program panicked.",
+        description: "{{ $labels.pod }} has a defect, which a message, an object or a task in the background brought out; its log says where. Please report it.",
     },
     Alert {
         name: "ClusterDNSUpstreamErrorsHigh",

@@ -85,6 +85,48 @@ fn alerts_and_runbooks_name_metrics_that_are_shown() {
     }
 }
 
+/// The durations of a text such as "for 5 minutes" and "for an hour", in seconds.
+fn durations(text: &str) -> Vec<u64> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let of = |three: &[&str]| -> Option<u64> {
+        let [word, count, unit] = three else { return None };
+        let count = match *count {
+            "a" | "an" | "one" => 1,
+            "two" => 2,
+            digits => digits.parse().ok()?,
+        };
+        let unit = match unit.trim_matches(|c: char| !c.is_alphabetic()) {
+            "minute" | "minutes" => 60,
+            "hour" | "hours" => 3_600,
+            _ => return None,
+        };
+        word.eq_ignore_ascii_case("for").then_some(count * unit)
+    };
+    words.windows(3).filter_map(of).collect()
+}
+
+/// A page that names another time than its rule lets people look for what happened at the wrong time.
+#[test]
+fn alerts_and_runbooks_say_how_long_an_alert_waits() {
+    let readme = read("docs/runbooks/README.md");
+    let mut compared = 0;
+    for rule in rules() {
+        let name = text(&rule, "alert");
+        let (count, unit) = text(&rule, "for").split_at(text(&rule, "for").len() - 1);
+        let waits: u64 = count.parse::<u64>().unwrap() * if unit == "h" { 3_600 } else { 60 };
+        let page = read(text(&rule["annotations"], "runbook"));
+        let meaning = page.split("## ").find(|part| part.starts_with("What it means")).unwrap();
+        let row = readme.lines().find(|line| line.starts_with(&format!("| [{name}]"))).unwrap();
+        let annotations = ["summary", "description"].map(|key| text(&rule["annotations"], key));
+        for said in [meaning, row].into_iter().chain(annotations).flat_map(durations) {
+            let is_threshold = text(&rule, "expr").ends_with(&format!("> {said}"));
+            assert!(said == waits || is_threshold, "{name} waits for {waits} s, not {said} s");
+            compared += 1;
+        }
+    }
+    assert!(compared > 20, "{compared}");
+}
+
 /// How one alert is seen to fire and to resolve.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

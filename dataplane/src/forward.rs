@@ -56,6 +56,7 @@ pub use answer::{Cached, Resolved};
 use cache::{Cache, Found};
 pub use clock::Clock;
 pub(crate) use connections::Together;
+pub use connections::connection_failures;
 use flight::Begun;
 pub use kept::{Kept, KeptEntry, KeptPart};
 use limits::{InFlight, Taken};

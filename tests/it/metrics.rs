@@ -9,12 +9,15 @@ mod labels;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use dataplane::forward::connection_failures;
 use dataplane::metrics::Form;
+use dataplane::serve::CloseReason;
+use dataplane_core::Reason;
 use tests::client::{Question, Transport};
-use tests::exposition::{Family, families};
+use tests::exposition::{Family, families, samples};
 use tests::scenario::{Plane, objects_of};
 
-use crate::architecture::{quoted, table};
+use crate::architecture::{quoted, read, table};
 pub(crate) use expressions::{is_shown, metrics_of};
 
 /// Generous: only a test that fails takes longer.
@@ -188,6 +191,51 @@ fn the_page_on_metrics_says_what_a_data_plane_shows() {
     compare(&families(&page), &documented);
     let text = |value: f64| format!("{value}");
     assert!(page.contains(&format!("le=\"{}\"", text(0.000_25))), "a bound of CoreDNS");
+}
+
+/// The values that the code has for some labels, which the page explains in tables of their own.
+#[test]
+fn the_page_on_metrics_explains_each_reason() {
+    for (heading, mut labels) in [
+        ("### Reasons of queries", Reason::ALL.map(Reason::label).to_vec()),
+        ("### Reasons of closed connections", CloseReason::ALL.map(CloseReason::label).to_vec()),
+        ("### Reasons of failed connections", connection_failures().to_vec()),
+    ] {
+        let rows = table("docs/metrics.md", heading);
+        let mut explained: Vec<&str> = rows.iter().map(|row| quoted(&row[0])[0]).collect();
+        explained.sort_unstable();
+        labels.sort_unstable();
+        assert_eq!(explained, labels, "{heading}");
+    }
+}
+
+/// Labels whose values are the code's own.
+const CLOSED: [&str; 9] =
+    ["reason", "outcome", "limit", "state", "source", "code", "kind", "origin", "rcode"];
+
+#[test]
+fn the_page_on_metrics_names_each_value_of_a_label() {
+    let text = read("docs/metrics.md");
+    let introduction =
+        text.split("## Ours\n").nth(1).and_then(|it| it.split("\n|").next()).unwrap();
+    let rows = table("docs/metrics.md", "## Ours");
+    let mut compared = 0;
+    for sample in samples(&asked().metrics(Form::Text)) {
+        let Some(place) = rows.iter().position(|row| quoted(&row[0])[0] == sample.name) else {
+            continue;
+        };
+        let row = &rows[place][3];
+        // One that has a table of its own, and one that has the values of the metric before.
+        let has_table = row.contains("(#reasons-of-");
+        let row = if row.contains("with the same values") { &rows[place - 1][3] } else { row };
+        let labels = sample.labels.iter().filter(|(key, _)| CLOSED.contains(&key.as_str()));
+        for (key, value) in labels.filter(|_| !has_table) {
+            let is_named = [row, introduction].into_iter().any(|it| quoted(it).contains(&&**value));
+            assert!(is_named, "{} does not name {key} {value}", sample.name);
+            compared += 1;
+        }
+    }
+    assert!(compared > 60, "{compared}");
 }
 
 #[test]

@@ -37,6 +37,7 @@ use super::overdue::{self, Watch};
 pub(super) use connection::{Arrived, Place, Reply};
 use connection::{Connection, MAX_QUERIES, Shared};
 pub(super) use counts::Counted;
+pub use failure::connection_failures;
 pub(super) use failure::{Failure, Unsent};
 pub(crate) use outlet::Together;
 use outlet::{Outlet, Query};

@@ -19,6 +19,11 @@ const OTHER_NAMES: &str = "not valid for";
 /// How many reasons there are.
 pub(in crate::forward) const REASONS: usize = 15;
 
+/// The values of the label `reason` of `clusterdns_upstream_connection_failures_total`.
+pub fn connection_failures() -> [&'static str; REASONS] {
+    Reason::ALL.map(Reason::label)
+}
+
 /// The reasons, as labels of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::forward) enum Reason {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crds::Config;
-use crds::config::{Group, RecordData, Upstreams};
+use crds::config::{
+    self, CaBundle, Group, GroupOptions, RecordData, Server, ServerTls, Transport, Upstreams,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -152,8 +154,8 @@ fn routes_that_differ(before: &Config, after: &Config) -> Vec<NameChange> {
         .collect();
     if before.upstreams != after.upstreams {
         let text = |upstreams: &Upstreams| match upstreams {
-            Upstreams::FromResolvConf(_) => {
-                "asked of the servers in resolv.conf of the pod".to_owned()
+            Upstreams::FromResolvConf(group) => {
+                format!("asked of the servers in resolv.conf of the pod{}", options(group))
             }
             Upstreams::Servers(group) => servers(group),
             Upstreams::None => "REFUSED".to_owned(),
@@ -168,18 +170,40 @@ fn routes_that_differ(before: &Config, after: &Config) -> Vec<NameChange> {
 }
 
 fn servers(group: &Group) -> String {
-    let servers = group.servers.iter().map(|server| match (server.ip, server.port) {
+    let servers: Vec<String> = group.servers.iter().map(server).collect();
+    format!("asked of {}{}", servers.join(", "), options(&group.options))
+}
+
+/// The address, and how and by which name it is asked where that is not the usual way: all that an edit can change.
+fn server(server: &Server) -> String {
+    let Server { ip, port, transport, tls } = server;
+    let address = match (ip, port) {
         (ip, 53) => ip.to_string(),
         (IpAddr::V6(ip), port) => format!("[{ip}]:{port}"),
         (ip, port) => format!("{ip}:{port}"),
-    });
-    let servers: Vec<String> = servers.collect();
-    let options = serde_json::to_value(&group.options).unwrap_or_default();
-    let options = match options.as_object().is_none_or(serde_json::Map::is_empty) {
+    };
+    let transport = match transport {
+        Transport::Udp => return address,
+        Transport::Tcp | Transport::Tls | Transport::Https | Transport::Quic => value(transport),
+    };
+    let Some(ServerTls { server_name, ca_bundle }) = tls else {
+        return format!("{address} over {transport}");
+    };
+    let authorities = match ca_bundle {
+        None => String::new(),
+        Some(CaBundle::ConfigMap { name, key }) => format!(" (authorities {name}/{key})"),
+        // Long texts, which people tell apart by a hash.
+        Some(CaBundle::Pem(text)) => format!(" (authorities #{})", config::revision_of(text)),
+    };
+    format!("{address} over {transport} as {server_name}{authorities}")
+}
+
+fn options(options: &GroupOptions) -> String {
+    let options = serde_json::to_value(options).unwrap_or_default();
+    match options.as_object().is_none_or(serde_json::Map::is_empty) {
         true => String::new(),
         false => format!(" with {options}"),
-    };
-    format!("asked of {}{options}", servers.join(", "))
+    }
 }
 
 /// A setting that concerns many names.
@@ -264,6 +288,54 @@ mod tests {
             &config(json!({"hosts": [{"name": "*.b.example", "addresses": ["192.0.2.1"]}]})),
         );
         assert_eq!(wildcard[0].asked.as_deref(), Some("any.b.example"));
+    }
+
+    #[test]
+    fn no_edit_of_a_group_has_a_row_that_says_the_same_twice() {
+        let tls = |name: &str, authorities: &str| {
+            let tls = json!({"serverName": name, "caBundle": {"name": authorities}});
+            json!({"servers": [{"address": "192.0.2.1", "port": 853, "transport": "TLS", "tls": tls}]})
+        };
+        let plain = |edit: Value| {
+            let mut server = json!({"address": "192.0.2.1", "port": 853});
+            server.as_object_mut().unwrap().extend(edit.as_object().unwrap().clone());
+            json!({"servers": [server]})
+        };
+        let udp = || plain(json!({}));
+        let with = |mut group: Value, field: &str, option: Value| {
+            group[field] = option;
+            group
+        };
+        let of_node = || json!({"fromResolvConf": true});
+        for (before, after) in [
+            (udp(), plain(json!({"transport": "TCP"}))),
+            (udp(), tls("one.example", "ca")),
+            (tls("one.example", "ca"), tls("two.example", "ca")),
+            (tls("one.example", "ca"), tls("one.example", "others")),
+            (udp(), with(udp(), "policy", "RoundRobin".into())),
+            (udp(), with(udp(), "limits", json!({"inFlight": 9}))),
+            (of_node(), with(of_node(), "policy", "RoundRobin".into())),
+        ] {
+            let upstreams = [&before, &after].map(|group| json!({"upstreams": group}));
+            let of_stub = |group: &Value| {
+                let mut stub = group.clone();
+                stub["domain"] = "corp.example".into();
+                json!({"stubDomains": [stub]})
+            };
+            let stubs = [&before, &after].map(of_stub);
+            let is_group = before.get("servers").is_some();
+            for [before, after] in
+                [Some(upstreams), is_group.then_some(stubs)].into_iter().flatten()
+            {
+                let rows = names(&config(before.clone()), &config(after.clone()));
+                assert_eq!(rows.len(), 1, "{before} {after}");
+                assert_ne!(rows[0].before, rows[0].after, "{before} {after}");
+            }
+        }
+        let rows =
+            lines(json!({"upstreams": udp()}), json!({"upstreams": tls("one.example", "ca")}));
+        let row = "all other names  | asked of 192.0.2.1:853 | asked of 192.0.2.1:853 over TLS as one.example (authorities ca/ca.crt)";
+        assert_eq!(rows, [row]);
     }
 
     #[test]

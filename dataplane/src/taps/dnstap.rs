@@ -115,7 +115,9 @@ impl Dnstap {
             self.send(&mut connection, &speaker);
             self.is_connected.store(connection.stream.is_some(), Ordering::Relaxed);
             if reader.is_none() {
-                self.exchanges.clear();
+                self.exchanges.clear(|part| {
+                    self.undelivered.fetch_add(Exchange::count(part), Ordering::Relaxed);
+                });
                 connection = Connection::default();
             }
             let mut state = self.state();

@@ -94,6 +94,11 @@ impl Exchange<'_> {
 }
 
 impl<'a> Exchange<'a> {
+    /// How many were written to these octets.
+    pub(super) fn count(mut octets: &'a [u8]) -> u64 {
+        std::iter::from_fn(|| Exchange::read(&mut octets)).map(|_| 1).sum()
+    }
+
     /// Reads the first one of `from` and moves behind it; `None` at the end.
     pub(super) fn read(from: &mut &'a [u8]) -> Option<Exchange<'a>> {
         let mut rest = *from;

@@ -52,9 +52,13 @@ impl Lossy {
         }
     }
 
-    /// Forgets everything, and gives back the memory.
-    pub(super) fn clear(&self) {
-        self.parts.iter().for_each(|part| *lock(part) = Vec::new());
+    /// Forgets everything, and gives back the memory. `each` sees what every part held: something may have come since the
+    /// last drain, and must be counted.
+    pub(super) fn clear(&self, mut each: impl FnMut(&[u8])) {
+        for part in &self.parts {
+            let held = std::mem::take(&mut *lock(part));
+            each(&held);
+        }
     }
 
     /// How often there was no room.

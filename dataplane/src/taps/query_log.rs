@@ -29,7 +29,7 @@ const REPLY_OCTETS: usize = 12;
 pub struct QueryLog {
     exchanges: Lossy,
     written: AtomicU64,
-    /// Lines that standard output refused.
+    /// Queries whose lines standard output refused, or whose log was switched off before they were written.
     undelivered: AtomicU64,
     state: Mutex<LogState>,
     changed: Condvar,
@@ -124,7 +124,10 @@ impl QueryLog {
         drop(state);
         self.changed.notify_all();
         if !is_on {
-            self.exchanges.clear();
+            // What came while the reader did not read: it has no line.
+            self.exchanges.clear(|part| {
+                self.undelivered.fetch_add(Exchange::count(part), Ordering::Relaxed);
+            });
             (*spare, *lines) = (Vec::new(), Vec::new());
         }
     }
@@ -160,6 +163,7 @@ impl QueryLog {
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::sync::mpsc;
 
     use super::*;
 
@@ -176,6 +180,42 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// Says that it was reached, and takes nothing until the other end of the gate is gone.
+    struct Blocks {
+        reached: mpsc::Sender<()>,
+        gate: mpsc::Receiver<()>,
+    }
+
+    impl Write for Blocks {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            let _ = (self.reached.send(()), self.gate.recv());
+            Ok(octets.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn queries_are_counted_that_came_before_the_log_was_switched_off_and_have_no_line() {
+        let log: &QueryLog = Box::leak(Box::default());
+        let ((reached, is_reached), (release, gate)) = (mpsc::channel(), mpsc::channel::<()>());
+        log.set_on(true);
+        log.put(0, &Exchange::default());
+        std::thread::spawn(|| log.write_to(Blocks { reached, gate }));
+        is_reached.recv_timeout(PATIENCE).unwrap();
+        (0..5).for_each(|_| log.put(0, &Exchange::default()));
+        log.set_on(false);
+        drop(release);
+        let until = Instant::now() + PATIENCE;
+        while log.written() + log.lost() < 6 {
+            assert!(Instant::now() < until, "{} written, {} lost", log.written(), log.lost());
+            std::thread::sleep(EVERY);
+        }
+        assert_eq!(log.written() + log.lost(), 6);
     }
 
     #[test]

@@ -223,6 +223,9 @@ pub struct LastService {
     /// It is ours, and not adopted.
     #[serde(skip_serializing_if = "is_false")]
     pub is_ours: bool,
+    /// It was adopted, and is of the other DNS server again: while it does not exist, none of ours takes its name.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_given_back: bool,
     /// Its uid, where it is ours: by it the same object is known again after another client replaced all that shows whose it is.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,

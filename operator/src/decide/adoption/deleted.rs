@@ -18,12 +18,15 @@ use crate::observe::observed::Observed;
 /// What happens while the Service does not exist.
 ///
 /// # Errors
-/// `NothingToAdopt`: there was none. `ServiceGone`: there was one, and its ports and labels are not known.
+/// `NothingToAdopt`: there was none. `ServiceGone`: there was one, and its ports and labels are not known, or it was given back.
 pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan, Refusal> {
-    if !dns.spec.service.clone().unwrap_or_default().adopt {
-        return Ok(ServicePlan::Own);
-    }
     let last = config_map::state(observed).service;
+    if !dns.spec.service.clone().unwrap_or_default().adopt {
+        return match last.is_given_back {
+            true => Err(given_back(dns, &last)),
+            false => Ok(ServicePlan::Own),
+        };
+    }
     match last.manifest {
         _ if last.is_ours => Ok(ServicePlan::Own),
         Some(manifest) => Ok(ServicePlan::Recreated { labels: labels(&manifest), manifest }),
@@ -31,9 +34,23 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     }
 }
 
-/// The deleted Service, for a reconcile that does not apply the spec: clients still use its address.
+/// The deleted Service, for a reconcile that does not apply the spec: clients still use its address. One that was given back is
+/// of the other DNS server, which may be about to create it again.
 pub fn restorable(observed: &Observed) -> Option<Value> {
-    config_map::state(observed).service.manifest.filter(|_| observed.service.is_none())
+    let last = config_map::state(observed).service;
+    last.manifest.filter(|_| observed.service.is_none() && !last.is_given_back)
+}
+
+/// A Service of ours would have the name that the other DNS server needs, and an address that no client asks.
+fn given_back(dns: &ClusterDNS, last: &LastService) -> Refusal {
+    let (namespace, name) = names::service(dns);
+    let message = format!(
+        "Service {namespace}/{name} was given back to another DNS server and then deleted, and pods still ask {}: create it \
+         again with these clusterIPs, as that server does when it is installed with them; or set adopt to true, and it is created \
+         as it was; or delete this ClusterDNS",
+        last.cluster_ips.join(", ")
+    );
+    Refusal::new("ServiceGone", "spec.service.adopt", message)
 }
 
 fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
@@ -62,7 +79,8 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
     let Some(service) = &observed.service else {
         let cluster_ips = addresses(dns, &before);
-        return match (!adopt || before.is_ours) && !cluster_ips.is_empty() {
+        let is_ours = before.is_ours || (!adopt && !before.is_given_back);
+        return match is_ours && !cluster_ips.is_empty() {
             true => LastService { cluster_ips, is_pinned: true, is_ours: true, ..before },
             false => before,
         };
@@ -74,10 +92,16 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     if standing != Standing::Own && is_replaced {
         return before;
     }
-    if standing != Standing::Own && !adopt {
-        return LastService::default();
-    }
     let real: Vec<String> = cluster_ips(service).map(|ip| ip.to_string()).collect();
+    // The other DNS server decides about it now. Where it is deleted, its addresses must still be known.
+    if standing == Standing::Foreign && !adopt {
+        return LastService {
+            cluster_ips: real,
+            is_given_back: true,
+            manifest: Some(as_it_was(service)),
+            ..LastService::default()
+        };
+    }
     let is_leaving = service.metadata.deletion_timestamp.is_some();
     // A person gave up the one that was ours: this one was taken over instead of it.
     let is_taken_over =
@@ -91,14 +115,19 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         cluster_ips: real,
         is_pinned: is_ours && before.is_pinned,
         is_ours,
+        is_given_back: false,
         uid: service.metadata.uid.clone().filter(|_| is_ours).unwrap_or_default(),
         manifest: Some(as_it_was(service)),
     }
 }
 
-/// Addresses that clients know and that the Service of this name, which another client created in its place, does not have.
+/// Addresses that clients know and that the Service of this name, which another client created in its place, does not have. Those
+/// of one that was given back are not our concern.
 pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     let before = config_map::state(observed).service;
+    if before.is_given_back && !dns.spec.service.clone().unwrap_or_default().adopt {
+        return Vec::new();
+    }
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
 }
 

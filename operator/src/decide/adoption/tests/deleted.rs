@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decide::config_map;
-use crate::decide::plan::{LastService, Plan};
+use crate::decide::plan::Plan;
 use crate::desired::{Desired, Kind};
 use serde_json::Value;
 
@@ -144,12 +144,63 @@ fn o16_a_service_of_other_addresses_does_not_make_the_known_ones_forgotten() {
     assert_eq!(lost_addresses(&meant, &observed), [] as [String; 0]);
 }
 
+/// Adopted, given back, and the reconcile after that.
+fn given_back() -> Observed {
+    let mut observed = with(switched());
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+    let plan = reconcile(&mut observed, &dns("{}"), 1).unwrap();
+    let patch = Some(SelectorPatch { resource_version: "100".to_owned(), add: false });
+    assert_eq!(plan.service, ServicePlan::Released { labels: kube_dns_label(), patch });
+    observed.service = Some(kube_dns());
+    reconcile(&mut observed, &dns("{}"), 2).unwrap();
+    observed
+}
+
 #[test]
-fn o16_what_is_given_back_is_not_remembered() {
+fn o16_no_service_of_ours_takes_the_name_of_one_that_was_given_back_and_deleted() {
+    let mut observed = given_back();
+    observed.service = None;
+    for second in 3..5 {
+        let refusal = plan(&dns("{}"), &observed, at(second)).unwrap_err();
+        assert_eq!(refusal.reason, "ServiceGone");
+        assert!(refusal.message.contains("pods still ask 10.96.0.10"), "{}", refusal.message);
+        assert_eq!(reconcile(&mut observed, &dns("{}"), second), Err("ServiceGone"));
+        assert_eq!(restorable(&observed), None, "nor while the spec is refused");
+    }
+    // The other server creates it again, with whatever addresses: it is its own.
+    observed.service = Some(replaced("another", "10.96.7.7", json!({"app": "x"})));
+    let released = ServicePlan::Released { labels: BTreeMap::new(), patch: None };
+    assert_eq!(reconcile(&mut observed, &dns("{}"), 5).unwrap().service, released);
+    assert_eq!(lost_addresses(&dns("{}"), &observed), [] as [String; 0]);
+    assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.7.7"]);
+}
+
+#[test]
+fn o16_a_service_given_back_and_deleted_is_created_as_it_was_where_it_is_adopted_again() {
+    let mut observed = given_back();
+    observed.service = None;
+    let plan = reconcile(&mut observed, &dns(ADOPT), 3).unwrap();
+    let ServicePlan::Recreated { labels, manifest } = &plan.service else { panic!("{plan:?}") };
+    assert_eq!(labels, &kube_dns_label());
+    let mut again: Service = serde_json::from_value(manifest.clone()).unwrap();
+    assert_eq!(again.spec, kube_dns().spec, "without our key: our pods may have lost its labels");
+    (again.metadata.uid, again.metadata.resource_version) =
+        (Some("another".to_owned()), Some("200".to_owned()));
+    observed.service = Some(again);
+    reconcile(&mut observed, &dns(ADOPT), 4).unwrap();
+    let state = config_map::state(&observed).service;
+    assert!(!state.is_given_back && !state.is_ours, "{state:?}");
+}
+
+#[test]
+fn o16_an_adopted_service_deleted_before_it_is_given_back_becomes_ours_with_its_addresses() {
     let mut observed = with(switched());
     reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
     reconcile(&mut observed, &dns("{}"), 1).unwrap();
-    assert_eq!(config_map::state(&observed).service, LastService::default());
+    observed.service = None;
+    let plan = reconcile(&mut observed, &dns("{}"), 2).unwrap();
+    let again = applied(&observed, &dns("{}"), &plan).unwrap();
+    assert_eq!(again["clusterIPs"], json!(["10.96.0.10"]));
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub async fn run(
     });
     tokio::select! {
         () = reconciling => {}
-        () = orphaned_services::follow(&ctx, &triggers) => {}
+        () = orphaned_services::follow(&ctx, &triggers, &definition) => {}
         () = unreadable::follow(&ctx) => {}
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}

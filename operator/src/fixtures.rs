@@ -7,7 +7,7 @@ use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::Client;
-use kube::runtime::reflector;
+use kube::runtime::reflector::{self, Store};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -51,11 +51,20 @@ pub(crate) fn settings() -> Settings {
 
 /// What an operator works with that leads, and whose watches have shown nothing yet.
 pub(crate) fn context(client: Client, settings: Settings) -> Context {
+    let (resources, _) = reflector::store();
+    context_with(client, settings, resources)
+}
+
+/// The same with these ClusterDNS.
+pub(crate) fn context_with(
+    client: Client,
+    settings: Settings,
+    resources: Store<ClusterDNS>,
+) -> Context {
     let (metrics, lists) = (Arc::<Metrics>::default(), Arc::<Lists>::default());
     let leadership = Arc::new(Leadership::new(Instant::now));
     leadership.renewed(Instant::now());
     let writes = Writes::new(leadership, metrics.clone());
-    let (resources, _) = reflector::store();
     let caches = Caches::start(
         client.clone(),
         &settings.workload_namespaces,

@@ -1,13 +1,16 @@
 //! The CustomResourceDefinition may be deleted while the operator runs, and every ClusterDNS with it. The operator
 //! logs that once and `/readyz` says it; a new definition is noticed within 5 s.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crds::ClusterDNS;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::watcher;
+use kube::{Api, Resource};
+use tokio::time::Instant;
 
-use crate::runtime::time_limit::within_time;
+use crate::runtime::time_limit::{within, within_time};
 
 /// What to do about it.
 pub const ADVICE: &str = "the CustomResourceDefinition clusterdnses.clusterdns.dev does not exist, so no ClusterDNS is \
@@ -22,32 +25,55 @@ pub const LOOKED_FOR_EVERY: Duration = Duration::from_millis(2_400);
 /// Time for one answer while the definition is missing: the rest of [`NOTICED_WITHIN`], so that an attempt without an answer
 /// does not delay the next one.
 const PATIENCE: Duration = NOTICED_WITHIN.saturating_sub(LONGEST);
+/// A definition that was missing for this long is no API server that has just started, or a person who replaces it.
+const GONE_AFTER: Duration = Duration::from_secs(30);
 
 /// Whether the definition is known to be missing.
 #[derive(Debug, Default)]
 pub struct Definition {
-    is_missing: AtomicBool,
+    missing_since: Mutex<Option<Instant>>,
 }
 
 impl Definition {
     /// Is it known to be missing?
     pub fn is_missing(&self) -> bool {
-        self.is_missing.load(Ordering::Relaxed)
+        self.lock().is_some()
+    }
+
+    /// Was it missing for so long that every ClusterDNS has gone with it?
+    pub fn is_gone(&self) -> bool {
+        self.lock().is_some_and(|since| since.elapsed() >= GONE_AFTER)
     }
 
     /// Listing or watching ClusterDNS failed in this way.
     pub fn failed(&self, error: &watcher::Error) {
-        if is_not_found(error) && !self.is_missing.swap(true, Ordering::Relaxed) {
+        let mut missing_since = self.lock();
+        if is_not_found(error) && missing_since.is_none() {
+            *missing_since = Some(Instant::now());
             tracing::error!("{ADVICE}");
         }
     }
 
     /// A ClusterDNS was listed or watched.
     pub fn is_there(&self) {
-        if self.is_missing.swap(false, Ordering::Relaxed) {
+        if self.lock().take().is_some() {
             tracing::info!("the CustomResourceDefinition is back");
         }
     }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.missing_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the API server has the definition, by its own word.
+///
+/// # Errors
+/// It does not say.
+pub async fn exists(client: &kube::Client) -> anyhow::Result<bool> {
+    let name = format!("{}.{}", ClusterDNS::plural(&()), crds::GROUP);
+    let all = Api::<CustomResourceDefinition>::all(client.clone());
+    Ok(within(all.get_metadata_opt(&name)).await?.is_some())
 }
 
 /// The API server does not know the resource.
@@ -67,7 +93,7 @@ pub fn is_not_found(error: &watcher::Error) -> bool {
 
 /// Asks, while it is missing, whether it is back: a list without a ClusterDNS gives no event that would say so.
 pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
-    let resources = kube::Api::<crds::ClusterDNS>::all(client);
+    let resources = Api::<ClusterDNS>::all(client);
     let one = kube::api::ListParams::default().limit(1);
     loop {
         tokio::time::sleep(LONGEST).await;
@@ -81,13 +107,10 @@ pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use hyper::{Request, Response};
     use kube::client::Body;
     use kube::runtime::reflector;
     use serde_json::json;
-    use tokio::time::Instant;
 
     use super::*;
     use crate::observe::caches::Caches;

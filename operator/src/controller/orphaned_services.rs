@@ -1,5 +1,6 @@
 //! An adopted Service whose ClusterDNS is gone, live or while no operator ran: our key leaves its selector, so that it
-//! selects the pods it selected before. There is no finalizer that could make deleting hang.
+//! selects the pods it selected before. There is no finalizer that could make deleting hang. Where the definition of ClusterDNS
+//! is gone, each of them is gone too, although no list and no event says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use crds::ClusterDNS;
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use kube::api::Api;
@@ -14,10 +16,12 @@ use kube::core::DynamicObject;
 
 use crate::apply::service;
 use crate::context::Context;
+use crate::controller::crd::{self, Definition};
 use crate::controller::triggers::{self, Triggers};
 use crate::decide::adoption;
 use crate::desired::Kind;
 use crate::names;
+use crate::observe::caches::Caches;
 use crate::runtime::time_limit::within;
 
 /// Between two passes over the kept Services; a pass sends requests only for a Service that must be given back.
@@ -30,24 +34,72 @@ const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// Removes our key from Services whose ClusterDNS is gone, once a second, until dropped.
-pub async fn follow(ctx: &Context, triggers: &Triggers) {
-    let _ = ctx.caches.resources.wait_until_ready().await;
+pub async fn follow(ctx: &Context, triggers: &Triggers, definition: &Definition) {
     let mut known: BTreeMap<String, Arc<ClusterDNS>> = BTreeMap::new();
     let mut tries = Tries::default();
     loop {
-        leave_all(ctx, &mut tries).await;
-        let all = ctx.caches.resources.state();
-        let now = by_name(&all);
-        // One that cannot be read is still there: `unreadable` says when it is gone.
-        let stays_there = |name: &String| {
-            now.get(name).is_some_and(|dns| stays(dns)) || ctx.caches.unreadable.has(name)
-        };
-        for (name, _) in known.iter().filter(|(name, dns)| stays(dns) && !stays_there(name)) {
-            ctx.forget(name);
-        }
-        triggers.enqueue(&all, disputed(&known, &now, &all));
-        known = now;
+        pass(ctx, triggers, definition, (&mut known, &mut tries)).await;
         tokio::time::sleep(EVERY).await;
+    }
+}
+
+async fn pass(
+    ctx: &Context,
+    triggers: &Triggers,
+    definition: &Definition,
+    (known, tries): (&mut BTreeMap<String, Arc<ClusterDNS>>, &mut Tries),
+) {
+    let Some(existing) = Existing::of(ctx, definition) else { return };
+    leave_all(ctx, &existing, tries).await;
+    let Some(existing) = Existing::of(ctx, definition) else { return };
+    let all = existing.readable;
+    let now = by_name(&all);
+    // One that cannot be read is still there: `unreadable` says when it is gone.
+    let stays_there = |name: &String| {
+        now.get(name).is_some_and(|dns| stays(dns)) || existing.unreadable.contains(name)
+    };
+    for (name, _) in known.iter().filter(|(name, dns)| stays(dns) && !stays_there(name)) {
+        ctx.forget(name);
+    }
+    triggers.enqueue(&all, disputed(known, &now, &all));
+    *known = now;
+}
+
+/// The ClusterDNS that are there, as far as this process can know.
+struct Existing {
+    readable: Vec<Arc<ClusterDNS>>,
+    /// Names of those that cannot be read and are not being deleted.
+    unreadable: Vec<String>,
+    /// False: their definition is gone, and all of them with it.
+    is_defined: bool,
+}
+
+impl Existing {
+    /// None: they were never listed.
+    fn of(ctx: &Context, definition: &Definition) -> Option<Existing> {
+        // No list of them says so, and none may ever be complete: what was kept before is what was there before.
+        if definition.is_gone() {
+            return Some(Existing {
+                readable: Vec::new(),
+                unreadable: Vec::new(),
+                is_defined: false,
+            });
+        }
+        let Caches { resources, unreadable, .. } = &ctx.caches;
+        let _ = resources.wait_until_ready().now_or_never()?;
+        let unreadable = unreadable.all().into_iter().filter(|(_, seen)| !seen.is_leaving);
+        Some(Existing {
+            readable: resources.state(),
+            unreadable: unreadable.map(|(name, _)| name).collect(),
+            is_defined: true,
+        })
+    }
+
+    /// Names of those that stay. One that is being deleted does not come back, and its pods may go before it does: foreground
+    /// deletion deletes them first.
+    fn instances(&self) -> Vec<String> {
+        let readable = self.readable.iter().filter(|dns| stays(dns)).map(|dns| dns.name_any());
+        readable.chain(self.unreadable.iter().cloned()).collect()
     }
 }
 
@@ -74,26 +126,18 @@ fn disputed(
     gone.chain(come).flat_map(|dns| triggers::rivals(all, dns)).collect()
 }
 
-/// Those that stay, and those that cannot be read. One that is being deleted does not come back, and its pods may go before it
-/// does: foreground deletion deletes them first.
-fn instances(ctx: &Context) -> Vec<String> {
-    let all = ctx.caches.resources.state();
-    let readable = all.iter().filter(|dns| stays(dns)).map(|dns| dns.name_any());
-    readable.chain(ctx.caches.unreadable.all().into_keys()).collect()
-}
-
 fn stays(dns: &ClusterDNS) -> bool {
     dns.metadata.deletion_timestamp.is_none()
 }
 
 /// Gives back what it can, and says of each other Service why it cannot.
-async fn leave_all(ctx: &Context, tries: &mut Tries) {
-    let instances = instances(ctx);
+async fn leave_all(ctx: &Context, existing: &Existing, tries: &mut Tries) {
+    let instances = existing.instances();
     let namespaces = ctx.caches.namespaces().iter();
     let all = namespaces.flat_map(|namespace| ctx.caches.objects(Kind::Service, namespace));
     let orphans = all.filter(|service| is_orphan(service, &instances)).collect();
     for service in tries.begin(orphans, Instant::now()) {
-        if let Err(error) = leave(ctx, &service, &instances).await {
+        if let Err(error) = leave(ctx, &service, (&instances, existing.is_defined)).await {
             let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
             tracing::warn!("cannot give back the adopted Service {namespace}/{name}: {error:#}");
         }
@@ -146,15 +190,25 @@ impl Tries {
     }
 }
 
-async fn leave(ctx: &Context, object: &DynamicObject, instances: &[String]) -> anyhow::Result<()> {
+async fn leave(
+    ctx: &Context,
+    object: &DynamicObject,
+    (instances, is_defined): (&[String], bool),
+) -> anyhow::Result<()> {
     let Some(owner) = owner(object) else { return Ok(()) };
     let service: Service = object.clone().try_parse()?;
     let Some(patch) = adoption::leave(&service, instances) else { return Ok(()) };
-    // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage.
+    // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage. Its spec may be one that
+    // cannot be read.
     let owners = Api::<ClusterDNS>::all(ctx.client.clone());
-    let live = within(owners.get_opt(owner)).await;
+    let live = within(owners.get_metadata_opt(owner)).await;
     let live = live.with_context(|| format!("cannot look for the ClusterDNS {owner}"))?;
-    if live.as_ref().is_some_and(stays) {
+    if live.is_some_and(|live| live.metadata.deletion_timestamp.is_none()) {
+        return Ok(());
+    }
+    // An API server that does not serve the kind yet says the same of each ClusterDNS.
+    let exists = crd::exists(&ctx.client);
+    if !is_defined && exists.await.context("cannot look for the CustomResourceDefinition")? {
         return Ok(());
     }
     let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
@@ -166,74 +220,4 @@ async fn leave(ctx: &Context, object: &DynamicObject, instances: &[String]) -> a
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::fixtures;
-
-    fn dns(name: &str, generation: i64) -> Arc<ClusterDNS> {
-        let mut dns = fixtures::dns("{}");
-        dns.metadata.name = Some(name.to_owned());
-        dns.metadata.generation = Some(generation);
-        Arc::new(dns)
-    }
-
-    #[test]
-    fn o3_one_that_was_refused_is_tried_again_when_the_older_one_goes_or_changes() {
-        let (old, changed, young) = (dns("old", 1), dns("old", 2), dns("young", 1));
-        let both = by_name(&[old.clone(), young.clone()]);
-        let alone = [young.clone()];
-        assert_eq!(disputed(&both, &by_name(&alone), &alone), ["young"]);
-        let all = [changed, young];
-        assert_eq!(disputed(&both, &by_name(&all), &all), ["young", "young"]);
-        assert_eq!(disputed(&both, &both, &all), [] as [&str; 0]);
-        // Deleted in the foreground: it is gone only when its pods are.
-        let mut leaving = (*old).clone();
-        leaving.metadata.deletion_timestamp = Some(fixtures::from(json!("2026-01-01T00:00:00Z")));
-        let leaving = by_name(&[Arc::new(leaving), all[1].clone()]);
-        assert_eq!(disputed(&leaving, &by_name(&alone), &alone), ["young"]);
-    }
-
-    fn orphan(name: &str, version: &str) -> Arc<DynamicObject> {
-        Arc::new(fixtures::from(
-            json!({"metadata": {"name": name, "uid": name, "resourceVersion": version,
-            "annotations": {names::ADOPTED_BY: "gone"}}}),
-        ))
-    }
-
-    #[test]
-    fn o15_a_service_that_cannot_be_given_back_is_tried_less_often_until_it_changes() {
-        let (mut tries, begin) = (Tries::default(), Instant::now());
-        let mut tried = Vec::new();
-        for second in 0..1_000 {
-            let orphans = vec![orphan("a", "1")];
-            if !tries.begin(orphans, begin + EVERY * second).is_empty() {
-                tried.push(second);
-            }
-        }
-        assert_eq!(tried, [0, 10, 30, 70, 150, 310, 610, 910]);
-        let now = begin + EVERY * 1_000;
-        assert_eq!(tries.begin(vec![orphan("a", "1"), orphan("b", "1")], now)[0].name_any(), "b");
-        assert_eq!(tries.begin(vec![orphan("a", "2")], now).len(), 1, "it has changed");
-        assert!(tries.begin(vec![orphan("a", "2")], now + EVERY).is_empty());
-        assert!(tries.begin(Vec::new(), now).is_empty() && tries.0.is_empty(), "nothing is kept");
-    }
-
-    #[test]
-    fn o15_one_pass_tries_a_few_and_the_next_one_the_others() {
-        let (mut tries, now) = (Tries::default(), Instant::now());
-        let all: Vec<_> = (0..25).map(|n| orphan(&format!("s{n:02}"), "1")).collect();
-        let passes: Vec<usize> =
-            (0..4).map(|pass| tries.begin(all.clone(), now + EVERY * pass).len()).collect();
-        assert_eq!(passes, [10, 10, 5, 0]);
-    }
-
-    #[test]
-    fn o15_only_a_service_whose_clusterdns_is_gone_is_an_orphan() {
-        let service = orphan("a", "1");
-        assert!(is_orphan(&service, &["default".to_owned()]));
-        assert!(!is_orphan(&service, &["gone".to_owned()]));
-        assert!(!is_orphan(&fixtures::from(json!({"metadata": {"name": "a"}})), &[]));
-    }
-}
+mod tests;

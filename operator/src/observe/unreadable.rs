@@ -15,6 +15,8 @@ pub struct Seen {
     pub version: String,
     /// Why it cannot be read.
     pub why: String,
+    /// It is being deleted, and does not come back.
+    pub is_leaving: bool,
     /// All were listed again since: it may be gone.
     lists: u64,
 }
@@ -32,7 +34,8 @@ impl Unreadable {
         let version = undecodable.metadata.resource_version.clone().unwrap_or_default();
         let mut all = self.lock();
         if !name.is_empty() {
-            all.insert(name, Seen { version, why: undecodable.why(), lists: 0 });
+            let is_leaving = undecodable.metadata.deletion_timestamp.is_some();
+            all.insert(name, Seen { version, why: undecodable.why(), is_leaving, lists: 0 });
         }
         if all.len() > MAX_REMEMBERED {
             all.pop_last();
@@ -49,8 +52,9 @@ impl Unreadable {
         self.lock().remove(name);
     }
 
-    pub fn has(&self, name: &str) -> bool {
-        self.lock().contains_key(name)
+    /// Is it there, and not being deleted?
+    pub fn stays(&self, name: &str) -> bool {
+        self.lock().get(name).is_some_and(|seen| !seen.is_leaving)
     }
 
     /// All of them.
@@ -86,9 +90,9 @@ mod tests {
         unreadable.look_again();
         assert_ne!(unreadable.all(), first, "it may be gone");
         unreadable.found(&undecodable("", 8));
-        assert!(unreadable.has("a") && unreadable.all().len() == 1);
+        assert!(unreadable.stays("a") && unreadable.all().len() == 1);
         unreadable.forget("a");
-        assert!(!unreadable.has("a"));
+        assert!(!unreadable.stays("a"));
     }
 
     #[test]

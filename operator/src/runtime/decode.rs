@@ -74,6 +74,9 @@ pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) namespace: Option<String>,
     pub(crate) resource_version: Option<String>,
+    /// It may be what cannot be read.
+    #[serde(skip_serializing)]
+    pub(crate) deletion_timestamp: Option<String>,
     labels: Option<BTreeMap<String, String>>,
 }
 

@@ -78,6 +78,13 @@ impl Context {
         self.memory.let_go(name);
     }
 
+    /// Forgets what a reconcile that was in progress has said or counted since its ClusterDNS was forgotten. What else it may have
+    /// remembered has a uid, and counts for no other one.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        self.metrics.retain(&is_there);
+        self.backoff.retain(&is_there);
+    }
+
     /// It offers this now; whether that is news.
     pub fn offered(&self, offers: Offers) -> bool {
         let mut known = self.offers.write().unwrap_or_else(PoisonError::into_inner);

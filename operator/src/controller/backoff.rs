@@ -115,6 +115,12 @@ impl Backoff {
         self.histories.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
+    /// Only these ClusterDNS are there.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
+        histories.retain(|name, _| is_there(name));
+    }
+
     fn with<T>(&self, name: &str, act: impl FnOnce(&mut History) -> T) -> T {
         let mut histories = self.histories.lock().unwrap_or_else(PoisonError::into_inner);
         if histories.len() >= MAX_REMEMBERED && !histories.contains_key(name) {

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 use kube::api::Api;
 use kube::core::DynamicObject;
+use kube::runtime::reflector::ObjectRef;
 
 use crate::apply::service;
 use crate::context::Context;
@@ -61,6 +62,13 @@ async fn pass(
     for (name, _) in known.iter().filter(|(name, dns)| stays(dns) && !stays_there(name)) {
         ctx.forget(name);
     }
+    // One that has come since then must keep what is known of it.
+    let (kept, unreadable) = (&ctx.caches.resources, &ctx.caches.unreadable);
+    let is_there = |name: &str| {
+        let dns = kept.get(&ObjectRef::new(name));
+        existing.is_defined && (dns.is_some_and(|dns| stays(&dns)) || unreadable.stays(name))
+    };
+    ctx.retain(is_there);
     triggers.enqueue(&all, disputed(known, &now, &all));
     *known = now;
 }

@@ -232,7 +232,12 @@ impl Metrics {
 
     /// Removes the series of a ClusterDNS that was deleted.
     pub fn gone(&self, name: &str) {
-        locked(&self.counted.conditions).retain(|(of, _), _| of != name);
+        self.retain(|of| of != name);
+    }
+
+    /// Removes the series of all but these.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        locked(&self.counted.conditions).retain(|(of, _), _| is_there(of));
     }
 }
 

@@ -196,3 +196,31 @@ async fn o10_a_service_is_given_back_while_an_unreadable_clusterdns_is_being_del
     assert!(after < Duration::from_secs(5), "{after:?}");
     assert_eq!(given_back(Some(unreadable(Value::Null)), true, listed(&[])).await, None);
 }
+
+#[tokio::test]
+async fn o14_a_reconcile_in_progress_leaves_nothing_of_a_clusterdns_that_is_gone() {
+    let (triggers, definition) = (Triggers::default(), Definition::default());
+    let dns = fixtures::dns("{}");
+    let status: ClusterDNSStatus =
+        fixtures::from(json!({"conditions": [{"type": "Ready", "status": "False",
+        "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}));
+    let series = r#"clusterdns_operator_condition{name="default",condition="Ready"}"#;
+    let mut leaving = dns.clone();
+    leaving.metadata.deletion_timestamp = Some(fixtures::from(json!("2026-01-01T00:00:00Z")));
+    for (there, stays) in [(vec![dns.clone()], true), (vec![leaving], false), (Vec::new(), false)] {
+        let (client, _) = api_server(Some(json!([])), true);
+        let (resources, _writer) = listed(&there);
+        let ctx = fixtures::context_with(client, fixtures::settings(), resources);
+        let mut known = by_name(&[Arc::new(dns.clone())]);
+        for _ in 0..2 {
+            // As its reconcile does that began before.
+            ctx.metrics.reported(&dns, &status);
+            let now = Instant::now();
+            let wait = ctx.backoff.failed("default", Some(1), now, Default::default());
+            pass(&ctx, &triggers, &definition, (&mut known, &mut Tries::default())).await;
+            assert_eq!(ctx.metrics.text().contains(series), stays);
+            let again = ctx.backoff.begin("default", Some(1), false, now);
+            assert_eq!(again, if stays { Err(wait) } else { Ok(()) });
+        }
+    }
+}

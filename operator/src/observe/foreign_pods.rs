@@ -11,7 +11,7 @@ use super::lists::Lists;
 use crate::names;
 use crate::runtime::time_limit::within;
 
-/// More pods than any Service of cluster DNS has; the rest is not read.
+/// More pods than another DNS server has; the rest is not read.
 const PAGE: u32 = 500;
 
 /// Pods that this Service would select without our key and that are not ours.
@@ -33,12 +33,13 @@ pub async fn pods(client: &Client, lists: &Lists, service: &Service) -> anyhow::
     Ok(found)
 }
 
-/// Its selector as text; none where it selects only by our key, or nothing.
+/// Its selector as text, without our pods: with many of them, those of others might be on no page that is read. None where it selects
+/// only by our key, or nothing.
 fn without_ours(service: &Service) -> Option<String> {
     let selector = service.spec.as_ref()?.selector.as_ref()?;
     let others = selector.iter().filter(|(key, _)| *key != names::INSTANCE);
     let text: Vec<String> = others.map(|(key, value)| format!("{key}={value}")).collect();
-    (!text.is_empty()).then(|| text.join(","))
+    (!text.is_empty()).then(|| format!("{},!{}", text.join(","), names::INSTANCE))
 }
 
 /// The fields that are read: its name, and whether it is ready or being deleted. Anyone may make pods with these
@@ -55,4 +56,60 @@ fn slim(mut pod: Pod) -> Pod {
         vec![condition]
     });
     pod
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{foreign_pod, kube_dns, pod};
+
+    /// The value of a parameter of the request, as it is written in selectors.
+    fn parameter(request: &Request<Body>, name: &str) -> String {
+        let query = request.uri().query().unwrap_or_default();
+        let mut all = query.split('&').filter_map(|it| it.split_once('='));
+        let value = all.find(|(key, _)| *key == name).map_or("", |(_, value)| value);
+        [("%3D", "="), ("%2C", ","), ("%21", "!"), ("%2F", "/")]
+            .iter()
+            .fold(value.to_owned(), |text, (code, octet)| text.replace(code, octet))
+    }
+
+    /// Does the selector have these labels? Of its forms: `key=value` and `!key`.
+    fn is_selected(pod: &Pod, selector: &str) -> bool {
+        selector.split(',').all(|part| match (part.strip_prefix('!'), part.split_once('=')) {
+            (Some(key), _) => !pod.labels().contains_key(key),
+            (None, Some((key, value))) => pod.labels().get(key).is_some_and(|it| it == value),
+            (None, None) => panic!("{part}"),
+        })
+    }
+
+    #[tokio::test]
+    async fn o15_many_pods_of_ours_do_not_hide_those_of_the_other_dns_server() {
+        let ours = (0..PAGE + 100).map(|n| pod(&format!("clusterdns-default-{n:04}"), 0, 0));
+        let all: Vec<Pod> = ours.chain([foreign_pod()]).collect();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let (selector, limit) =
+                (parameter(&request, "labelSelector"), parameter(&request, "limit"));
+            let limit: usize = limit.parse().unwrap();
+            let mut page = all.clone();
+            page.retain(|pod| is_selected(pod, &selector));
+            page.truncate(limit);
+            let list = json!({"metadata": {"resourceVersion": "7"}, "items": page});
+            async move {
+                let body = Body::from(list.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::new(body))
+            }
+        });
+        let client = Client::new(server, "default");
+        let mut service = kube_dns();
+        let selector = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()).unwrap();
+        selector.insert(names::INSTANCE.to_owned(), "default".to_owned());
+        let found = pods(&client, &Lists::default(), &service).await.unwrap();
+        assert_eq!(found.iter().map(|pod| pod.name_any()).collect::<Vec<_>>(), ["coredns-1"]);
+    }
 }

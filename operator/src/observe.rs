@@ -76,6 +76,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let config_map = config_map.map(|map| ctx.last_documents.with_own_state(&instance, map));
+    let config_map = config_map.map(|map| believed(map, dns));
     let replica_sets = caches.replica_sets(&namespace, &instance);
     let workload = |kind| caches.object(kind, &namespace, &name).and_then(|it| it.uid());
     let workloads: Vec<String> =
@@ -239,6 +240,15 @@ async fn is_the_canary_there(
 pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
     let uid = dns.metadata.uid.as_deref().unwrap_or_default();
     object.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+/// The configuration ConfigMap, and of one that another ClusterDNS of this name had what is true of this one too.
+pub(crate) fn believed(map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
+    let (namespace, service) = names::service(dns);
+    match is_owned(&map, dns) {
+        true => map,
+        false => config_map::left_behind(map, (&namespace, &service)),
+    }
 }
 
 fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {

@@ -3,8 +3,9 @@
 use crds::{Config, config};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::decide::plan::{RolloutPlan, RolloutState};
+use crate::decide::plan::{LastService, RolloutPlan, RolloutState, Switch};
 use crate::observe::observed::Observed;
 
 /// Key of the document that every pod runs, but for the canary.
@@ -102,6 +103,24 @@ pub fn state(observed: &Observed) -> RolloutState {
 pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
     let state = text(config_map, ROLLOUT).and_then(|text| serde_json::from_str(text).ok());
     state.unwrap_or_default()
+}
+
+/// The ConfigMap that a deleted ClusterDNS of this name left behind, for one with this Service. Pods may still run its documents, so
+/// these and their trials count. What was done to a Service does not, nor the addresses of a Service of another name.
+pub fn left_behind(mut map: ConfigMap, (namespace, name): (&str, &str)) -> ConfigMap {
+    let mut state = state_in(Some(&map));
+    let is_its = |manifest: &Value| {
+        let metadata = &manifest["metadata"];
+        (metadata["namespace"].as_str(), metadata["name"].as_str()) == (Some(namespace), Some(name))
+    };
+    state.switch = Switch::default();
+    if !state.service.manifest.as_ref().is_some_and(is_its) {
+        state.service = LastService::default();
+    }
+    if let Some(rollout) = map.data.as_mut().and_then(|data| data.get_mut(ROLLOUT)) {
+        *rollout = serde_json::to_string(&state).unwrap_or_default();
+    }
+    map
 }
 
 /// The document on trial and its revision.

@@ -176,7 +176,7 @@ fn o16_no_service_of_ours_takes_the_name_of_one_that_was_given_back_and_deleted(
 }
 
 #[test]
-fn o16_a_service_given_back_and_deleted_is_created_as_it_was_where_it_is_adopted_again() {
+fn o16_a_service_given_back_and_deleted_comes_back_as_it_was_when_adopted_again() {
     let mut observed = given_back();
     observed.service = None;
     let plan = reconcile(&mut observed, &dns(ADOPT), 3).unwrap();
@@ -193,7 +193,7 @@ fn o16_a_service_given_back_and_deleted_is_created_as_it_was_where_it_is_adopted
 }
 
 #[test]
-fn o16_an_adopted_service_deleted_before_it_is_given_back_becomes_ours_with_its_addresses() {
+fn o16_an_adopted_service_deleted_before_it_is_given_back_keeps_its_addresses() {
     let mut observed = with(switched());
     reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
     reconcile(&mut observed, &dns("{}"), 1).unwrap();
@@ -201,6 +201,58 @@ fn o16_an_adopted_service_deleted_before_it_is_given_back_becomes_ours_with_its_
     let plan = reconcile(&mut observed, &dns("{}"), 2).unwrap();
     let again = applied(&observed, &dns("{}"), &plan).unwrap();
     assert_eq!(again["clusterIPs"], json!(["10.96.0.10"]));
+}
+
+/// Its ConfigMap as `kubectl delete --cascade=orphan` leaves it, as another ClusterDNS of this name sees it.
+fn created_again(observed: &mut Observed, spec: &str) -> ClusterDNS {
+    let mut again = dns(spec);
+    again.metadata.uid = Some("another".to_owned());
+    let map = observed.config_map.take().unwrap();
+    observed.config_map = Some(crate::observe::believed(map, &again));
+    again
+}
+
+#[test]
+fn o15_what_a_deleted_clusterdns_did_to_the_service_is_no_reset_for_the_next_one() {
+    let mut observed = with(switched());
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+    assert!(config_map::state(&observed).switch.is_made);
+    let documents = config_map::state(&observed).stable;
+    // Our key was taken out of it, because its ClusterDNS was gone.
+    observed.service = Some(kube_dns());
+    let again = created_again(&mut observed, ADOPT);
+    assert_eq!(reset_by(&again, &observed, at(1)), None);
+    assert_eq!(config_map::state(&observed).stable, documents, "pods run them");
+    let plan = reconcile(&mut observed, &again, 1).unwrap();
+    let (labels, patch) = (kube_dns_label(), patched(true));
+    assert_eq!(plan.service, ServicePlan::Adopted { labels, patch }, "at once");
+}
+
+#[test]
+fn o16_the_addresses_of_a_deleted_clusterdns_are_those_of_its_own_service_only() {
+    for (spec, expected) in [
+        ("{}", json!(["10.96.0.10"])),
+        ("{service: {name: another}}", Value::Null),
+        ("{service: {namespace: dns}}", Value::Null),
+    ] {
+        let mut observed = with(ours());
+        reconcile(&mut observed, &dns("{}"), 0).unwrap();
+        observed.service = None;
+        let again = created_again(&mut observed, spec);
+        let plan = reconcile(&mut observed, &again, 1).unwrap();
+        assert_eq!(plan.service, ServicePlan::Own);
+        let service = applied(&observed, &again, &plan).unwrap();
+        assert_eq!(service.get("clusterIPs").cloned().unwrap_or_default(), expected, "{spec}");
+    }
+}
+
+#[test]
+fn o16_what_a_clusterdns_wrote_itself_counts_as_a_whole() {
+    let mut observed = with(switched());
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+    let mut map = observed.config_map.take().unwrap();
+    map.metadata.owner_references = own_service().metadata.owner_references;
+    assert_eq!(crate::observe::believed(map.clone(), &dns(ADOPT)), map);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use crds::v1alpha1::ManagementState;
 
 use super::conditions::{ConditionState, Conditions};
 use crate::apply::outcome::Applied;
-use crate::decide::plan::Plan;
+use crate::decide::plan::{Plan, ServicePlan};
+use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
 
@@ -21,6 +22,9 @@ pub(super) fn up_to_date(
 ) -> ConditionState {
     let rollout = &plan.rollout;
     let (desired, stable) = (&rollout.desired_revision, &rollout.state.stable);
+    if let Some(released) = released(dns, plan).filter(|_| applied.failures.is_empty()) {
+        return released;
+    }
     if let Some(progressing) = progressing {
         return progressing.clone().negated();
     }
@@ -71,4 +75,13 @@ pub(super) fn up_to_date(
         return ConditionState::no("PodsSilent", &message);
     }
     ConditionState::yes("AllPodsCurrent", &format!("every ready pod runs configuration {stable}"))
+}
+
+/// No client asks our pods any more, so it does not matter what they run: people often go back because they are broken.
+fn released(dns: &ClusterDNS, plan: &Plan) -> Option<ConditionState> {
+    let is_managed = dns.spec.management_state == ManagementState::Managed;
+    let is_released = matches!(plan.service, ServicePlan::Released { patch: None, .. });
+    let (namespace, name) = names::service(dns);
+    let message = format!("Service {namespace}/{name} is served by the other DNS server again");
+    (is_managed && is_released).then(|| ConditionState::yes("Released", &message))
 }

@@ -51,6 +51,39 @@ fn o14_up_to_date_is_false_from_the_edit_until_every_ready_pod_runs_it() {
 }
 
 #[test]
+fn o16_up_to_date_is_true_once_the_service_is_given_back_whatever_our_pods_do() {
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = Some(kube_dns());
+    story.observed.foreign_pods = vec![foreign_pod()];
+    deploy(&mut story.observed, 2);
+    // People go back because our pods are broken: none is ready, and no rollout of them ends.
+    story.observed.pods = story.observed.pods.iter().cloned().map(unready).collect();
+    story.deployment_status(1, 3);
+    story.reconcile(0);
+    shows(&story, "False", "RollingOut");
+    let selector = |story: &mut Story| {
+        let spec = story.observed.service.as_mut().and_then(|service| service.spec.as_mut());
+        spec.and_then(|spec| spec.selector.take()).unwrap_or_default()
+    };
+    let mut switched = selector(&mut story);
+    let own = switched.clone();
+    switched.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
+    story.observed.service.as_mut().unwrap().spec.as_mut().unwrap().selector = Some(switched);
+    story.edit("{}");
+    story.reconcile(1);
+    assert_eq!(up_to_date(&story).0, "False", "our key is in it");
+    story.observed.service.as_mut().unwrap().spec.as_mut().unwrap().selector = Some(own);
+    story.reconcile(2);
+    shows(&story, "True", "Released");
+    story.deployment_status(2, 2);
+    story.reconcile(3);
+    shows(&story, "True", "Released");
+    story.applied.failures.push(("Deployment x".to_owned(), "denied".to_owned()));
+    story.reconcile(4);
+    assert_eq!(up_to_date(&story).0, "False", "what else is to be written is not");
+}
+
+#[test]
 fn o4_an_edit_of_the_configuration_by_another_client_is_degraded_for_a_while() {
     let mut story = Story::settled("{}");
     let before = config(&story.dns).to_json();

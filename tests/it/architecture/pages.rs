@@ -211,6 +211,17 @@ fn has_field(schema: &Value, path: &str) -> bool {
 }
 
 #[test]
+fn o15_pages_name_what_the_operator_writes_of_an_adopted_service() {
+    let names = [operator::names::INSTANCE, operator::names::ADOPTED_BY];
+    for page in ["docs/switching.md", "docs/gitops.md"] {
+        let text = read(page);
+        for name in names {
+            assert!(text.contains(&format!("`{name}`")), "{page} does not name {name}");
+        }
+    }
+}
+
+#[test]
 fn what_a_page_links_to_exists() {
     for page in files().iter().filter(|path| path.ends_with(".md")) {
         let folder = root().join(page).parent().unwrap().to_owned();

@@ -146,6 +146,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         children: children(ctx, dns),
         offers: ctx.offers(),
         lost_pods: ctx.lost_pods.get(),
+        conflict: ctx.memory.conflict(&namespace, &service_name),
         comparison: None,
         sample: Sample::default(),
         pod_ranges: caches.pod_ranges(),

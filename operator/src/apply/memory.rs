@@ -34,6 +34,8 @@ struct Remembered {
 #[derive(Debug, Default)]
 pub struct Memory {
     objects: Mutex<HashMap<Key, Remembered>>,
+    /// The version of each Service for which a patch of its selector was refused, because it had another one by then.
+    conflicts: Mutex<HashMap<Key, String>>,
     /// What other clients edit again and again.
     pub(super) contention: Contention,
     /// The objects themselves, for as long as a spec is refused.
@@ -151,6 +153,21 @@ impl Memory {
         self.lock().remove(&(kind, namespace.to_owned(), name.to_owned()));
     }
 
+    /// The API server has not made this patch of a selector: the Service has another version.
+    pub(super) fn conflicted(&self, key: &Key, version: &str) {
+        let mut conflicts = self.conflicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if conflicts.len() >= MAX_REMEMBERED {
+            conflicts.clear();
+        }
+        conflicts.insert(key.clone(), version.to_owned());
+    }
+
+    /// The version of this Service for which the last patch was refused so.
+    pub fn conflict(&self, namespace: &str, name: &str) -> Option<String> {
+        let conflicts = self.conflicts.lock().unwrap_or_else(PoisonError::into_inner);
+        conflicts.get(&(Kind::Service, namespace.to_owned(), name.to_owned())).cloned()
+    }
+
     /// Nothing of this ClusterDNS is put back from here on: it is gone, or people write its objects themselves.
     pub fn let_go(&self, instance: &str) {
         self.kept.forget(instance);
@@ -159,6 +176,7 @@ impl Memory {
     /// Versions mean nothing any more: the API server shows an older state.
     pub fn forget_all(&self) {
         self.lock().clear();
+        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.kept.forget_all();
     }
 

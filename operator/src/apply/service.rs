@@ -38,7 +38,12 @@ pub(super) async fn switch(
             tries.outcome.switched = Some(patch.add);
         }
         Err(WriteError::NotLeading(lost)) => return Err(lost),
-        Err(error) => tries.refused(&key, &error),
+        Err(error) => {
+            if error.code() == Some(409) {
+                ctx.memory.conflicted(&key, &patch.resource_version);
+            }
+            tries.refused(&key, &error);
+        }
     }
     Ok(())
 }
@@ -173,7 +178,31 @@ fn body(instance: &str, patch: &SelectorPatch) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response};
+    use kube::client::Body;
+
     use super::*;
+    use crate::fixtures;
+
+    #[tokio::test]
+    async fn o15_a_patch_that_conflicts_with_an_edit_is_remembered_as_not_made() {
+        let server = tower::service_fn(async |_: Request<Body>| {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "message": "the object has been modified", "reason": "Conflict", "code": 409});
+            let body = Body::from(status.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(409).body(body).unwrap())
+        });
+        let ctx = fixtures::context(Client::new(server, "default"), fixtures::settings());
+        let dns = fixtures::dns("{service: {adopt: true}}");
+        let mut tries = Tries::of(&ctx, &dns, None);
+        let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };
+        assert_eq!(ctx.memory.conflict("kube-system", "kube-dns"), None);
+        switch(&ctx, &dns, &patch, &mut tries).await.unwrap();
+        assert_eq!(ctx.memory.conflict("kube-system", "kube-dns").as_deref(), Some("7"));
+        assert!(tries.outcome.again_in.is_some() && tries.outcome.switched.is_none());
+    }
 
     #[test]
     fn o16_a_remembered_service_that_others_edited_takes_no_other_name_or_address() {

@@ -29,12 +29,11 @@ pub(super) fn patch(
     service: &Service,
     now: Timestamp,
 ) -> Option<SelectorPatch> {
-    let before = config_map::state(observed).switch;
     let is_switched = standing(dns, Some(service)) == Standing::Switched;
     if is_switched && is_annotated(service, dns) {
         return None;
     }
-    let waits = until(&noticed(dns, &before, service, now), now).is_some_and(|until| now < until);
+    let waits = until(&noticed(dns, observed, service, now), now).is_some_and(|until| now < until);
     // The key is there and the annotation is not: to add the annotation changes nothing for clients.
     let is_due = is_switched || (!waits && may_switch(dns, observed, service));
     is_due.then(|| super::patch(service, true))
@@ -58,7 +57,7 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
             }
         }
         Standing::Foreign => {
-            let mut noticed = noticed(dns, &before, service, now);
+            let mut noticed = noticed(dns, observed, service, now);
             if let Some(patch) = patch(dns, observed, service, now) {
                 noticed.is_made = true;
                 noticed.patched_version = patch.resource_version;
@@ -69,9 +68,14 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
 }
 
 /// Our key is not in the selector: was it there before?
-fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp) -> Switch {
-    let version = service.metadata.resource_version.as_deref().unwrap_or_default();
-    let was_never_applied = !before.patched_version.is_empty() && before.patched_version == version;
+fn noticed(dns: &ClusterDNS, observed: &Observed, service: &Service, now: Timestamp) -> Switch {
+    let before = config_map::state(observed).switch;
+    let patched = Some(&before.patched_version).filter(|version| !version.is_empty());
+    if patched.is_some() && patched == observed.conflict.as_ref() {
+        return Switch { is_made: false, patched_version: String::new(), ..before };
+    }
+    let was_never_applied =
+        patched.is_some() && patched == service.metadata.resource_version.as_ref();
     // If the memory is lost, the annotation shows it too.
     let is_first_sight = before.resets == 0 && is_annotated(service, dns);
     if (before.is_made && !was_never_applied) || is_first_sight {
@@ -82,7 +86,7 @@ fn noticed(dns: &ClusterDNS, before: &Switch, service: &Service, now: Timestamp)
             reset_at: now.to_string(),
         };
     }
-    before.clone()
+    before
 }
 
 /// No patch before this time; `None`: no wait. A time that is too far from now, which a wrong clock wrote, is ignored.
@@ -108,7 +112,7 @@ pub fn reset_by(
     {
         return None;
     }
-    let noticed = noticed(dns, &config_map::state(observed).switch, service, now);
+    let noticed = noticed(dns, observed, service, now);
     if noticed.resets == 0 {
         return None;
     }

@@ -317,6 +317,21 @@ fn o15_a_patch_that_was_never_applied_is_no_reset() {
 }
 
 #[test]
+fn o15_a_patch_that_conflicts_with_an_edit_of_others_is_no_reset() {
+    let mut story = Story { observed: with(kube_dns()) };
+    assert_eq!(story.reconcile(0), patched(true));
+    // Another client wrote a label between our read and our patch.
+    story.becomes(kube_dns(), "101");
+    story.observed.conflict = Some("100".to_owned());
+    assert_eq!(story.reset_by(1), None);
+    assert_eq!(story.reconcile(1).expect("tried again").resource_version, "101");
+    // That one was made, and the Service was replaced before a watch showed it.
+    story.becomes(kube_dns(), "300");
+    assert_eq!(story.reconcile(2), None);
+    assert_eq!(story.reset_by(2).unwrap().1, Some(62));
+}
+
+#[test]
 fn o15_a_service_replaced_with_its_annotations_is_not_fought_either() {
     let mut story = Story { observed: with(kube_dns()) };
     assert_eq!(story.reconcile(0), patched(true));

@@ -375,4 +375,6 @@ fn kept_labels(
 #[cfg(test)]
 mod edits;
 #[cfg(test)]
+mod hidden;
+#[cfg(test)]
 mod tests;

@@ -163,6 +163,31 @@ fn the_addresses_of_a_hidden_dns_service_are_published() {
     play.ask(&asked, 0).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// RR60: the cluster IP of a hidden or empty Service comes and goes at once, although no client sees the Service.
+#[test]
+fn the_cluster_ip_of_an_unseen_service_takes_the_ptr_of_endpoints_at_once() {
+    let exposure = Exposure { namespaces: vec!["data".into()], ..Exposure::default() };
+    let empty = Settings { hide_empty_services: true, ..plain() };
+    for settings in [Settings { exposure, ..plain() }, empty] {
+        let mut play = Play::new(settings);
+        let bait = slice("data/s", "db", ("pg", 1), vec![endpoint("10.244.0.1", None, None)]);
+        // Its namespace is known from another Service.
+        let objects = [headless("data/db"), headless("shop/known"), bait];
+        for (resource, source) in all_live() {
+            let of = objects.iter().filter(|object| object.resource() == resource).cloned();
+            play.step(&Step::Relist { resource, keep: 0, objects: of.collect(), source }).unwrap();
+        }
+        let asked = question("1.0.244.10.in-addr.arpa", rtype::PTR);
+        let mut ask = |step: Step| {
+            play.step(&step).unwrap();
+            play.ask(&asked, 0).unwrap_or_else(|error| panic!("{error}"));
+        };
+        ask(Step::Repeat(0));
+        ask(Step::Claim(key("shop/cart"), 0));
+        ask(Step::Delete(Resource::Services, key("shop/cart")));
+    }
+}
+
 /// WR20: what an EDE needs is taken from additional addresses, not the other way round.
 #[test]
 fn an_ede_comes_before_additional_addresses() {

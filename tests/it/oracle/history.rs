@@ -1,6 +1,7 @@
 //! Random histories of what the API shows and what people configure, played to index and oracle alike.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use dataplane_core::{Change, DataSource, Key, Object, Relist, Resource, Settings};
 use proptest::collection::vec;
@@ -14,7 +15,8 @@ use crate::configurations::{ZONES, settings};
 use crate::questions::question;
 use crate::subject::{ID, NOW_S, Subject, identity};
 use crate::universe::{
-    describe, namespace, object, object_key, pod, service, slice, stamp, stamped,
+    claim, describe, namespace, object, object_key, pod, service, service_key, slice, stamp,
+    stamped,
 };
 
 /// One event; the index publishes after each.
@@ -32,6 +34,8 @@ pub(crate) enum Step {
     Relist { resource: Resource, keep: u32, objects: Vec<Object>, source: DataSource },
     /// A list that fails after some objects (E22).
     FailedList { resource: Resource, keep: u32 },
+    /// A Service, which may be hidden, gets the address of an endpoint as its cluster IP (RR60).
+    Claim(Key, usize),
     /// Another configuration (E5).
     Configure(Box<Settings>),
 }
@@ -73,6 +77,7 @@ fn step(zone: &'static str) -> impl Strategy<Value = Step> {
         }),
         1 => (resource(), any::<u32>())
             .prop_map(|(resource, keep)| Step::FailedList { resource, keep }),
+        2 => (service_key(), any::<usize>()).prop_map(|(key, at)| Step::Claim(key, at)),
         2 => settings(zone).prop_map(|settings| Step::Configure(Box::new(settings))),
     ]
 }
@@ -156,6 +161,16 @@ impl Play {
         objects.filter(|object| object.resource() == resource).cloned().collect()
     }
 
+    /// All that slices list, of Services that are visible or not.
+    fn endpoint_addresses(&self) -> Vec<IpAddr> {
+        let slices = self.oracle.store.objects.iter().filter_map(|object| match object {
+            Object::Slice(slice) => Some(slice),
+            Object::Service(_) | Object::Namespace(_) | Object::Pod(_) => None,
+        });
+        let endpoints = slices.flat_map(|slice| &slice.endpoints);
+        endpoints.flat_map(|endpoint| endpoint.addresses.iter().copied()).collect()
+    }
+
     /// The object as the API would send it now: the uid it has, or a new one, and a new version.
     fn fresh(&mut self, object: Object, new_uid: bool) -> Object {
         self.version += 1;
@@ -227,6 +242,14 @@ impl Play {
                 self.relist(resource, keep, Vec::new());
                 must_be_quiet = true;
             }
+            Step::Claim(key, at) => {
+                let addresses = self.endpoint_addresses();
+                if !addresses.is_empty() {
+                    let object = claim(key, addresses[at % addresses.len()]);
+                    let object = self.fresh(object, false);
+                    self.change(Change::Apply(object));
+                }
+            }
             Step::Configure(settings) => {
                 self.oracle.settings = (*settings).clone();
                 if self.subject.index.configure(*settings) != Relist::Nothing {
@@ -292,6 +315,7 @@ impl fmt::Debug for Step {
             Step::FailedList { resource, keep } => {
                 write!(f, "failed list of {} keeping {keep:#b}", resource.plural())
             }
+            Step::Claim(key, at) => write!(f, "service {key} claims endpoint address {at}"),
             Step::Configure(settings) => write!(f, "configure {settings:?}"),
         }
     }

@@ -209,6 +209,17 @@ pub(crate) fn pod() -> impl Strategy<Value = Object> {
     )
 }
 
+pub(crate) fn service_key() -> impl Strategy<Value = Key> {
+    key(&SERVICES)
+}
+
+/// A Service with this cluster IP and nothing else.
+pub(crate) fn claim(key: Key, address: IpAddr) -> Object {
+    let (labels, ports) = (Vec::new(), Vec::new());
+    let kind = ServiceKind::ClusterIp(vec![address]);
+    Object::Service(Service { key, uid: 0, version: 0, labels, kind, ports })
+}
+
 /// Any object; slices most often, as in real clusters.
 pub(crate) fn object(zone: &'static str) -> impl Strategy<Value = Object> {
     prop_oneof![4 => service(zone), 5 => slice(), 1 => namespace(), 2 => pod()]

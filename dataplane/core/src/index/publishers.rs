@@ -46,11 +46,13 @@ pub(super) struct HiddenRows<V> {
     rows: HashMap<(Address, u64), BTreeSet<V>, foldhash::fast::RandomState>,
     /// All rows, in the order in which they came, while a snapshot is read: see [`HiddenRows::gather`].
     gathered: Option<Vec<(Address, V)>>,
+    /// See [`HiddenRows::take_is_crowded`].
+    is_crowded: bool,
 }
 
 impl<V> Default for HiddenRows<V> {
     fn default() -> Self {
-        HiddenRows { rows: HashMap::default(), gathered: None }
+        HiddenRows { rows: HashMap::default(), gathered: None, is_crowded: false }
     }
 }
 
@@ -98,6 +100,7 @@ impl<V: Sharing> HiddenRows<V> {
             return;
         }
         let rows = seen.get(address);
+        self.is_crowded |= rows.len() >= MAX_PUBLISHERS;
         let share = publisher.share();
         let end = rows.partition_point(|(_, row)| row.share() <= share);
         let Some(first) = end.checked_sub(MAX_PUBLISHERS) else {
@@ -129,6 +132,7 @@ impl<V: Sharing> HiddenRows<V> {
         publisher: V,
     ) {
         self.settle(seen);
+        self.is_crowded |= seen.get(address).len() >= MAX_PUBLISHERS;
         let is_seen = seen.remove(address, publisher);
         let key = (address, publisher.share());
         let Some(waiting) = self.rows.get_mut(&key) else {
@@ -147,6 +151,12 @@ impl<V: Sharing> HiddenRows<V> {
                 self.rows.shrink_to(KEPT_ROOM.max(2 * self.rows.len()));
             }
         }
+    }
+
+    /// Whether a row came to, or left, an address with as many rows as one namespace may have. Another row may be seen instead,
+    /// or readers may look at fewer of them, so that answers depend on rows of hidden Services too. Begins again with each call.
+    pub(super) fn take_is_crowded(&mut self) -> bool {
+        core::mem::take(&mut self.is_crowded)
     }
 
     /// True if this publisher waits for the address.

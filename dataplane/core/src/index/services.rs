@@ -75,21 +75,35 @@ impl Index {
         let was_seen = self.next.visible(entry).is_some() || self.is_own(slot);
         let (namespace, old) = (entry.namespace, entry.object.clone());
         let (had, has) = (old.is_some(), object.is_some());
-        for &address in cluster_ips(old.as_ref()) {
-            let holder = Publisher::cluster_ip(slot, namespace);
+        let holder = Publisher::cluster_ip(slot, namespace);
+        let (had_ips, has_ips) = (cluster_ips(old.as_ref()), cluster_ips(object.as_ref()));
+        for &address in had_ips {
             self.waiting.remove(&mut self.next.addresses, address, holder);
         }
-        for &address in cluster_ips(object.as_ref()) {
-            let holder = Publisher::cluster_ip(slot, namespace);
+        for &address in has_ips {
             self.waiting.insert(&mut self.next.addresses, address, holder);
         }
+        // RR60: the cluster IP of a hidden Service takes the PTRs of all others that publish the address, and gives them back.
+        let only_had = had_ips.iter().filter(|address| !has_ips.contains(address));
+        let only_has = has_ips.iter().filter(|address| !had_ips.contains(address));
+        let is_contested =
+            only_had.chain(only_has).any(|&address| self.has_other_publisher(address, holder));
+        let concerns_others = self.waiting.take_is_crowded() || is_contested;
         if let Some(entry) = self.next.services.get_mut(slot) {
             entry.object = object;
         }
         let namespace_changed = self.change_namespace(namespace, |entry| {
             entry.services = entry.services + u32::from(has) - u32::from(had);
         });
-        was_seen || namespace_changed || self.is_visible(slot) || self.is_own(slot)
+        was_seen
+            || namespace_changed
+            || concerns_others
+            || self.is_visible(slot)
+            || self.is_own(slot)
+    }
+
+    fn has_other_publisher(&self, address: Address, holder: Publisher) -> bool {
+        self.next.addresses.get(address).iter().take(2).any(|(_, row)| *row != holder)
     }
 
     /// Whether this Service is ours, hidden or not: it gives `ns.dns.Z` its addresses (RR72, N43), and its endpoints are those

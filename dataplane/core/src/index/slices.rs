@@ -184,7 +184,8 @@ impl Index {
         }
         let took_in = new.len() < old.len() && self.take_in(service);
         let is_seen = was_visible || self.is_visible(service) || self.is_own(service);
-        (!same_answers || took_in) && is_seen
+        let concerns_others = self.waiting.take_is_crowded();
+        (!same_answers || took_in) && is_seen || concerns_others
     }
 
     /// Whether this many rows may take the place of this many others of this Service.

@@ -9,19 +9,24 @@ use crate::settings::{Requirement, Selector, SelectorOperator, ServiceAddresses,
 use crate::testing::settings;
 use crate::wire::address::Address;
 
-fn namespace(name: &str, hidden: bool) -> Change {
+pub(super) fn namespace(name: &str, hidden: bool) -> Change {
     let labels = if hidden { vec![("hidden".into(), "true".into())] } else { Vec::new() };
     Change::Apply(Object::Namespace(Namespace { name: name.into(), uid: 1, version: 1, labels }))
 }
 
-fn service(name: &str, version: u64, kind: ServiceKind) -> Change {
+pub(super) fn service(name: &str, version: u64, kind: ServiceKind) -> Change {
     let key = Key::new("shop", name);
     let (labels, ports) = (Vec::new(), Vec::new());
     Change::Apply(Object::Service(Service { key, uid: 7, version, labels, kind, ports }))
 }
 
 /// Slice number `number` of a Service, with these last octets below 10.1.`number`.
-fn slice(service: &str, number: u8, version: u64, ends: impl Iterator<Item = u8>) -> Change {
+pub(super) fn slice(
+    service: &str,
+    number: u8,
+    version: u64,
+    ends: impl Iterator<Item = u8>,
+) -> Change {
     let endpoint = |end| Endpoint {
         addresses: vec![IpAddr::from([10, 1, number, end])],
         ready: true,
@@ -39,7 +44,7 @@ fn slice(service: &str, number: u8, version: u64, ends: impl Iterator<Item = u8>
     }))
 }
 
-fn hidden_namespaces_stay_hidden() -> Settings {
+pub(super) fn hidden_namespaces_stay_hidden() -> Settings {
     let mut settings = settings();
     settings.exposure.namespace_selector = Selector(vec![Requirement {
         key: "hidden".into(),

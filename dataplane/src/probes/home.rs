@@ -212,7 +212,7 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
         upstreams,
         cache: (cache.entries(), cache.octets(), found.collect()),
         feeds: feeds
-            .filter(|((_, feed), _)| feed.is_wanted)
+            .filter(|((_, feed), _)| feed.is_followed)
             .map(|((resource, feed), objects)| FeedRow {
                 resource: resource.plural(),
                 objects,

@@ -70,6 +70,7 @@ struct Shown<'a> {
 struct Watch<'a> {
     resource: &'static str,
     is_wanted: bool,
+    is_followed: bool,
     source: &'static str,
     seconds_since_contact: Option<u64>,
     /// What is wrong, since when.
@@ -87,6 +88,7 @@ fn watches(reported: &Reported) -> Vec<Watch<'_>> {
     all.map(|(resource, feed)| Watch {
         resource,
         is_wanted: feed.is_wanted,
+        is_followed: feed.is_followed,
         source: match feed.source {
             DataSource::None => "none",
             DataSource::Snapshot { .. } => "snapshot",

@@ -46,7 +46,6 @@ use crate::status::Status;
 use client::ApiClient;
 use configuration::Configuration;
 use ingest::Ingest;
-use pace::chance;
 use rollout::Own;
 use sink::Sink;
 use status::StreamStatus;
@@ -293,10 +292,9 @@ async fn follow_pods(sink: &Rc<RefCell<Sink>>, stream: impl Fn() -> Stream) {
             }
             continue;
         }
-        let spread =
-            if is_start { Duration::ZERO } else { sink.borrow().configuration.pace.spread };
+        let delay = if is_start { Duration::ZERO } else { sink.borrow().configuration.delay() };
         let work = async {
-            tokio::time::sleep(spread.mul_f64(chance())).await;
+            tokio::time::sleep(delay).await;
             stream().follow().await;
         };
         tokio::select! {

@@ -8,13 +8,15 @@ use dataplane_core::DataSource;
 /// One resource, or the configuration.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    /// Whether it is needed now; Pods are not unless pod records are verified.
+    /// Whether answers need it now; Pods are not unless verified pod records are in effect.
     pub is_wanted: bool,
+    /// Whether it is read: answers need it, or a configuration waits for it.
+    pub is_followed: bool,
     /// Where the data comes from.
     pub source: DataSource,
     /// The last event, bookmark, completed list or accepted watch request.
     pub last_contact: Option<Instant>,
-    /// When it was needed first.
+    /// When it was to be read first.
     pub since: Instant,
     /// The problem that stops it.
     pub trouble: Option<Trouble>,
@@ -47,6 +49,7 @@ impl Default for Feed {
     fn default() -> Feed {
         Feed {
             is_wanted: true,
+            is_followed: true,
             source: DataSource::None,
             last_contact: None,
             since: Instant::now(),
@@ -89,8 +92,8 @@ impl Feed {
     }
 
     /// Time since the data was known to be complete and current, for the alert: since something was last received; before that
-    /// since the snapshot was confirmed, and without one since the stream was needed. So it does not become smaller when a
-    /// process begins again without its source (E50). None where it is not needed.
+    /// since the snapshot was confirmed, and without one since the stream was to be read. So it does not become smaller when
+    /// a process begins again without its source (E50). None where it is not read.
     pub fn staleness(&self, now: SystemTime) -> Option<Duration> {
         let waited = self.since.elapsed();
         let staleness = self.age().unwrap_or_else(|| match self.source {
@@ -101,15 +104,16 @@ impl Feed {
             }
             DataSource::Live | DataSource::None => waited,
         });
-        self.is_wanted.then_some(staleness)
+        self.is_followed.then_some(staleness)
     }
 
-    /// Whether it is needed from now on.
-    pub fn want(&mut self, is_wanted: bool) {
-        if is_wanted && !self.is_wanted {
+    /// Whether answers need it from now on, and whether it is read.
+    pub fn want(&mut self, is_wanted: bool, is_followed: bool) {
+        let is_followed = is_wanted || is_followed;
+        if is_followed && !self.is_followed {
             self.since = Instant::now();
         }
-        self.is_wanted = is_wanted;
+        (self.is_wanted, self.is_followed) = (is_wanted, is_followed);
     }
 
     /// It is not needed any more; where it is needed again, it begins without a contact.
@@ -160,16 +164,18 @@ mod tests {
         assert!(feed.staleness(at(10_000)).unwrap() < hour);
         // Needed again after a time in which it was not: the time before does not count.
         feed.last_contact = Some(feed.since);
-        feed.want(false);
+        feed.want(false, false);
         feed.forget();
-        feed.want(true);
+        feed.want(true, true);
         assert!(
             feed.staleness(at(10_000)).unwrap() >= Duration::from_secs(9_000),
             "still the snapshot"
         );
         feed.source = DataSource::None;
         assert!(feed.staleness(at(10_000)).unwrap() < hour);
-        feed.want(false);
-        assert_eq!(feed.staleness(at(10_000)), None, "no alert for what is not needed");
+        feed.want(false, true);
+        assert!(feed.is_answerable() && feed.staleness(at(10_000)).is_some(), "it is waited for");
+        feed.want(false, false);
+        assert_eq!(feed.staleness(at(10_000)), None, "no alert for what is not read");
     }
 }

@@ -1,6 +1,8 @@
 //! How a configuration takes effect (E5, E43, E44, E46): the one that runs stays until another is
 //! read, checked, and has the data it needs. A bad or missing one changes only what is reported.
 
+mod pods;
+
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use crds::Config;
 use crds::config::PodRecords;
-use dataplane_core::{DataSource, Relist, Resource};
+use dataplane_core::{Relist, Resource};
 use process::bounded_file;
 use tokio::sync::watch;
 
+use self::pods::AwaitsPods;
 use super::decode;
 use super::ingest::Ingest;
-use super::pace::{Pace, chance};
+use super::pace::Pace;
 use super::rollout::{CANARY, Canary, Own, ROLLOUT, STABLE, Texts};
 use super::wanted::{Wanted, of_file, read};
 use super::watched::Watched;
 use crate::settings;
 use crate::snapshot::Stored;
 use crate::source::configuration::{self, Checked};
-use crate::source::writer::Writer;
 use crate::status::Running;
 
 /// How often a file is read again.
@@ -48,13 +50,15 @@ pub(super) struct Configuration {
     choose_at: Option<Instant>,
     /// The document looked at last, good or not.
     looked_at: Option<String>,
+    /// It is on trial here, and no other pod reads it.
+    is_on_trial: bool,
     next_look: Instant,
     /// Needs new lists, which begin at this time.
     postponed: Option<(Config, Running, Instant)>,
     /// Takes over once its lists are complete.
     renewing: Option<Renewing>,
-    /// Its verified pod records wait for the list of Pods.
-    awaits_pods: Option<Config>,
+    /// In effect, but for its verified pod records: they wait for the list of Pods.
+    awaits_pods: Option<AwaitsPods>,
     /// The pod records in effect.
     pod_records: Option<PodRecords>,
 }
@@ -82,6 +86,7 @@ impl Configuration {
             canary: Canary::with_grace(pace.canary_grace),
             choose_at: None,
             looked_at: None,
+            is_on_trial: false,
             next_look: Instant::now() + FILE_INTERVAL,
             postponed: None,
             renewing: None,
@@ -194,6 +199,7 @@ impl Configuration {
         text: Option<&String>,
     ) -> bool {
         let origin = format!("{}, {key}", self.wanted.origin());
+        self.is_on_trial = key == CANARY;
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
             self.looked_at = None;
             ingest
@@ -237,7 +243,7 @@ impl Configuration {
                     return true;
                 }
                 Relist::Everything => {
-                    let at = Instant::now() + self.pace.spread.mul_f64(chance());
+                    let at = Instant::now() + self.delay();
                     tracing::info!(
                         revision = %running.revision,
                         "a configuration that needs every object again: it takes over when they are \
@@ -255,8 +261,9 @@ impl Configuration {
             // No objects are held of which more fields would be needed.
             Ok(_) => {
                 self.pod_records = Some(effective.pod_records);
-                self.awaits_pods = awaits_pods;
-                ingest.status.shared.run(running);
+                // The newest document is this one, also where it waits.
+                ingest.status.shared.accept();
+                self.run(ingest, running, awaits_pods);
                 self.want_pods(ingest, &config);
                 ingest.publish();
                 ingest.status.has_news();
@@ -266,45 +273,6 @@ impl Configuration {
                 ingest.status.shared.reject(configuration::unusable(origin, error));
                 false
             }
-        }
-    }
-
-    /// E43: names of Pods are answered by the old setting until the Pods are known. What must run,
-    /// and what once they are.
-    fn with_pods(&self, writer: &Writer, config: &Config) -> (Config, Option<Config>) {
-        let mut effective = config.clone();
-        let (new, old) = (config.pod_records, self.pod_records);
-        let has_pods = writer.source(Resource::Pods) != DataSource::None;
-        if new == PodRecords::Verified
-            && !has_pods
-            && let Some(old) = old.filter(|old| *old != PodRecords::Verified)
-        {
-            effective.pod_records = old;
-            return (effective, Some(config.clone()));
-        }
-        (effective, None)
-    }
-
-    fn want_pods(&mut self, ingest: &mut Ingest, config: &Config) {
-        let is_wanted = settings::reads(config, Resource::Pods);
-        let is_needed = self.pod_records == Some(PodRecords::Verified);
-        ingest.status.shared.read().feeds[Resource::Pods as usize].want(is_needed);
-        self.pods_wanted
-            .send_if_modified(|wanted| std::mem::replace(wanted, is_wanted) != is_wanted);
-    }
-
-    /// The Pods are known: a setting that waited for them takes effect.
-    pub(super) fn pods_are_complete(&mut self, ingest: &mut Ingest) {
-        if ingest.writer.is_renewing() || ingest.writer.source(Resource::Pods) == DataSource::None {
-            return;
-        }
-        let Some(config) = self.awaits_pods.take() else { return };
-        if ingest.writer.configure(&config).is_ok() {
-            self.pod_records = Some(config.pod_records);
-            self.want_pods(ingest, &config);
-            self.keep_stable(ingest);
-            ingest.publish();
-            tracing::info!("the Pods are known: verified pod records are in effect");
         }
     }
 
@@ -353,8 +321,7 @@ impl Configuration {
         let Some(renewing) = self.renewing.take() else { return };
         let Renewing { config, running, pod_records, awaits_pods } = renewing;
         self.pod_records = Some(pod_records);
-        self.awaits_pods = awaits_pods;
-        ingest.status.shared.take_over(running);
+        self.run(ingest, running, awaits_pods);
         self.want_pods(ingest, &config);
         self.keep_stable(ingest);
         ingest.status.has_news();

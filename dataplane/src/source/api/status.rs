@@ -23,7 +23,7 @@ pub(super) struct StreamStatus {
 
 impl StreamStatus {
     pub(super) fn new(shared: Arc<Status>) -> StreamStatus {
-        shared.read().feeds[Resource::Pods as usize].is_wanted = false;
+        shared.read().feeds[Resource::Pods as usize].want(false, false);
         StreamStatus { shared, unreadable: Unserved::default(), is_changed: true }
     }
 

@@ -1,6 +1,7 @@
 //! Lists, events and configurations in every order, without an API server: what is in effect, what
 //! is reported of it, and what a restart would run.
 
+mod pods;
 mod refused;
 mod relists;
 mod resolv_conf;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::Config;
-use crds::config::PodRecords;
+use crds::config::{EndpointNames, PodRecords};
 use dataplane_core::{DataSource, Source};
 use serde_json::{Value, json};
 
@@ -211,11 +212,13 @@ fn e5_what_leaves_verified_pod_records_keeps_the_pods_until_it_is_in_effect() {
     verified["endpointNames"] = "PodName".into();
     adopt(&mut sink, &verified);
     list_all(&mut sink);
-    assert_eq!(reported(&sink), config(&verified));
+    assert_eq!(running(&sink).endpoint_names, EndpointNames::PodName);
     complete(&mut sink, Resource::Pods);
     assert_eq!(running(&sink).pod_records, PodRecords::Insecure);
+    assert_eq!(reported(&sink), config(&selecting("front")), "not without the Pods");
     list(&mut sink, Resource::Pods, &[]);
     assert_eq!(running(&sink), config(&verified));
+    assert_eq!(reported(&sink), config(&verified));
 }
 
 #[test]

@@ -205,10 +205,7 @@ impl Writer {
         self.has_begun[resource as usize] = true;
         self.problems.begin(resource);
         if let Some(renewal) = &mut self.renewal {
-            renewal.has_begun[resource as usize] = true;
-            if let Some(index) = &mut renewal.index {
-                index.begin_list(resource);
-            }
+            renewal.begin(resource);
         }
     }
 
@@ -259,14 +256,11 @@ impl Writer {
         // First the one that answers: a defect of the other must not keep the change from it.
         let again = self.renewal.is_some().then(|| change.clone());
         let applied = self.index.apply(change);
-        if let (Some(index), Some(change)) = (self.renewing_index(), again) {
-            index.apply(change);
-        }
-        let is_crowded = |problem: &Problem| matches!(problem, Problem::Crowded { .. });
-        let (crowded, own): (Vec<_>, Vec<_>) = applied.problems.into_iter().partition(is_crowded);
-        let texts = Texts { own: joined(&own), crowded: joined(&crowded) };
         let (resource, key) = key;
-        let is_problem_new = self.problems.set_texts(resource, &key, texts);
+        if let (Some(renewal), Some(change)) = (&mut self.renewal, again) {
+            renewal.apply(resource, &key, change);
+        }
+        let is_problem_new = self.problems.set_texts(resource, &key, texts(applied.problems));
         Effect { is_visible: applied.visible, is_problem_new, is_of_another_cluster }
     }
 
@@ -307,13 +301,8 @@ impl Writer {
             return 0;
         }
         let removed = self.index.end_list(resource, list_version, DataSource::Live);
-        if let Some(renewal) = &mut self.renewal
-            && renewal.has_begun[resource as usize]
-        {
-            renewal.is_done[resource as usize] = true;
-            if let Some(index) = &mut renewal.index {
-                index.end_list(resource, list_version, DataSource::Live);
-            }
+        if let Some(renewal) = &mut self.renewal {
+            renewal.complete(resource, list_version);
         }
         self.status.read().feeds[resource as usize].is_of_former_cluster = false;
         self.problems.complete(resource, |key| self.index.held(resource, key).is_some());
@@ -381,6 +370,12 @@ impl Writer {
     pub fn problems(&self) -> impl Iterator<Item = Skipped> {
         self.problems.all()
     }
+}
+
+fn texts(problems: Vec<Problem>) -> Texts {
+    let is_crowded = |problem: &Problem| matches!(problem, Problem::Crowded { .. });
+    let (crowded, own): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_crowded);
+    Texts { own: joined(&own), crowded: joined(&crowded) }
 }
 
 fn joined(problems: &[Problem]) -> String {

@@ -208,6 +208,17 @@ impl Unserved {
         }
     }
 
+    /// Replaces all reasons by these, which were never reported; only the differences are changes.
+    pub(crate) fn become_those(&mut self, those: Unserved) {
+        let before = std::mem::replace(self, those);
+        let not_listed = before.changes.not_listed + self.changes.not_listed;
+        self.changes = Changes { not_listed, ..before.changes };
+        before.reasons.into_values().for_each(|reason| self.changes.remove(reason.skipped));
+        for reason in self.reasons.values() {
+            self.changes.add(Arc::clone(&reason.skipped));
+        }
+    }
+
     /// The changes since the last call.
     pub(crate) fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use crds::Config;
-use dataplane_core::{Exposure, Index, KeptAs, Relist, Resource, Settings};
+use dataplane_core::{
+    Change, DataSource, Exposure, Index, KeptAs, Key, Relist, Resource, Settings,
+};
 
 use super::Writer;
 use crate::settings;
+use crate::status::unserved::Unserved;
 use crate::telemetry;
 
 /// A configuration that reads parts of objects that were not kept. It takes over in one step when new lists have
@@ -19,9 +22,40 @@ pub(super) struct Renewal {
     /// Filled beside the index that answers, which it replaces. `None` where labels are all that is
     /// missing: they are kept with the objects that are held, so that nothing is held twice (K24).
     pub(super) index: Option<Index>,
+    /// What that index does not serve in full: which names are too long depends on the configuration.
+    problems: Unserved,
     /// A list that began before does not count.
     pub(super) has_begun: [bool; Resource::ALL.len()],
     pub(super) is_done: [bool; Resource::ALL.len()],
+}
+
+impl Renewal {
+    pub(super) fn begin(&mut self, resource: Resource) {
+        self.has_begun[resource as usize] = true;
+        if let Some(index) = &mut self.index {
+            index.begin_list(resource);
+            self.problems.begin(resource);
+        }
+    }
+
+    pub(super) fn apply(&mut self, resource: Resource, key: &Key, change: Change) {
+        if let Some(index) = &mut self.index {
+            let applied = index.apply(change);
+            self.problems.set_texts(resource, key, super::texts(applied.problems));
+        }
+    }
+
+    /// A list is complete, as of this version; it counts if it began here.
+    pub(super) fn complete(&mut self, resource: Resource, list_version: u64) {
+        if !self.has_begun[resource as usize] {
+            return;
+        }
+        self.is_done[resource as usize] = true;
+        if let Some(index) = &mut self.index {
+            index.end_list(resource, list_version, DataSource::Live);
+            self.problems.complete(resource, |key| index.held(resource, key).is_some());
+        }
+    }
 }
 
 impl Writer {
@@ -57,9 +91,15 @@ impl Writer {
         };
         let nothing = [false; Resource::ALL.len()];
         let config = Arc::new(config.clone());
-        let renewal =
-            Renewal { config, settings, relist, index, has_begun: nothing, is_done: nothing };
-        self.renewal = Some(renewal);
+        self.renewal = Some(Renewal {
+            config,
+            settings,
+            relist,
+            index,
+            problems: Unserved::default(),
+            has_begun: nothing,
+            is_done: nothing,
+        });
         Ok(relist)
     }
 
@@ -93,6 +133,7 @@ impl Writer {
             match renewal.index {
                 Some(index) => {
                     self.index = index;
+                    self.problems.become_those(renewal.problems);
                     self.has_begun = renewal.has_begun;
                 }
                 None => {

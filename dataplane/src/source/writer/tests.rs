@@ -102,3 +102,66 @@ fn a43_replicas_of_one_cluster_and_configuration_know_the_same_loop_probes() {
     writer.publish();
     assert_eq!(replicas(&writer), expected);
 }
+
+/// A Service with one endpoint, whose name is as long as this.
+fn named(service: &str, hostname_octets: usize) -> Change {
+    let endpoint = Endpoint {
+        addresses: vec![IpAddr::from([10, 1, 0, 1])],
+        ready: true,
+        hostname: Some("h".repeat(hostname_octets).into()),
+        target: None,
+    };
+    Change::Apply(Object::Slice(Slice {
+        key: Key::new("n".repeat(63), service),
+        uid: 1,
+        version: 1,
+        service: service.into(),
+        ipv6: false,
+        ports: Vec::new(),
+        endpoints: vec![endpoint],
+    }))
+}
+
+#[test]
+fn e15_what_a_new_domain_leaves_too_long_is_named_when_it_takes_over() {
+    // 119 octets.
+    let long = ["d".repeat(57), "e".repeat(57), "arp".to_owned()].join(".");
+    for (before, after) in [("short", &*long), (&*long, "short")] {
+        let config = |domain: &str| {
+            Config::from_json(&format!(r#"{{"format":1,"domain":"{domain}"}}"#)).unwrap().0
+        };
+        let mut writer = Writer::new(&config(before), Setup::reporting_to(Arc::default())).unwrap();
+        let names = |writer: &Writer| -> Vec<String> {
+            writer.problems().map(|skipped| skipped.name).collect()
+        };
+        let list = |writer: &mut Writer| {
+            for resource in Resource::ALL {
+                writer.begin(resource);
+                if resource == Resource::EndpointSlices {
+                    writer.apply(named("fits", 1));
+                    writer.apply(named("long", 63));
+                }
+                writer.complete(resource, 0);
+            }
+        };
+        let too_long = |domain: &str| if domain == long { vec!["long".to_owned()] } else { vec![] };
+        list(&mut writer);
+        assert_eq!(names(&writer), too_long(before));
+        let reported = writer.changed_problems();
+        assert_eq!(reported.new.len(), too_long(before).len());
+
+        assert_eq!(writer.renew(&config(after)).unwrap(), Relist::Everything);
+        writer.apply(named("gone", 63));
+        assert_eq!(writer.changed_problems().new.len(), too_long(before).len());
+        list(&mut writer);
+        assert!(!writer.is_renewing());
+        assert_eq!(names(&writer), too_long(after), "`gone` is in no list");
+        let changes = writer.changed_problems();
+        let names_of = |changed: &std::collections::BTreeSet<Arc<Skipped>>| -> Vec<String> {
+            changed.iter().map(|skipped| skipped.name.clone()).collect()
+        };
+        assert_eq!(names_of(&changes.new), too_long(after));
+        let gone = if before == long { vec!["gone".to_owned(), "long".to_owned()] } else { vec![] };
+        assert_eq!(names_of(&changes.gone), gone);
+    }
+}

@@ -5,6 +5,8 @@
 //! A field that is accepted before it has an effect gets a row in [`FIELDS`]. For every other field `tests/it/fields.txt`
 //! names the test that shows its effect.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::Config;
@@ -14,8 +16,8 @@ use crate::Config;
 pub struct WithoutEffect {
     /// Its path, such as `spec.stubDomains[1].policy`.
     pub field: String,
-    /// What the data plane does instead, as a sentence for people.
-    pub instead: &'static str,
+    /// What happens instead, as a sentence for people.
+    pub instead: Cow<'static, str>,
 }
 
 /// One row: fields of the schema that have no effect, or some of whose values have none.
@@ -41,8 +43,10 @@ pub fn of(config: &Config) -> Vec<WithoutEffect> {
 
 fn of_rows(rows: &[Field], config: &Config) -> Vec<WithoutEffect> {
     let of_row = |row: &Field| {
-        let instead = row.instead;
-        (row.used)(config).into_iter().map(move |field| WithoutEffect { field, instead })
+        let instead = Cow::Borrowed(row.instead);
+        (row.used)(config)
+            .into_iter()
+            .map(move |field| WithoutEffect { field, instead: instead.clone() })
     };
     rows.iter().flat_map(of_row).collect()
 }
@@ -80,7 +84,8 @@ mod tests {
 
     #[test]
     fn o18_a_field_without_effect_is_found_where_it_is_used_and_nowhere_else() {
-        let expected = WithoutEffect { field: ROW.paths[0].to_owned(), instead: ROW.instead };
+        let expected =
+            WithoutEffect { field: ROW.paths[0].to_owned(), instead: ROW.instead.into() };
         assert_eq!(of_rows(&[ROW], &config(ROW.example)), [expected]);
         assert_eq!(of_rows(&[ROW], &config("{}")), []);
     }

@@ -300,7 +300,7 @@ mod tests {
     fn o18_the_log_names_a_field_without_effect_and_what_happens_instead() {
         // No field is without effect in this version: this is how one would be named.
         let field = "spec.ttlSeconds".to_owned();
-        let lines = ineffective(&[WithoutEffect { field, instead: "every TTL is 5" }]);
+        let lines = ineffective(&[WithoutEffect { field, instead: "every TTL is 5".into() }]);
         assert_eq!(lines, ["spec.ttlSeconds has no effect: every TTL is 5"]);
     }
 }

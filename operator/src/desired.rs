@@ -21,6 +21,7 @@ mod autoscaler;
 pub mod pod_monitor;
 mod prometheus_rule;
 pub mod without_effect;
+pub mod adopted_service;
 
 pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, LARGE_PAGES, VARIABLES};

@@ -64,7 +64,7 @@ impl Default for Service {
     }
 }
 
-/// Which pods a client's queries prefer.
+/// Which pods a client's queries prefer. The operator does not write it to an adopted Service: set it there yourself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub enum TrafficDistribution {
     /// Ready pods in the client's zone, others when there is none.

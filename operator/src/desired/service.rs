@@ -14,7 +14,7 @@ use crate::decide::plan::{ServicePlan, Size};
 use crate::names;
 
 /// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
-const KNOWS_SAME_NODE: u32 = 34;
+pub(super) const KNOWS_SAME_NODE: u32 = 34;
 /// Octets of a remembered Service; the annotations of a larger one are not remembered. It is in the ConfigMap beside
 /// the configuration, and a ConfigMap has at most 1 MiB.
 const MAX_MANIFEST: usize = 64 * 1024;
@@ -112,14 +112,23 @@ fn service_ports(of: &Instance<'_>) -> Vec<ServicePort> {
     ports::of(&of.dns.spec).iter().map(port).collect()
 }
 
-/// Never internalTrafficPolicy Local: a node whose pod is down would have no DNS.
 fn traffic_distribution(of: &Instance<'_>) -> Option<&'static str> {
-    let wanted = match (of.service.traffic_distribution, of.plan.size) {
-        (Some(wanted), _) => wanted,
-        (None, Size::PerNode) => TrafficDistribution::PreferSameNode,
-        (None, Size::Replicas(_) | Size::Autoscaled { .. }) => return None,
+    let is_per_node = match of.plan.size {
+        Size::PerNode => true,
+        Size::Replicas(_) | Size::Autoscaled { .. } => false,
     };
-    let knows = of.observed.offers.minor >= KNOWS_SAME_NODE;
+    distribution(of.service.traffic_distribution, is_per_node, of.observed.offers.minor)
+}
+
+/// Which pods a Service prefers, in the words of this minor version of Kubernetes. Never internalTrafficPolicy Local: a node
+/// whose pod is down would have no DNS.
+pub(super) fn distribution(
+    written: Option<TrafficDistribution>,
+    is_per_node: bool,
+    minor: u32,
+) -> Option<&'static str> {
+    let wanted = written.or(is_per_node.then_some(TrafficDistribution::PreferSameNode))?;
+    let knows = minor >= KNOWS_SAME_NODE;
     Some(match wanted {
         TrafficDistribution::PreferSameNode if knows => "PreferSameNode",
         TrafficDistribution::PreferSameZone if knows => "PreferSameZone",

@@ -6,10 +6,8 @@ use crds::config::{self, MetricNames, Policy, Transport};
 use crds::defaults::MAX_TTL_SECONDS;
 use crds::v1alpha1::{GroupCache, Server};
 use crds::without_effect::WithoutEffect;
-use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::ports::{self, Port};
 use crate::observe::observed::Offers;
 
 /// Fields that have no effect beside other fields of this spec. A field at its default is not among them, but where people
@@ -66,7 +64,10 @@ fn of_rows<const N: usize>(
     rows: [(bool, &str, &'static str); N],
 ) -> impl Iterator<Item = WithoutEffect> {
     let useless = rows.into_iter().filter(|(is_useless, _, _)| *is_useless);
-    useless.map(|(_, field, instead)| WithoutEffect { field: field.to_owned(), instead })
+    useless.map(|(_, field, instead)| WithoutEffect {
+        field: field.to_owned(),
+        instead: instead.into(),
+    })
 }
 
 const NOT_ASKED: &str = "with none: true no server is asked";
@@ -172,38 +173,6 @@ pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect>
     of_rows(rows).collect()
 }
 
-/// Listeners that clients cannot reach at the Service that was adopted: the operator changes nothing but its selector.
-pub fn of_adopted_service(dns: &ClusterDNS, service: Option<&Service>) -> Vec<WithoutEffect> {
-    let is_adopted = dns.spec.service.as_ref().is_some_and(|service| service.adopt);
-    let Some(service) = service.filter(|_| is_adopted) else { return Vec::new() };
-    let there = || service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
-    let leads_to = |wanted: &Port| {
-        there().any(|port| {
-            let target = match &port.target_port {
-                None => port.port == i32::from(wanted.pod),
-                Some(IntOrString::Int(number)) => *number == i32::from(wanted.pod),
-                Some(IntOrString::String(name)) => name == wanted.name,
-            };
-            target && port.protocol.as_deref().unwrap_or("TCP") == wanted.protocol
-        })
-    };
-    let fields = [
-        (ports::DNS_TLS, "spec.listeners.tls"),
-        (ports::DNS_HTTPS, "spec.listeners.https"),
-        (ports::DNS_QUIC, "spec.listeners.quic"),
-    ];
-    let wanted = ports::of(&dns.spec);
-    let missing = wanted.iter().filter(|port| !leads_to(port));
-    let field = |port: &Port| fields.iter().find(|(name, _)| *name == port.name);
-    missing
-        .filter_map(field)
-        .map(|(_, field)| WithoutEffect {
-            field: (*field).to_owned(),
-            instead: "the adopted Service has no port that leads to it, and the operator leaves its ports as they are: add one there",
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,28 +253,6 @@ mod tests {
         ] {
             assert_eq!(fields(&beside_others(&dns(spec))), expected, "{spec}");
         }
-    }
-
-    #[test]
-    fn o18_listeners_for_which_the_adopted_service_has_no_port_are_named() {
-        let spec = "{service: {adopt: true}, listeners: {tls: {certificate: {name: a}}, quic: {certificate: {name: a}}}}";
-        let service = |ports: &str| -> Service {
-            let text = format!("{{metadata: {{name: kube-dns}}, spec: {{ports: [{ports}]}}}}");
-            serde_saphyr::from_str(&text).unwrap()
-        };
-        let port = "{name: dns, port: 53, protocol: UDP, targetPort: 53}";
-        for (ports, expected) in [
-            (port, &["listeners.tls", "listeners.quic"][..]),
-            ("{name: a, port: 853}", &["listeners.quic"]),
-            ("{name: a, port: 853, protocol: UDP, targetPort: dns-quic}", &["listeners.tls"]),
-            ("{name: a, port: 8853, targetPort: 853}, {name: b, port: 853, protocol: UDP}", &[]),
-        ] {
-            let found = of_adopted_service(&dns(spec), Some(&service(ports)));
-            assert_eq!(fields(&found), expected, "{ports}");
-        }
-        assert!(of_adopted_service(&dns(spec), None).is_empty());
-        let own = "{listeners: {tls: {certificate: {name: a}}}}";
-        assert!(of_adopted_service(&dns(own), Some(&service(port))).is_empty());
     }
 
     #[test]

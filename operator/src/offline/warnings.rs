@@ -282,7 +282,7 @@ mod tests {
     fn o18_check_warns_of_a_field_that_is_used_and_has_no_effect() {
         // No field is without effect in this version: this is how one would be named.
         let field = "spec.ttlSeconds".to_owned();
-        let warnings = ineffective(vec![WithoutEffect { field, instead: "every TTL is 5" }]);
+        let warnings = ineffective(vec![WithoutEffect { field, instead: "every TTL is 5".into() }]);
         let message = "this field has no effect: every TTL is 5";
         assert_eq!(warnings, [warning("spec.ttlSeconds", "WithoutEffect", message)]);
     }

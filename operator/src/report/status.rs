@@ -31,7 +31,7 @@ use crate::apply::outcome::{Applied, PutBack, Restored};
 use crate::decide::plan::{Plan, Refusal, RolloutState, ServicePlan};
 use crate::decide::rollout::{NextTrial, next_trial};
 use crate::decide::{adoption, config_map};
-use crate::desired::without_effect as useless;
+use crate::desired::{adopted_service, without_effect as useless};
 use crate::names;
 use crate::observe::observed::{LostPods, Observed};
 use crate::observe::pods;
@@ -224,7 +224,7 @@ fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> Cond
     used.extend(useless::beside_others(dns));
     used.extend(useless::of_missing_kinds(dns, offers));
     let adopted = observed.service.as_ref().filter(|_| !adoption::has_own(dns, observed));
-    used.extend(useless::of_adopted_service(dns, adopted));
+    used.extend(adopted_service::of_adopted_service(dns, adopted, offers));
     accepted(&used, &useless::missing_kinds(dns, offers))
 }
 

@@ -7,6 +7,7 @@ use crds::{ClusterDNSSpec, bounds, defaults};
 
 use super::parse::Directive;
 use super::scope::Scope;
+use crate::desired::adopted_service::patched_by_people;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{list, seconds};
@@ -104,14 +105,23 @@ fn bind(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
         }
     };
     let addresses = list(&directive.args);
-    match scope.draft.change(change) {
-        Ok(()) => (
-            Changed,
-            format!(
-                "a pod on each node, asked by its pods first (spec.scaling.perNode, spec.service.trafficDistribution: \
-                 PreferSameNode); nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
-            ),
-        ),
-        Err(why) => (NotPossible, why),
+    if let Err(why) = scope.draft.change(change) {
+        return (NotPossible, why);
     }
+    let adopted = scope.draft.spec.service.as_ref().filter(|service| service.adopt);
+    let asked = match adopted {
+        None => {
+            "asked by its pods first (spec.scaling.perNode, spec.service.trafficDistribution: PreferSameNode)"
+                .to_owned()
+        }
+        Some(service) => format!(
+            "asked by its pods first once you have set that at the Service, because {} (PreferClose before Kubernetes 1.34; \
+             spec.scaling.perNode, spec.service.trafficDistribution)",
+            patched_by_people(&(service.namespace.clone(), service.name.clone()), "PreferSameNode")
+        ),
+    };
+    let message = format!(
+        "a pod on each node, {asked}; nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
+    );
+    (Changed, message)
 }

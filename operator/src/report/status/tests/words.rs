@@ -206,7 +206,8 @@ fn o14_a_refused_edit_leaves_ready_true_while_the_service_leads_to_our_pods() {
 #[test]
 fn o18_fields_without_effect_are_named_by_the_condition_accepted() {
     // No field is without effect in this version: this is how one would be named.
-    let used = |field: &str| WithoutEffect { field: field.to_owned(), instead: "every TTL is 5" };
+    let used =
+        |field: &str| WithoutEffect { field: field.to_owned(), instead: "every TTL is 5".into() };
     let message = "the spec is valid and acted on. Fields without effect: spec.ttlSeconds (every TTL is 5), \
                    spec.cache.stale (every TTL is 5)";
     assert_eq!(

@@ -23,7 +23,7 @@ const NOT_READY: u16 = 14;
 /// fault: then a person decides.
 pub const NOT_SEEN: &[&str] = &[
     // Zones and objects: the same replies come of a lost record.
-    "DF2", "DF5", "DF7", "DF12", "DF16", "DF29", "DF32", "DF42", "DF48",
+    "DF2", "DF5", "DF7", "DF12", "DF16", "DF32", "DF42", "DF48",
     // The time before all data is there, and restarts.
     "DF15", "DF27", "DF30", "DF46", // Sizes, and how upstreams are asked.
     "DF19", "DF20", "DF21", "DF22", "DF23", "DF24", "DF25", "DF26",
@@ -253,6 +253,18 @@ pub const KNOWN: &[Known] = &[
                 && it.with.is_found()
                 && !it.against.is_found()
                 && targets(&it.with).iter().all(|name| is_of_a_service(it, name))
+        },
+    ),
+    known(
+        "DF29",
+        "a PTR of the cluster comes before that of a host or of an upstream; CoreDNS asks `hosts` first",
+        |it| {
+            let (ours, theirs) = (targets(&it.with), targets(&it.against));
+            it.asked.kind == RecordType::PTR
+                && !ours.is_empty()
+                && !theirs.is_empty()
+                && ours.iter().all(|name| is_of_a_service(it, name))
+                && !theirs.iter().any(|name| is_of_a_service(it, name))
         },
     ),
     known(

@@ -18,7 +18,7 @@ use servers::{Gathered, domains, rev_server, server, upstreams};
 use ttl::LocalTtl;
 
 use super::draft::Draft;
-use super::hosts_file::{self, Terms, Use};
+use super::hosts_file::{self, CLUSTER_FIRST, Reverse, Terms, Use};
 use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use super::values::{list, name};
 use super::{Argument, Files, Look, Text};
@@ -252,12 +252,12 @@ fn hosts(flag: &Flag, look: &Look<'_>, ttl: LocalTtl, draft: &mut Draft) -> (Out
         return (NotPossible, message);
     }
     for text in &read {
-        let terms = Terms { ttl: ttl.seconds(), reverse: true };
+        let terms = Terms { ttl: ttl.seconds(), reverse: &|_| Reverse::Names };
         hosts_file::convert(text, terms, draft, &used);
     }
-    let message =
+    let now =
         "its lines are spec.hosts as they are now; later changes of the file are not followed";
-    ttl.said((Changed, message.to_owned()))
+    ttl.said((Changed, format!("{now}; {CLUSTER_FIRST}")))
 }
 
 /// dnsmasq has wildcards in its options only.

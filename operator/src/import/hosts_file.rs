@@ -10,6 +10,11 @@ use super::values::name;
 /// Names of one line that a message lists.
 const MAX_NAMED: usize = 3;
 
+/// Which of two names of an address is answered here (A15).
+pub(super) const CLUSTER_FIRST: &str = "where a Service or an endpoint of the cluster has the address of a host, as a node of the \
+                                        control plane has that of default/kubernetes, the reverse name leads to the name in the \
+                                        cluster, where the other server answers with the host";
+
 /// What the other server does with a name of a line.
 pub(super) enum Use {
     /// It has this address.
@@ -26,7 +31,7 @@ pub(super) enum Use {
 pub(super) type Used<'a> = dyn Fn(&str, IpAddr, &Draft) -> Use + 'a;
 
 /// Adds every line of a hosts file as hosts.
-pub(super) fn convert(text: &Text, terms: Terms, draft: &mut Draft, used: &Used<'_>) {
+pub(super) fn convert(text: &Text, terms: Terms<'_>, draft: &mut Draft, used: &Used<'_>) {
     for (at, line) in text.text.lines().enumerate() {
         if draft.is_spent() {
             return;
@@ -42,12 +47,23 @@ pub(super) fn convert(text: &Text, terms: Terms, draft: &mut Draft, used: &Used<
 }
 
 /// What all entries of a file or block have in common.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
     /// TTL of the records in seconds; `None` is the default.
     pub(super) ttl: Option<u32>,
-    /// The addresses get PTR records.
-    pub(super) reverse: bool,
+    /// Whether an address gets PTR records.
+    pub(super) reverse: &'a dyn Fn(IpAddr) -> Reverse,
+}
+
+/// What the other server has at the reverse name of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reverse {
+    /// The names of its hosts.
+    Names,
+    /// No such names, by an option that has a line of its own.
+    Off,
+    /// No such names, as it asks others for this reverse name.
+    Elsewhere,
 }
 
 /// Adds one line. `used` says what the other server does with each name.
@@ -55,7 +71,7 @@ pub(super) fn entry(
     place: &Place,
     address: &str,
     names: &[String],
-    terms: Terms,
+    terms: Terms<'_>,
     draft: &mut Draft,
     used: &Used<'_>,
 ) {
@@ -69,6 +85,7 @@ pub(super) fn entry(
         let message = "an address without a name answers nothing";
         return draft.report.add(place, Outcome::NotNeeded, &what, message);
     }
+    let reverse = (terms.reverse)(address);
     let mut kept = Vec::new();
     for written in names {
         if draft.is_spent() {
@@ -89,7 +106,7 @@ pub(super) fn entry(
                 continue;
             }
         };
-        match draft.host(&host, address, terms.ttl, terms.reverse) {
+        match draft.host(&host, address, terms.ttl, reverse == Reverse::Names) {
             Ok(of_address) => {
                 let all: Vec<String> = differs.into_iter().chain(of_address).collect();
                 if all.is_empty() {
@@ -105,7 +122,13 @@ pub(super) fn entry(
         }
     }
     if !kept.is_empty() {
-        let message = format!("spec.hosts: {}", named(&kept));
+        let without = match reverse {
+            Reverse::Names | Reverse::Off => "",
+            Reverse::Elsewhere => {
+                "; reverse: false, because the other server asks others for the reverse name of this address"
+            }
+        };
+        let message = format!("spec.hosts: {}{without}", named(&kept));
         draft.report.add(place, Outcome::Kept, &what, message);
     }
 }

@@ -9,6 +9,9 @@ use ipnet::IpNet;
 use super::Text;
 use super::literals::duration;
 
+/// The zones of all reverse names.
+pub(super) const REVERSE_TREES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
+
 /// Why a server cannot be asked.
 pub(super) const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
 
@@ -66,9 +69,15 @@ fn reverse_zone(part: &IpNet, labels: usize) -> String {
     }
 }
 
+/// The reverse name of an address.
+pub(super) fn reverse_name(ip: IpAddr) -> String {
+    let labels = if ip.is_ipv4() { 4 } else { 32 };
+    reverse_zone(&IpNet::from(ip), labels)
+}
+
 /// Is this the zone of a reverse name?
 pub(super) fn is_reverse(zone: &str) -> bool {
-    ["in-addr.arpa", "ip6.arpa"].iter().any(|arpa| is_at_or_below(zone, arpa))
+    REVERSE_TREES.iter().any(|arpa| is_at_or_below(zone, arpa))
 }
 
 /// Is a name at or below a zone? The root is the empty text.
@@ -192,6 +201,13 @@ mod tests {
         assert_eq!(zones("fd00::/8"), ["d.f.ip6.arpa"]);
         assert_eq!(zones("Corp.Example."), ["corp.example"]);
         assert_eq!(zones("."), [""]);
+        assert_eq!(reverse_name([10, 1, 2, 3].into()), "3.2.1.10.in-addr.arpa");
+        let of_ipv6 = reverse_name("fd00::1".parse().unwrap());
+        assert!(
+            of_ipv6.starts_with("1.0.0.") && of_ipv6.ends_with(".0.0.d.f.ip6.arpa"),
+            "{of_ipv6}"
+        );
+        assert_eq!(of_ipv6.matches('.').count(), 33);
     }
 
     #[test]

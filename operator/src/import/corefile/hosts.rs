@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use super::parse::Directive;
 use super::scope::{Scope, elsewhere, has_all_below};
 use crate::import::draft::Draft;
-use crate::import::hosts_file::{self, Terms, Use};
+use crate::import::hosts_file::{self, CLUSTER_FIRST, Reverse, Terms, Use};
 use crate::import::report::Outcome::{Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{is_at_or_below, zones};
+use crate::import::values::{REVERSE_TREES, is_at_or_below, is_reverse, reverse_name, zones};
 use crate::import::{Files, Refused};
 
 /// Seconds of the TTL that CoreDNS gives where none is written.
@@ -28,13 +28,20 @@ const OPTIONS: [&str; 5] =
 
 /// Adds `hosts` to the draft: `spec.hosts`.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
-    let terms = terms(directive)?;
+    let (ttl, has_reverse) = options(directive)?;
     let within: Vec<String> = directive.args.iter().skip(1).flat_map(|zone| zones(zone)).collect();
     for line in directive.body.iter().filter(|line| OPTIONS.contains(&line.name.as_str())) {
         option(directive, line, scope);
     }
-    head(directive, terms, scope);
     let (own, others) = (scope.zones.clone(), scope.others);
+    // CoreDNS gives a reverse name to a server block as it does any other name.
+    let reverse = |ip: IpAddr| match elsewhere(&own, others, &reverse_name(ip)) {
+        _ if !has_reverse => Reverse::Off,
+        Some(_) => Reverse::Elsewhere,
+        None => Reverse::Names,
+    };
+    let terms = Terms { ttl, reverse: &reverse };
+    head(directive, ttl, has_reverse, scope);
     let used = |name: &str, ip: IpAddr, draft: &Draft| {
         if !within.is_empty() && !within.iter().any(|zone| is_at_or_below(name, zone)) {
             return Use::Never("it is outside of the zones of this directive".to_owned());
@@ -70,25 +77,33 @@ fn has_file(directive: &Directive) -> bool {
     directive.args.first().is_some_and(|file| file != OWN_FILE)
 }
 
-fn terms(directive: &Directive) -> Result<Terms, Refused> {
-    let mut terms = Terms { ttl: None, reverse: true };
+/// The TTL that is written, and whether reverse names are answered.
+fn options(directive: &Directive) -> Result<(Option<u32>, bool), Refused> {
+    let (mut written, mut has_reverse) = (None, true);
     for line in &directive.body {
         match (line.name.as_str(), line.args.first().map(|text| text.parse::<u32>())) {
-            ("ttl", Some(Ok(ttl))) if (1..65_536).contains(&ttl) => terms.ttl = Some(ttl),
+            ("ttl", Some(Ok(ttl))) if (1..65_536).contains(&ttl) => written = Some(ttl),
             ("ttl", _) => return Err(line.refused("seconds, 1-65535, must follow")),
-            ("no_reverse", _) => terms.reverse = false,
+            ("no_reverse", _) => has_reverse = false,
             _ => {}
         }
     }
-    Ok(terms)
+    Ok((written, has_reverse))
 }
 
-fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
+fn head(directive: &Directive, ttl: Option<u32>, has_reverse: bool, scope: &mut Scope<'_>) {
+    let has_lines = directive.body.iter().any(|it| !OPTIONS.contains(&it.name.as_str()));
+    let is_found = |file: &String| file != OWN_FILE && !(scope.look)(file).found.is_empty();
+    if has_reverse
+        && has_reverse_names(scope)
+        && (has_lines || directive.args.first().is_some_and(is_found))
+    {
+        scope.say(directive, Changed, CLUSTER_FIRST);
+    }
     match directive.args.first().map(String::as_str) {
         None | Some(OWN_FILE) => {
             let what = "the file /etc/hosts of a pod has only the pod itself";
             let inline = "the lines below are hosts";
-            let has_lines = directive.body.iter().any(|it| !OPTIONS.contains(&it.name.as_str()));
             let message = if has_lines { inline } else { what };
             scope.say(directive, if has_lines { Kept } else { NotNeeded }, message);
         }
@@ -103,7 +118,7 @@ fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
             false => scope.say(directive, Changed, NOT_FOLLOWED),
         },
     }
-    if terms.ttl.is_none() {
+    if ttl.is_none() {
         let ours = crds::defaults::RECORD_TTL_SECONDS;
         let message = format!(
             "the TTL of hosts is {ours} s, not {DEFAULT_TTL} s: ttlSeconds of each changes it"
@@ -114,6 +129,13 @@ fn head(directive: &Directive, terms: Terms, scope: &mut Scope<'_>) {
         let message = "names that are not among the hosts go to the upstreams; without fallthrough they failed";
         scope.say(directive, Changed, message);
     }
+}
+
+/// Do reverse names of some addresses come to this server block?
+fn has_reverse_names(scope: &Scope<'_>) -> bool {
+    let has =
+        |zone: &String| is_reverse(zone) || REVERSE_TREES.iter().any(|it| is_at_or_below(it, zone));
+    scope.zones.iter().any(has)
 }
 
 fn option(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {

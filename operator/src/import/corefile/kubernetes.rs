@@ -8,7 +8,7 @@ use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::selector::selector;
-use crate::import::values::{is_reverse, list};
+use crate::import::values::{REVERSE_TREES, is_at_or_below, is_reverse, list};
 
 /// Converts it. `zones` are those that it serves.
 pub(super) fn convert(
@@ -67,11 +67,22 @@ fn head(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
     let domain = scope.draft.spec.domain.clone();
     let others: Vec<String> =
         zones.iter().filter(|zone| **zone != domain && !is_reverse(zone)).cloned().collect();
-    scope.say(
-        directive,
-        Kept,
-        format!("spec.domain: {domain}, and the reverse names of its addresses"),
-    );
+    // A15: they are answered in any zone, before stub domains and upstreams.
+    let is_asked = |tree: &str| {
+        scope.elsewhere(tree).is_none() && zones.iter().any(|zone| is_at_or_below(tree, zone))
+    };
+    let own = format!("spec.domain: {domain}, and the reverse names of its addresses");
+    let (outcome, message) = match REVERSE_TREES.iter().all(|tree| is_asked(tree)) {
+        true => (Kept, own),
+        false => (
+            Changed,
+            format!(
+                "{own}: here those of all Services and endpoints, wherever their addresses are, where CoreDNS asked other \
+                 servers for the reverse names outside of its zones"
+            ),
+        ),
+    };
+    scope.say(directive, outcome, message);
     if others == [""] {
         let message = "the root as a cluster domain: names that are not in the cluster are for spec.upstreams here";
         scope.say(directive, Changed, message);

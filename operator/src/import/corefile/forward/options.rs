@@ -74,19 +74,13 @@ fn option(
             read.policy = chosen;
             (Kept, format!("policy: {chosen:?}"))
         }
-        "force_tcp" => {
-            for server in read.servers.iter_mut().filter(|it| it.transport == Transport::Udp) {
-                server.transport = Transport::Tcp;
-            }
-            (Kept, "transport: TCP".to_owned())
-        }
+        "force_tcp" => force_tcp(read),
         "prefer_udp" => (NotNeeded, "UDP is asked first, and TCP where a reply is truncated".to_owned()),
         "max_concurrent" => max_concurrent(line, read)?,
         "except" => except(directive, line, scope),
         "tls_servername" => {
             let Some(name) = first else { return Err(line.refused("one name must follow")) };
-            tls::names(&mut read.servers, name);
-            (Kept, format!("tls: {{serverName: {name}}}"))
+            tls::names(&mut read.servers, name)
         }
         "tls" => tls::authorities(line, &read.servers, &mut read.authorities, scope.look)?,
         "health_check" | "max_fails" | "expire" | "max_age" | "max_connect_attempts"
@@ -116,6 +110,23 @@ fn option(
         }
         _ => return Err(line.refused("CoreDNS does not know this option of forward")),
     })
+}
+
+/// Changes the servers that are written; those of the node are not known here.
+fn force_tcp(read: &mut Read) -> (Outcome, String) {
+    if read.servers.is_empty() && read.has_resolv_conf {
+        let message = "the servers of the node are asked over UDP first: write them in spec.upstreams.servers with transport: TCP";
+        return (NotPossible, message.to_owned());
+    }
+    let mut is_any = false;
+    for server in read.servers.iter_mut().filter(|it| it.transport == Transport::Udp) {
+        server.transport = Transport::Tcp;
+        is_any = true;
+    }
+    match is_any {
+        true => (Kept, "transport: TCP".to_owned()),
+        false => (NotNeeded, "encrypted servers are not asked over UDP".to_owned()),
+    }
 }
 
 fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String), Refused> {

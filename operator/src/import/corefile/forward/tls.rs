@@ -11,14 +11,21 @@ use crate::import::{Look, Refused};
 /// The key of a ConfigMap that people are asked to make.
 const KEY: &str = "ca.crt";
 
+/// Why a line of TLS does nothing.
+const NONE_ENCRYPTED: &str = "it is only for servers that are written as tls://ADDRESS";
+
 /// Gives encrypted servers the name that their certificates must have.
-pub(super) fn names(servers: &mut [Server], name: &str) {
+pub(super) fn names(servers: &mut [Server], name: &str) -> (Outcome, String) {
+    if !servers.iter().any(|it| it.transport.is_encrypted()) {
+        return (NotNeeded, NONE_ENCRYPTED.to_owned());
+    }
     for server in servers.iter_mut().filter(|it| it.transport.is_encrypted()) {
         let Some((ip, _)) = address(&server.address) else { continue };
         if let Ok(tls) = certificate(&ip, Some(name)) {
             server.tls = Some(tls);
         }
     }
+    (Kept, format!("tls: {{serverName: {name}}}"))
 }
 
 /// `tls [CA]`, `tls CERTIFICATE KEY [CA]`: the file of the authorities becomes a ConfigMap, the one that it is mounted from
@@ -40,8 +47,7 @@ pub(super) fn authorities(
         _ => return Err(line.refused("at most a certificate, its key and a file of authorities")),
     };
     if !servers.iter().any(|it| it.transport.is_encrypted()) {
-        let message = "it encrypts only servers that are written as tls://ADDRESS";
-        return Ok((NotNeeded, message.to_owned()));
+        return Ok((NotNeeded, NONE_ENCRYPTED.to_owned()));
     }
     let (outcome, message) = match file {
         None => (Kept, "certificates are compared with the public authorities".to_owned()),

@@ -29,6 +29,7 @@ use crds::v1alpha1::Upstreams;
 use crate::plain::plain_value;
 
 pub use command::{imported, run};
+use corefile::Front;
 use draft::Draft;
 pub use report::{Line, Outcome, Place, Report};
 pub use without_defaults::{section_defaults, written};
@@ -169,9 +170,16 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
     let domain = target.domain.clone().or_else(|| domains.next());
     let is_known = domain.is_some();
     let mut draft = Draft::new(domain, target);
-    for (source, corefile) in sources.iter().zip(&parsed) {
+    let (order, front) = in_front(&parsed, &draft.spec.domain);
+    for (source, corefile) in order.into_iter().filter_map(|at| sources.get(at).zip(parsed.get(at)))
+    {
         match source {
-            Source::Corefile { look, .. } => corefile::convert(corefile, look, &mut draft)?,
+            Source::Corefile { look, .. } => {
+                let is_behind = corefile::serves(corefile, &draft.spec.domain);
+                draft.front = front.clone().filter(|_| is_behind);
+                draft.is_front = front.is_some() && !is_behind;
+                corefile::convert(corefile, look, &mut draft)?;
+            }
             Source::KubeDnsConfig(keys) => kube_dns::keys(keys, &mut draft),
             Source::KubeDnsArguments(arguments) => kube_dns::arguments(arguments, &mut draft),
             Source::Dnsmasq { options, look } => dnsmasq::convert(options, look, &mut draft),
@@ -194,6 +202,25 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
     }
     metrics_of_kube_dns(sources, &mut draft);
     draft.finished()
+}
+
+/// The order of the sources, and the cache that pods ask in front of the server of the cluster: where both are here, the cache
+/// is read first, because it decides who is asked.
+fn in_front(parsed: &[corefile::Parsed], domain: &str) -> (Vec<usize>, Option<Front>) {
+    let mut order: Vec<usize> = (0..parsed.len()).collect();
+    let behind = parsed.iter().position(|it| corefile::serves(it, domain));
+    let mut all = parsed.iter().enumerate();
+    let front = all.find_map(|(at, it)| Some((at, corefile::front(it, domain)?)));
+    match (behind, front) {
+        (Some(behind), Some((at, front))) => {
+            if behind < at {
+                order.remove(at);
+                order.insert(behind, at);
+            }
+            (order, Some(front))
+        }
+        (None, _) | (_, None) => (order, None),
+    }
 }
 
 /// A line about the cluster domain where nothing names it.
@@ -256,7 +283,7 @@ fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draf
     let Some(place) = parsed.iter().find_map(corefile::first_place) else { return };
     let none = Upstreams { none: Some(true), ..Upstreams::default() };
     let (outcome, message) = match draft.upstreams(none) {
-        Ok(()) => (
+        Ok(_) => (
             Outcome::Kept,
             "spec.upstreams.none: true: no server is written for other names, so they are refused"
                 .to_owned(),

@@ -6,6 +6,7 @@ mod bounds;
 mod differences;
 mod extra_parts;
 mod files;
+mod fronts;
 mod losses;
 mod refusals;
 

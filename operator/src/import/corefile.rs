@@ -9,6 +9,7 @@ mod keys;
 mod listeners;
 mod routes;
 mod scope;
+mod front;
 mod turns;
 mod kubernetes;
 mod forward;
@@ -25,6 +26,7 @@ mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use front::{Front, front, serves};
 use keys::Key;
 pub(super) use parse::Parsed;
 use parse::{Directive, ServerBlock, has_variable};
@@ -176,7 +178,7 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
         let message = "no import names this snippet, so nothing of it is in use";
         draft.report.add(&line.place, Outcome::NotNeeded, &line.text, message);
     }
-    let zones: Vec<Vec<String>> = parsed.blocks.iter().map(block_zones).collect();
+    let zones = front::zones(parsed, draft);
     for (block, zones) in parsed.blocks.iter().zip(&zones) {
         let serves_cluster = zones.contains(&draft.spec.domain);
         if serves_cluster && !block.directives.iter().any(|it| it.name == "kubernetes") {
@@ -186,6 +188,7 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
     let mut led = Led::default();
     each_block(parsed, &zones, &Led::default(), look, draft, |block, scope| {
         keys::convert(block, scope);
+        front::say(block, scope);
         listeners::other_keys(block, &parsed.blocks, scope);
         match view(block) {
             Some(view) => only_for_some(block, view, scope),
@@ -195,7 +198,8 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
     })?;
     for turn in Turn::ALL {
         each_block(parsed, &zones, &led, look, draft, |block, scope| {
-            for directive in block.directives.iter().filter(|_| view(block).is_none()) {
+            let is_asked = view(block).is_none() && !front::is_never_asked(scope);
+            for directive in block.directives.iter().filter(|_| is_asked) {
                 if Turn::of(directive, &scope.zones) == turn && !scope.draft.is_spent() {
                     convert_directive(directive, block, scope)?;
                 }

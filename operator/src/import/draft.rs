@@ -2,6 +2,7 @@
 //! whole, so that one name that a ClusterDNS cannot have costs that name and nothing else.
 
 mod first_address;
+mod groups;
 mod templates;
 
 use std::collections::HashMap;
@@ -9,11 +10,12 @@ use std::net::IpAddr;
 
 use crds::bounds;
 use crds::config::RecordType;
-use crds::v1alpha1::{Host, Record, Server, Service, ServiceTarget, StubDomain, Upstreams};
+use crds::v1alpha1::{Host, Record, Service, ServiceTarget};
 use crds::{ClusterDNS, ClusterDNSSpec, defaults};
 
 use first_address::of_first_address;
 
+use super::corefile::Front;
 use super::report::{self, Place, Report};
 use super::values::is_at_or_below;
 use super::{Imported, Refused, Target};
@@ -36,6 +38,10 @@ pub(super) struct Draft {
     pub(super) report: Report,
     /// Addresses of the DNS server that is replaced: what is asked there is answered here.
     pub(super) replaced: Vec<String>,
+    /// What is asked in front of the server that is read, and what of that is left to it.
+    pub(super) front: Option<Front>,
+    /// The server that is read is such a cache, and the one behind it is read after it.
+    pub(super) is_front: bool,
     /// The names that templates answer.
     pub(super) templates: templates::Templates,
     name: String,
@@ -56,6 +62,8 @@ impl Draft {
             spec: ClusterDNSSpec { domain, service: Some(service), ..ClusterDNSSpec::default() },
             report: Report::default(),
             replaced: Vec::new(),
+            front: None,
+            is_front: false,
             templates: Default::default(),
             name: target.name.clone(),
             hosts: HashMap::new(),
@@ -212,85 +220,6 @@ impl Draft {
             *known = whole;
         }
         Ok(differs)
-    }
-
-    /// The servers that a group can have, and why it cannot have each of the others.
-    pub(super) fn usable(&self, servers: Vec<Server>) -> (Vec<Server>, Vec<String>) {
-        let (mut usable, mut lost) = (Vec::new(), Vec::new());
-        for server in servers {
-            match self.can_ask(&server) {
-                Ok(()) if usable.len() < bounds::SERVERS => usable.push(server),
-                Ok(()) => {
-                    let (address, most) = (&server.address, bounds::SERVERS);
-                    lost.push(format!(
-                        "{address}: {most} servers are the most, and this is one more"
-                    ));
-                }
-                Err(why) => lost.push(why),
-            }
-        }
-        (usable, lost)
-    }
-
-    /// Whether a group can have this server.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub(super) fn can_ask(&self, server: &Server) -> Result<(), String> {
-        let servers = Some(vec![server.clone()]);
-        self.alone(|spec| spec.upstreams = Some(Upstreams { servers, ..Upstreams::default() }))
-    }
-
-    /// Names below this suffix are asked at these servers.
-    ///
-    /// # Errors
-    /// Why a ClusterDNS cannot have it.
-    pub(super) fn stub_domain(&mut self, stub: StubDomain) -> Result<(), String> {
-        let known = self.spec.stub_domains.iter().flatten().find(|it| it.domain == stub.domain);
-        match known {
-            Some(known) if known.servers == stub.servers => return Ok(()),
-            Some(_) => {
-                return Err(format!(
-                    "{} has other servers already, which are asked in place of these",
-                    stub.domain
-                ));
-            }
-            None => {}
-        }
-        let count = self.spec.stub_domains.as_ref().map_or(0, Vec::len);
-        if count >= bounds::STUB_DOMAINS {
-            let most = bounds::STUB_DOMAINS;
-            return Err(format!(
-                "there are {most} stub domains already, which is the most: forward their parent to one server that knows \
-                 them"
-            ));
-        }
-        let ranges = self.spec.reverse_cidrs.clone();
-        self.alone(|spec| {
-            spec.reverse_cidrs = ranges;
-            spec.stub_domains = Some(vec![stub.clone()]);
-        })?;
-        self.spec.stub_domains.get_or_insert_default().push(stub);
-        Ok(())
-    }
-
-    /// All other names are asked at these servers.
-    ///
-    /// # Errors
-    /// Why a ClusterDNS cannot have it.
-    pub(super) fn upstreams(&mut self, upstreams: Upstreams) -> Result<(), String> {
-        match &self.spec.upstreams {
-            Some(known) if *known == upstreams => return Ok(()),
-            Some(_) => {
-                let why =
-                    "there are other default servers already, which are asked in place of these";
-                return Err(why.to_owned());
-            }
-            None => {}
-        }
-        self.alone(|spec| spec.upstreams = Some(upstreams.clone()))?;
-        self.spec.upstreams = Some(upstreams);
-        Ok(())
     }
 
     /// Changes another part of the spec.

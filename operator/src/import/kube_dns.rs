@@ -89,8 +89,9 @@ pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) ->
         cache: None,
     };
     match draft.stub_domain(stub) {
-        Ok(()) if is_one => (Kept, format!("spec.stubDomains: {domain}")),
-        Ok(()) => (Changed, format!("spec.stubDomains: {domain}; {ORDER}")),
+        Ok(Some(differs)) => (Changed, format!("spec.stubDomains: {domain}; {differs}")),
+        Ok(None) if is_one => (Kept, format!("spec.stubDomains: {domain}")),
+        Ok(None) => (Changed, format!("spec.stubDomains: {domain}; {ORDER}")),
         Err(why) => (NotPossible, format!("{domain}: {why}")),
     }
 }
@@ -115,9 +116,10 @@ fn upstreams(place: &Place, text: &str, draft: &mut Draft) {
     let is_one = servers.len() == 1;
     let upstreams = Upstreams { servers: Some(servers), ..Upstreams::default() };
     match draft.upstreams(upstreams) {
-        Ok(()) if is_one => draft.report.add(place, Kept, what, "spec.upstreams.servers"),
-        Ok(()) => {
-            let message = format!("spec.upstreams.servers; {ORDER}");
+        Ok(None) if is_one => draft.report.add(place, Kept, what, "spec.upstreams.servers"),
+        Ok(differs) => {
+            let more = differs.as_deref().unwrap_or(ORDER);
+            let message = format!("spec.upstreams.servers; {more}");
             draft.report.add(place, Changed, what, message);
         }
         Err(why) => draft.report.add(place, NotPossible, what, why),

@@ -1,6 +1,7 @@
 //! `forward` (and `proxy`, its older form): which servers are asked. `options` reads its body, and `order` says which names come
 //! to it.
 
+mod anyway;
 mod options;
 mod order;
 mod tls;
@@ -15,6 +16,7 @@ use crate::import::draft::Draft;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{ServerError, is_at_or_below, is_reverse, name_servers, server, zones};
 use crate::import::{Files, Refused};
+use anyway::{are_asked_anyway, to_node};
 use order::{hidden, still_asked};
 
 /// What NodeLocal DNSCache replaces by the address of the server of the cluster.
@@ -156,6 +158,11 @@ fn domains(from: &str, scope: &Scope<'_>) -> Vec<String> {
         }
     }
     domains.dedup();
+    // What a cache in front leaves to this server is the cluster domain, and more.
+    let is_other = |domain: &String| !scope.draft.is_ours(domain);
+    if scope.draft.front.is_some() && domains.iter().any(is_other) {
+        domains.retain(is_other);
+    }
     // Whether a zone needs servers of its own depends on those of the root.
     domains.sort_by_key(|domain| !domain.is_empty());
     domains
@@ -172,6 +179,9 @@ fn not_needed(domains: &[String], to: &[String], scope: &Scope<'_>) -> Option<&'
     }
     if domains.iter().all(is_cluster) {
         return Some("names of the cluster domain are answered from memory");
+    }
+    if scope.draft.is_front && to.iter().all(is_replaced) {
+        return Some("the server that it asks is read too, and its lines say what becomes of them");
     }
     if domains.iter().all(|domain| is_reverse(domain)) && to.iter().all(is_replaced) {
         return Some(
@@ -268,6 +278,12 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         scope.say(directive, outcome, message);
         return outcome;
     }
+    if scope.draft.front.is_some() && are_asked_anyway(domain, &servers, scope.draft) {
+        let message =
+            format!("{domain}: its names go to spec.upstreams, which are these servers too");
+        scope.say(directive, NotNeeded, message);
+        return NotNeeded;
+    }
     if read.has_resolv_conf {
         let message = format!(
             "{domain}: the servers of the node's file are not asked for it: add them to the servers of this stub domain"
@@ -283,35 +299,14 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         cache: None,
     };
     let (outcome, message) = match scope.draft.stub_domain(stub) {
-        Ok(()) => {
+        Ok(differs) => {
             let message = format!("spec.stubDomains: {domain}");
-            differing(message, directive, "cache: {maxTTLSeconds: 0}", scope)
+            differing(message, differs, directive, "cache: {maxTTLSeconds: 0}", scope)
         }
         Err(why) => (NotPossible, format!("{domain}: {why}")),
     };
     scope.say(directive, outcome, message);
     outcome
-}
-
-/// A domain for the servers of the node needs nothing where they are asked for it anyway.
-fn to_node(domain: &str, draft: &Draft) -> (Outcome, String) {
-    let upstreams = draft.spec.upstreams.as_ref();
-    let is_node = upstreams.is_some_and(|it| it.from_resolv_conf == Some(true));
-    let mut stubs = draft.spec.stub_domains.iter().flatten();
-    match is_node && !stubs.any(|stub| is_at_or_below(domain, &stub.domain)) {
-        true => (
-            NotNeeded,
-            format!(
-                "{domain}: its names go to spec.upstreams, which are the servers of the node too"
-            ),
-        ),
-        false => (
-            NotPossible,
-            format!(
-                "{domain}: a stub domain needs the addresses of its servers: write them in place of the file"
-            ),
-        ),
-    }
 }
 
 fn add_upstreams(
@@ -341,9 +336,9 @@ fn add_upstreams(
     let servers = Some(servers).filter(|servers| !servers.is_empty());
     let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
     let (outcome, message) = match scope.draft.upstreams(upstreams) {
-        Ok(()) => {
+        Ok(differs) => {
             let end = "spec.cache: {maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}";
-            differing(message, directive, end, scope)
+            differing(message, differs, directive, end, scope)
         }
         Err(why) => (NotPossible, why),
     };
@@ -354,11 +349,12 @@ fn add_upstreams(
 /// With what is not as CoreDNS does it where nothing is written.
 fn differing(
     message: String,
+    of_first_line: Option<String>,
     directive: &Directive,
     ends_cache: &str,
     scope: &Scope<'_>,
 ) -> (Outcome, String) {
-    let mut all = vec![message];
+    let mut all: Vec<String> = [message].into_iter().chain(of_first_line).collect();
     if !is_cached(scope) {
         all.push(format!(
             "what these servers answer is cached, which CoreDNS does with cache only ({ends_cache} ends that)"

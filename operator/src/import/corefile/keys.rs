@@ -2,9 +2,9 @@
 
 use ipnet::IpNet;
 
-use super::forward;
 use super::parse::{Directive, ServerBlock, has_variable};
 use super::scope::Scope;
+use super::{forward, front};
 use crate::import::report::Outcome;
 use crate::import::values::{is_reverse, list, zones};
 
@@ -45,7 +45,7 @@ pub(super) fn convert(block: &ServerBlock, scope: &mut Scope<'_>) {
         let key = Key::of(text);
         let (outcome, message) = of_scheme(&key, scope);
         scope.note(&block.place, outcome, text, message);
-        if key.scheme == "dns" {
+        if key.scheme == "dns" && !front::is_never_asked(scope) {
             not_forwarded(block, text, &key, scope);
         }
     }

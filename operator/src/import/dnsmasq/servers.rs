@@ -107,12 +107,12 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
         ..Upstreams::default()
     };
     let added = match upstreams == Upstreams::default() {
-        true => Ok(()),
+        true => Ok(None),
         false => draft.upstreams(upstreams),
     };
     for flag in &read_files {
         let (outcome, message) = match &added {
-            Ok(()) => (
+            Ok(_) => (
                 Changed,
                 "its servers are in spec.upstreams.servers as they are now; later changes of the file are not followed",
             ),
@@ -121,11 +121,14 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
         say(flag, outcome, message, draft);
     }
     let (outcome, message) = match (&added, no_resolv.is_some() || !read_files.is_empty()) {
-        (Ok(()), true) if count > 1 && policy == Policy::default() => {
+        (Ok(Some(differs)), _) => {
+            (Changed, format!("spec.upstreams.servers, {count} in all; {differs}"))
+        }
+        (Ok(None), true) if count > 1 && policy == Policy::default() => {
             (Changed, format!("spec.upstreams.servers, {count} in all; {ORDER}"))
         }
-        (Ok(()), true) => (Kept, format!("spec.upstreams.servers, {count} in all")),
-        (Ok(()), false) => (
+        (Ok(None), true) => (Kept, format!("spec.upstreams.servers, {count} in all")),
+        (Ok(None), false) => (
             Changed,
             format!(
                 "spec.upstreams.servers, {count} in all; without no-resolv dnsmasq asks the servers of the node as well, \
@@ -140,8 +143,8 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
     let Some(flag) = &no_resolv else { return };
     let (outcome, message) = match (added, is_none) {
         (Err(why), _) => (NotPossible, why),
-        (Ok(()), true) => (Kept, "spec.upstreams.none: true: other names are refused".to_owned()),
-        (Ok(()), false) => (Kept, "the servers of the node are not asked".to_owned()),
+        (Ok(_), true) => (Kept, "spec.upstreams.none: true: other names are refused".to_owned()),
+        (Ok(_), false) => (Kept, "the servers of the node are not asked".to_owned()),
     };
     say(flag, outcome, message, draft);
 }

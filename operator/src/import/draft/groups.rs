@@ -1,0 +1,125 @@
+//! Groups of servers in the draft: each suffix, and all other names, have one. Of several lines that name the same servers,
+//! the first one decides the rest.
+
+use crds::config::Policy;
+use crds::v1alpha1::{GroupLimits, Server, StubDomain, Upstreams};
+use crds::{bounds, defaults};
+
+use super::Draft;
+
+impl Draft {
+    /// The servers that a group can have, and why it cannot have each of the others.
+    pub(in crate::import) fn usable(&self, servers: Vec<Server>) -> (Vec<Server>, Vec<String>) {
+        let (mut usable, mut lost) = (Vec::new(), Vec::new());
+        for server in servers {
+            match self.can_ask(&server) {
+                Ok(()) if usable.len() < bounds::SERVERS => usable.push(server),
+                Ok(()) => {
+                    let (address, most) = (&server.address, bounds::SERVERS);
+                    lost.push(format!(
+                        "{address}: {most} servers are the most, and this is one more"
+                    ));
+                }
+                Err(why) => lost.push(why),
+            }
+        }
+        (usable, lost)
+    }
+
+    /// Whether a group can have this server.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(in crate::import) fn can_ask(&self, server: &Server) -> Result<(), String> {
+        let servers = Some(vec![server.clone()]);
+        self.alone(|spec| spec.upstreams = Some(Upstreams { servers, ..Upstreams::default() }))
+    }
+
+    /// Names below this suffix are asked at these servers. What is not as it was written is in the text.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(in crate::import) fn stub_domain(
+        &mut self,
+        stub: StubDomain,
+    ) -> Result<Option<String>, String> {
+        let known = self.spec.stub_domains.iter().flatten().find(|it| it.domain == stub.domain);
+        match known {
+            Some(known) if known.servers == stub.servers => {
+                return Ok(of_first_line(
+                    (known.policy, known.limits.as_ref()),
+                    (stub.policy, stub.limits.as_ref()),
+                ));
+            }
+            Some(_) => {
+                return Err(format!(
+                    "{} has other servers already, which are asked in place of these",
+                    stub.domain
+                ));
+            }
+            None => {}
+        }
+        let count = self.spec.stub_domains.as_ref().map_or(0, Vec::len);
+        if count >= bounds::STUB_DOMAINS {
+            let most = bounds::STUB_DOMAINS;
+            return Err(format!(
+                "there are {most} stub domains already, which is the most: forward their parent to one server that knows \
+                 them"
+            ));
+        }
+        let ranges = self.spec.reverse_cidrs.clone();
+        self.alone(|spec| {
+            spec.reverse_cidrs = ranges;
+            spec.stub_domains = Some(vec![stub.clone()]);
+        })?;
+        self.spec.stub_domains.get_or_insert_default().push(stub);
+        Ok(None)
+    }
+
+    /// All other names are asked at these servers. What is not as it was written is in the text.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(in crate::import) fn upstreams(
+        &mut self,
+        upstreams: Upstreams,
+    ) -> Result<Option<String>, String> {
+        let servers = |it: &Upstreams| (it.servers.clone(), it.from_resolv_conf, it.none);
+        match &self.spec.upstreams {
+            Some(known) if servers(known) == servers(&upstreams) => {
+                return Ok(of_first_line(
+                    (known.policy, known.limits.as_ref()),
+                    (upstreams.policy, upstreams.limits.as_ref()),
+                ));
+            }
+            Some(_) => {
+                let why =
+                    "there are other default servers already, which are asked in place of these";
+                return Err(why.to_owned());
+            }
+            None => {}
+        }
+        self.alone(|spec| spec.upstreams = Some(upstreams.clone()))?;
+        self.spec.upstreams = Some(upstreams);
+        Ok(None)
+    }
+}
+
+/// What a later line that names the same servers does not have as it was written.
+fn of_first_line(
+    first: (Policy, Option<&GroupLimits>),
+    later: (Policy, Option<&GroupLimits>),
+) -> Option<String> {
+    let mut differs = Vec::new();
+    if first.0 != later.0 {
+        let (first, later) = (first.0, later.0);
+        differs.push(format!("the policy is {first:?}, that of the first line, not {later:?}"));
+    }
+    let places = |it: Option<&GroupLimits>| it.map_or(defaults::GROUP_IN_FLIGHT, |it| it.in_flight);
+    let (first, later) = (places(first.1), places(later.1));
+    if first != later {
+        differs.push(format!("limits.inFlight is {first}, that of the first line, not {later}"));
+    }
+    let all = differs.join("; ");
+    (!all.is_empty()).then(|| format!("a line before names these servers too: {all}"))
+}

@@ -25,7 +25,8 @@ pub const NOT_SEEN: &[&str] = &[
     // Zones and objects: the same replies come of a lost record.
     "DF2", "DF5", "DF7", "DF12", "DF16", "DF32", "DF42", "DF48",
     // The time before all data is there, and restarts.
-    "DF15", "DF27", "DF30", "DF46", // Sizes, and how upstreams are asked.
+    "DF15", "DF27", "DF30", "DF46", // Questions are sent with RD.
+    "DF33", // Sizes, and how upstreams are asked.
     "DF19", "DF20", "DF21", "DF22", "DF23", "DF24", "DF25", "DF26",
 ];
 

@@ -216,7 +216,7 @@ impl Lookup {
         match outcome {
             AttemptResult::Good(relayed) => {
                 if !send.edns && self.without_edns & (1 << send.place) != 0 {
-                    self.group.servers[self.plan.member(send.place)].refused_edns(now);
+                    self.group.servers[self.plan.member(send.place)].doubt_edns(now);
                 }
                 sent.replied(Heard::Good, relayed.rcode().into());
                 self.replied(send, false, now);

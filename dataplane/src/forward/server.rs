@@ -154,9 +154,25 @@ impl Server {
         })
     }
 
-    /// It answered a query without OPT that it had refused with OPT (FW25).
+    /// It answered a probe without OPT that it had refused with OPT (FW25).
     pub(super) fn refused_edns(&self, now: Instant) {
         self.state().edns.refused(now);
+    }
+
+    /// The same of a query of a client: the next probe, which comes soon, says whether it does so with other names too.
+    pub(super) fn doubt_edns(&self, now: Instant) {
+        let mut state = self.state();
+        // Another one has shown it meanwhile.
+        if !state.edns.is_used(now) {
+            return;
+        }
+        state.edns.doubted();
+        state.health.ask_for_probe();
+        let is_due = state.health.probe_at(false, now).is_some_and(|at| at <= now);
+        drop(state);
+        if is_due {
+            self.common.woken.notify_one();
+        }
     }
 
     fn hear(&self, heard: Heard, now: Instant) {
@@ -197,7 +213,7 @@ impl Server {
         match heard {
             Heard::Good | Heard::Error => {
                 match with_edns && refuses_edns {
-                    true => state.edns.probe_refused(),
+                    true => state.edns.probe_refused(now),
                     false => state.edns.probe_answered(with_edns, now),
                 }
                 state.window.replied(now);
@@ -206,7 +222,10 @@ impl Server {
             Heard::Nothing => {
                 self.count_failed_probe();
                 self.silent_probes.fetch_add(1, Ordering::Relaxed);
-                state.edns.probe_was_silent(with_edns, now);
+                // Only of one that is down the next probe has the other form.
+                if state.health.is_down() {
+                    state.edns.probe_was_silent(with_edns, now);
+                }
                 // The next one may be due.
                 self.common.woken.notify_one();
             }

@@ -95,16 +95,43 @@ async fn f20_g143_a_server_that_refuses_edns_is_asked_without_and_remembered() {
     for rcode in ["FORMERR", "NOTIMP", "BADVERS"] {
         let stage =
             Stage::new(&format!("server 10.0.0.2\n* *\n  opt {rcode}\n  answer @ 60 A 192.0.2.2"));
+        stage.probe();
         for n in 0..2 {
             let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
             assert_eq!(answers(&reply), ["192.0.2.2"], "{rcode}");
             assert!(reply.edns.is_some(), "the client still gets its own");
+            let remembered = async {
+                while stage.view().groups[0].servers[0].edns {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+            };
+            let within = std::time::Duration::from_secs(30);
+            tokio::time::timeout(within, remembered).await.expect("a probe is refused too");
         }
         let asked = stage.upstream(FIRST).asked();
-        let opts: Vec<bool> = asked.iter().map(|asked| has_opt(&asked.packet)).collect();
+        let of_client = asked.iter().filter(|asked| asked.name.ends_with(".example."));
+        let opts: Vec<bool> = of_client.map(|asked| has_opt(&asked.packet)).collect();
         assert_eq!(opts, [true, false, false], "{rcode}");
-        assert!(!stage.view().groups[0].servers[0].edns);
     }
+}
+
+#[tokio::test]
+async fn f20_fw25_the_server_of_one_name_switches_edns_off_for_no_other() {
+    let stage = Stage::new(
+        "server 10.0.0.2\n* *\n  answer @ 60 A 192.0.2.2\n\
+         evil.example. A\n  opt FORMERR\n  answer @ 60 A 192.0.2.66",
+    );
+    stage.probe();
+    let evil = stage.ask(0, "evil.example", RecordType::A).await;
+    assert_eq!(answers(&evil), ["192.0.2.66"], "at once, without OPT");
+    while stage.upstream(FIRST).times_asked(".") == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    stage.ask(0, "www.example.org", RecordType::A).await;
+    let asked = stage.upstream(FIRST).asked();
+    let www = asked.iter().find(|asked| asked.name == "www.example.org.").expect("it was asked");
+    assert!(has_opt(&www.packet));
+    assert!(stage.view().groups[0].servers[0].edns);
 }
 
 #[tokio::test]

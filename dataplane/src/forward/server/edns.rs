@@ -15,6 +15,9 @@ pub(in crate::forward) struct Edns {
     without_until: Option<Instant>,
     /// Since when it may be that it does not understand an OPT record.
     suspected: Option<Instant>,
+    /// It answered a query of a client without OPT that it had refused with OPT. That may be about its name: the next probe
+    /// says more.
+    is_doubted: bool,
     /// Probes of a server that is down alternate: the next one has the other form.
     flips: bool,
 }
@@ -25,15 +28,20 @@ impl Edns {
         self.without_until.is_none_or(|until| until <= now)
     }
 
-    /// It answered a query without OPT, after it had refused one with OPT or had been silent.
+    /// It answered a probe without OPT, after it had refused one with OPT or had been silent.
     pub(in crate::forward) fn refused(&mut self, now: Instant) {
         self.without_until = Some(now + WITHOUT);
-        self.suspected = None;
+        (self.suspected, self.is_doubted) = (None, false);
+    }
+
+    /// It answered a query of a client without OPT, after it had refused it with OPT. Who owns the name may decide that.
+    pub(in crate::forward) fn doubted(&mut self) {
+        self.is_doubted = true;
     }
 
     /// It answered a query with OPT of a client.
     pub(in crate::forward) fn answered(&mut self) {
-        self.suspected = None;
+        (self.suspected, self.is_doubted) = (None, false);
         self.flips = false;
     }
 
@@ -47,16 +55,20 @@ impl Edns {
         self.flips = with == self.is_used(now);
     }
 
-    /// A server that did not answer has refused a probe with an OPT record, which may be for that record: what is known stays.
-    pub(in crate::forward) fn probe_refused(&mut self) {
+    /// A server has refused a probe with an OPT record, which may be for that record: what is known stays. Where it has
+    /// refused one of a client, which it answered without that record, it is for that record.
+    pub(in crate::forward) fn probe_refused(&mut self, now: Instant) {
         self.flips = false;
+        if self.is_doubted {
+            self.refused(now);
+        }
     }
 
     /// A server that did not answer has answered a probe of this form.
     pub(in crate::forward) fn probe_answered(&mut self, with: bool, now: Instant) {
         self.flips = false;
         if with {
-            (self.without_until, self.suspected) = (None, None);
+            (self.without_until, self.suspected, self.is_doubted) = (None, None, false);
         } else if self.is_used(now) {
             match self.suspected {
                 Some(suspected) if now <= suspected + SEEN_TWICE_IN => self.refused(now),
@@ -106,6 +118,20 @@ mod tests {
         }
         edns.probe_answered(true, now);
         assert!(edns.is_used(now));
+    }
+
+    #[test]
+    fn fw25_what_a_client_asks_decides_only_together_with_a_probe() {
+        let now = Instant::now();
+        let mut edns = Edns::default();
+        (0..9).for_each(|_| edns.doubted());
+        assert!(edns.is_used(now));
+        edns.probe_answered(true, now);
+        edns.probe_refused(now);
+        assert!(edns.is_used(now), "the probe before was answered");
+        edns.doubted();
+        edns.probe_refused(now);
+        assert!(!edns.is_used(now));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(in crate::forward) struct Health {
     probe_began: Option<Instant>,
     probed: Option<Instant>,
     is_suspected: bool,
+    /// Something else is to be known of it than whether it answers.
+    is_asked_for: bool,
     is_probing: bool,
     /// No probe before this, as the latest could not be sent, or has just been answered.
     not_before: Option<Instant>,
@@ -64,6 +66,11 @@ impl Health {
         }
     }
 
+    /// A probe is to show more than whether it answers.
+    pub(in crate::forward) fn ask_for_probe(&mut self) {
+        self.is_asked_for = true;
+    }
+
     /// When the next probe is due; none while there is no reason, or one is on its way. `is_alone`: no server of its
     /// group is up.
     pub(in crate::forward) fn probe_at(&self, is_alone: bool, now: Instant) -> Option<Instant> {
@@ -75,7 +82,7 @@ impl Health {
     }
 
     fn probe_due(&self, is_alone: bool, now: Instant) -> Option<Instant> {
-        if self.is_suspected {
+        if self.is_suspected || self.is_asked_for {
             return Some(now);
         }
         if !self.is_down() {
@@ -92,6 +99,7 @@ impl Health {
 
     pub(in crate::forward) fn probe_started(&mut self, now: Instant) {
         self.is_probing = true;
+        self.is_asked_for = false;
         self.probe_began = Some(now);
         self.not_before = None;
     }
@@ -209,6 +217,22 @@ mod tests {
             }
             assert_eq!(probes, 40, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn fw25_a_probe_that_is_asked_for_comes_once_and_condemns_no_server() {
+        let now = Instant::now();
+        let mut health = Health::default();
+        health.ask_for_probe();
+        health.heard(Heard::Good);
+        assert_eq!(health.probe_at(false, now), Some(now), "a reply does not replace it");
+        health.probe_started(now);
+        health.probe_ended(Heard::Nothing, now);
+        assert_eq!((health.down_since(), health.probe_at(false, now)), (None, None));
+        health.probe_started(now);
+        health.probe_ended(Heard::Good, now);
+        health.ask_for_probe();
+        assert_eq!(health.probe_at(false, now), Some(now + SUSPECTED_WAIT), "not all the time");
     }
 
     #[test]

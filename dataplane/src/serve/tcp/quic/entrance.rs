@@ -21,7 +21,7 @@ use super::super::MESSAGE_OCTETS;
 use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
-use super::lingering::{Lingering, most};
+use super::lingering::{Lingering, Places};
 use super::looks::{COSTLY_LOOK_EVERY, Looks, costly};
 use super::{Code, ended_by};
 use crate::quic_sockets::OneByOne;
@@ -139,8 +139,8 @@ impl Entrance {
     }
 
     /// Connections that quinn may keep, with those that have ended.
-    fn most(&self) -> usize {
-        most(self.limits.borrow().tcp_buffer_bytes)
+    fn places(&self) -> Places {
+        Places::of(self.limits.borrow().tcp_buffer_bytes)
     }
 
     fn open(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -158,7 +158,7 @@ impl Entrance {
                 return true;
             }
             let address = client(connection.remote_address()).ip();
-            self.lingering().ended(address, self.most(), now);
+            self.lingering().ended(address, self.places(), now);
             if is_costly {
                 self.rates.charge(address, &self.limits.borrow(), now);
             }
@@ -188,8 +188,8 @@ impl Entrance {
         }
         add(&self.counters.tcp_accepted, 1);
         let (address, now) = (client(incoming.remote_address()).ip(), Instant::now());
-        let kept = (self.endpoint.open_connections(), self.open().len(), self.most());
-        if !self.lingering().may_begin(address, kept, now) {
+        let kept = (self.endpoint.open_connections(), self.open().len());
+        if !self.lingering().may_begin(address, kept, self.places(), now) {
             self.counters.add_closed(CloseReason::Refused);
             incoming.refuse();
             return;
@@ -229,6 +229,7 @@ impl Entrance {
         // A server has its connection before the end of the handshake. It is looked at, and nothing is done with it.
         let (connection, over) = connecting.into_0rtt().map_err(|_| CloseReason::Failed)?;
         self.open().push(connection.clone());
+        self.lingering().began(client(connection.remote_address()).ip());
         let failed = tokio::select! {
             () = place.gave_way() => Some(CloseReason::Evicted),
             over = tokio::time::timeout(within, over) => match (over, connection.close_reason()) {

@@ -143,7 +143,7 @@ fn t8_a_listener_for_quic_keeps_no_more_connections_than_its_bound() {
         let (mut entrance, _connections) = entrance(&server, tls, 1000);
         // Without buffers there is room for handshakes only.
         entrance.limits = watch::channel(Limits { tcp_buffer_bytes: 0, ..patient() }).1;
-        let (address, most) = (entrance.local, entrance.most());
+        let (address, most) = (entrance.local, entrance.places().all());
         let endpoint = entrance.endpoint.clone();
         let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
         let crypto = QuicClientConfig::try_from(trusting(&chain, b"doq")).unwrap();

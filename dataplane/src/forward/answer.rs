@@ -109,6 +109,15 @@ impl Resolved {
         }
     }
 
+    /// Octets of what upstreams replied, without the parts of others that share it.
+    pub(crate) fn octets(&self) -> usize {
+        match &self.0 {
+            End::One(Ok((relayed, _))) => relayed.share_octets(),
+            End::Chain(Chain::Whole(chain)) => chain.share_octets(),
+            End::One(Err(_)) | End::Chain(Chain::Failed(_) | Chain::Nowhere(..)) => 0,
+        }
+    }
+
     /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
     pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
         match &self.0 {

@@ -9,6 +9,7 @@ mod turns;
 mod reads;
 mod connection;
 mod frame;
+mod late;
 mod deadline;
 mod handshakes;
 mod tls;
@@ -18,17 +19,15 @@ mod listeners;
 mod quic;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use dataplane_core::{Query, Reason, Transport, Waiting, pad, wants_padding};
+use dataplane_core::{Query, Transport, Waiting, pad, wants_padding};
 use futures::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -39,10 +38,10 @@ use super::counters::{CloseReason, ServeCounters, add};
 use super::responder::{Asked, Asker, Responder, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
-use crate::origin::Answered;
 use connection::Connection;
 use handshakes::{Handshakes, Rates};
 pub(super) use https::HttpPath;
+use late::{Late, LateReply, Resolution};
 pub(super) use listeners::{Listeners, Socket};
 use table::{ConnectionTable, Permit};
 use tls::Secured;
@@ -56,9 +55,6 @@ const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Of a connection that is gone.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-
-/// A reply still to come, with its length in front.
-type Late = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 
 type JoinTask = tokio::task::JoinHandle<()>;
 
@@ -184,20 +180,18 @@ fn answer(responder: Arc<Responder>) -> Answer {
                     let (published, forwarder) = (&responder.state.published, &responder.forwarder);
                     let resolved =
                         forwarder.resolve(published, upstreams, &waiting, held, slot).await;
-                    let reply = frame::sealed(|buffer| {
-                        let octets = resolved.write(&waiting.head, buffer);
-                        if is_padded { pad(buffer, octets) } else { octets }
-                    });
-                    let origin = resolved.origin();
-                    let traffic = responder.counters.traffic.late(over);
-                    let answered = Answered { reason: Reason::Forward, origin };
-                    let message = reply.get(frame::PREFIX..).unwrap_or_default();
-                    traffic.reply(answered, message);
-                    traffic.took(origin, read.elapsed());
-                    if let Some(asked) = asked {
-                        responder.show(own, &asked.borrow(), answered, message);
-                    }
-                    reply
+                    let place = own;
+                    let reply = Resolution {
+                        responder,
+                        waiting,
+                        resolved,
+                        asked,
+                        over,
+                        place,
+                        is_padded,
+                        read,
+                    };
+                    Box::new(reply) as LateReply
                 };
                 debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
                 TcpAction::Late(Box::pin(late))

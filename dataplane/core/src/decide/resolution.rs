@@ -132,6 +132,11 @@ impl Resolution {
         self.hops.iter().map(|(hop, _)| hop.octets()).sum()
     }
 
+    /// The same, each divided by how many share it.
+    pub fn share_octets(&self) -> usize {
+        self.hops.iter().map(|(hop, _)| hop.share_octets()).sum()
+    }
+
     /// How many names it has asked about, ours among them.
     #[cfg(test)]
     pub(crate) fn names(&self) -> usize {

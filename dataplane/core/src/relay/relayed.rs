@@ -253,6 +253,11 @@ impl Relayed {
         self.octets.len()
     }
 
+    /// The same, divided by how many share it.
+    pub fn share_octets(&self) -> usize {
+        self.octets.len() / Arc::strong_count(&self.octets).max(1)
+    }
+
     /// Whether it answers this key.
     pub fn is_for(&self, key: &LookupKey) -> bool {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };

@@ -3,12 +3,13 @@
 //! It owns no buffer while it is idle. Everything it waits for is polled in one place, and everything it does in
 //! between is done at once.
 
-use std::future::Future;
+mod due;
+
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
@@ -17,22 +18,20 @@ use tokio::time::{Instant, Sleep};
 use super::super::Deadlines;
 use super::super::counters::{CloseReason, add};
 use super::super::responder::Asker;
-use super::deadline::{FIRST_QUERY_WITHIN, Waiting, lifetime};
+use super::deadline::{FIRST_QUERY_WITHIN, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
+use super::late::{self, LateReply};
 use super::table::Permit;
 use super::unread::Unread;
 use super::{TcpAction, TcpServer};
 
 /// WR41: queries at upstreams with which reading pauses.
 const IN_PROGRESS: usize = 64;
-/// Octets of unwritten replies with which reading pauses: one full reply. So a client that does not read holds at
-/// most two of them, besides upstreams' replies to its earlier queries.
+/// Octets of unwritten replies with which reading pauses, and the writing of replies of upstreams: one full reply. So a client
+/// that does not read holds at most two of them, besides what upstreams sent for its earlier queries.
 const UNWRITTEN_OCTETS: usize = 64 << 10;
 /// Octets read at a time.
 const READ_OCTETS: usize = 16 << 10;
-/// After a deadline, the time in which the runtime surely looks at the socket once more. Where the process stood still, its
-/// timers run before it has seen what came meanwhile.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// One client's connection over TCP or TLS: reads messages, writes replies in any order.
 pub(super) struct Connection<S> {
@@ -48,7 +47,9 @@ pub(super) struct Connection<S> {
     /// Answered and not yet written, from `written` on.
     output: Vec<u8>,
     written: usize,
-    late: JoinSet<Vec<u8>>,
+    late: JoinSet<LateReply>,
+    /// Those that have come and are not written to `output` yet.
+    ready: VecDeque<LateReply>,
     /// No more is read: it ends for this reason once everything is answered.
     ending: Option<CloseReason>,
     /// Whether any query was answered, or could have come: a drain lets a new connection ask once.
@@ -74,7 +75,7 @@ enum Event {
     Wrote(usize),
     /// Everything that was written was sent; a session of TLS may keep some.
     Flushed,
-    Reply(Vec<u8>),
+    Reply(LateReply),
     /// Work that waited may continue.
     Resumed,
     /// A lookup ended without a reply: a defect of ours.
@@ -109,6 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             output: Vec::new(),
             written: 0,
             late: JoinSet::new(),
+            ready: VecDeque::new(),
             ending: None,
             asked: false,
             held_back: false,
@@ -127,6 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     /// Serves the connection to its end; returns why it ended.
     pub(super) async fn run(&mut self) -> CloseReason {
         loop {
+            self.take_ready();
             self.answer();
             self.note();
             if let Some(reason) = self.over() {
@@ -137,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                 Event::Read(_) => self.permit.set_quiet_since(None),
                 Event::Wrote(octets) => self.wrote(octets),
                 Event::Flushed => self.flushed(),
-                Event::Reply(reply) => self.push(&reply),
+                Event::Reply(reply) => self.ready.push_back(reply),
                 Event::Resumed => {}
                 Event::NoReply => add(&self.server.counters.panics, 1),
                 Event::Failed => return CloseReason::Failed,
@@ -193,11 +196,33 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         }
     }
 
+    /// Writes replies that have come, as many as a turn of this client has and as there is room for.
+    fn take_ready(&mut self) {
+        let server = Rc::clone(&self.server);
+        while self.unwritten() < UNWRITTEN_OCTETS
+            && server.turns.has_share(self.permit.share())
+            && let Some(reply) = self.ready.pop_front()
+        {
+            let mut buffer = server.scratch.borrow_mut();
+            let begun = std::time::Instant::now();
+            let Some(octets) = late::write(reply, &mut buffer, &server.counters) else { continue };
+            server.turns.answered(self.permit.share(), octets, begun.elapsed());
+            self.push(&frame::prefix(octets));
+            self.push(&buffer[..octets]);
+            self.hold(self.input.capacity());
+        }
+    }
+
+    /// Queries at upstreams, with those whose reply has come and is not written.
+    fn in_progress(&self) -> usize {
+        self.late.len() + self.ready.len()
+    }
+
     /// Whether more queries may be taken: WR41, WR42, WR44.
     fn may_read(&self) -> bool {
         self.ending.is_none()
             && !self.permit.must_close()
-            && self.late.len() < IN_PROGRESS
+            && self.in_progress() < IN_PROGRESS
             && self.unwritten() < UNWRITTEN_OCTETS
             && !self.permit.is_paused()
     }
@@ -234,7 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     /// Accounts for what is held: buffers as allocated, and what waits for upstreams.
     fn hold(&self, input: usize) {
         let late = self.late.len() * WAITING_OCTETS;
-        self.permit.hold(input + self.output.capacity() + late);
+        let ready: usize = self.ready.iter().map(late::held).sum();
+        self.permit.hold(input + self.output.capacity() + late + ready);
     }
 
     /// Notes what is waited for from now on.
@@ -263,7 +289,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
 
     /// Every query taken is answered and every answer written.
     fn is_done(&self) -> bool {
-        self.late.is_empty() && self.output.is_empty()
+        self.in_progress() == 0 && self.output.is_empty()
     }
 
     /// Whether it is time to go, because all is answered and there was a reason to end.
@@ -320,6 +346,12 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
+        if !self.ready.is_empty()
+            && self.unwritten() < UNWRITTEN_OCTETS
+            && self.server.turns.poll_share(self.permit.share(), cx).is_ready()
+        {
+            return Poll::Ready(Event::Resumed);
+        }
         // Also if much is unwritten: a reply that has come takes memory, and must be counted.
         match self.late.poll_join_next(cx) {
             Poll::Ready(Some(Ok(reply))) => return Poll::Ready(Event::Reply(reply)),
@@ -356,41 +388,6 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
         self.input.extend_from_slice(read.filled());
         Poll::Ready(Ok(read.filled().len()))
-    }
-
-    fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
-        let waiting = Waiting {
-            quiet: self.permit.quiet_since(),
-            message: self.message_since,
-            held_back: self.held_back_since,
-            write: self.write_since,
-            old: self.old,
-        };
-        let Some((at, reason)) = waiting.due(&self.deadlines) else {
-            return Poll::Pending;
-        };
-        // The timer moves only when it must come earlier, or came too early: not for every query.
-        if at < self.timer.deadline() && self.overdue != Some(at) {
-            self.timer.as_mut().reset(at);
-        }
-        while self.timer.as_mut().poll(cx).is_ready() {
-            let now = Instant::now();
-            let is_second_look = at <= now && self.overdue == Some(at);
-            if is_second_look && !self.client_has_done_its_part(reason) {
-                let is_drain = reason == CloseReason::Age && self.server.draining.get();
-                return Poll::Ready(if is_drain { CloseReason::Drain } else { reason });
-            }
-            self.overdue = (at <= now).then_some(at);
-            self.timer.as_mut().reset(at.max(now + LOOK_AGAIN));
-        }
-        Poll::Pending
-    }
-
-    /// Whether what is waited for has come, and is read in the next turn.
-    fn client_has_done_its_part(&self, reason: CloseReason) -> bool {
-        let waits_for_octets =
-            matches!(reason, CloseReason::Idle | CloseReason::Age | CloseReason::SlowMessage);
-        waits_for_octets && self.may_read() && self.stream.has_unread()
     }
 }
 

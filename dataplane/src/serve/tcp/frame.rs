@@ -1,12 +1,10 @@
 //! Messages in a stream: two octets of length, then the message (RFC 1035 section 4.2.2).
 
-use super::MESSAGE_OCTETS;
-
 /// Octets of a length prefix.
 pub(super) const PREFIX: usize = 2;
 
 /// Octets that a query that waits for an upstream counts as: about what its lookup takes. Its reply has no buffer
-/// before it arrives, and then counts with its own length.
+/// before it is written, and counts with its own length then.
 pub(super) const WAITING_OCTETS: usize = 4 << 10;
 
 /// Less than a header is no message (N1, WR43).
@@ -42,17 +40,6 @@ pub(super) fn prefix(octets: usize) -> [u8; PREFIX] {
     u16::try_from(octets).expect("a buffer of 65,535 octets holds no more").to_be_bytes()
 }
 
-/// A message with its prefix, in a buffer of exactly its length; `write` gets room for the largest one and returns
-/// the length.
-pub(super) fn sealed(write: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
-    let mut buffer = vec![0; PREFIX + MESSAGE_OCTETS];
-    let octets = write(&mut buffer[PREFIX..]);
-    buffer[..PREFIX].copy_from_slice(&prefix(octets));
-    buffer.truncate(PREFIX + octets);
-    buffer.shrink_to_fit();
-    buffer
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,18 +60,6 @@ mod tests {
     fn wr43_less_than_a_header_is_no_message() {
         for octets in 0..12 {
             assert_eq!(first(&[0, octets]), Frame::TooShort, "{octets}");
-        }
-    }
-
-    #[test]
-    fn a_sealed_reply_is_a_message() {
-        for octets in [300, MESSAGE_OCTETS] {
-            let reply = sealed(|buffer| {
-                buffer.fill(9);
-                octets
-            });
-            assert!(reply.len() == 2 + octets && reply.capacity() < reply.len() + 16);
-            assert_eq!(first(&reply), Frame::Message(&vec![9; octets]));
         }
     }
 }

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::super::counters::{CloseReason, add};
 use super::super::responder::Asker;
 use super::deadline::{FIRST_QUERY_WITHIN, lifetime};
-use super::frame::{PREFIX, WAITING_OCTETS};
+use super::frame::WAITING_OCTETS;
+use super::late::{self, LateReply};
 use super::table::Permit;
 use super::{TcpAction, TcpServer};
 
@@ -236,18 +237,40 @@ impl Requests {
                 work.hold(WAITING_OCTETS);
                 // A request that is given up waits no longer; its lookup ends by itself, and is then counted and shown.
                 let counters = Arc::clone(&server.counters);
-                let ended = server.runtime.spawn(async move {
+                let (ends, ended) = oneshot::channel();
+                server.runtime.spawn(async move {
                     let ended = AssertUnwindSafe(late).catch_unwind().await;
                     add(&counters.panics, usize::from(ended.is_err()));
-                    ended.ok()
+                    if let Ok(reply) = ended
+                        && let Err(reply) = ends.send(reply)
+                    {
+                        late::given_up(reply, &counters);
+                    }
                 });
-                let mut framed = ended.await.ok().flatten().ok_or(Unanswered::Failed)?;
-                framed.drain(..PREFIX);
-                Ok(framed)
+                let reply = ended.await.map_err(|_| Unanswered::Failed)?;
+                self.write(reply, work).await
             }
             TcpAction::Failed => Err(Unanswered::Failed),
             TcpAction::Reply(_) | TcpAction::Close => Err(Unanswered::NotAQuery),
         }
+    }
+
+    /// Writes the reply of an upstream in the turn of its client. One that closes for another gets none: what it holds does
+    /// not count any more.
+    async fn write(&self, reply: LateReply, work: &mut Work) -> Result<Vec<u8>, Unanswered> {
+        let (server, share) = (&self.server, self.permit.share());
+        work.hold(late::held(&reply));
+        server.turns.share(share).await;
+        if self.permit.gives_way() {
+            return Err(Unanswered::Failed);
+        }
+        let mut buffer = server.scratch.borrow_mut();
+        let begun = std::time::Instant::now();
+        let written = late::write(reply, &mut buffer, &server.counters);
+        let octets = written.ok_or(Unanswered::Failed)?;
+        server.turns.answered(share, octets, begun.elapsed());
+        work.hold(octets);
+        Ok(buffer[..octets].to_vec())
     }
 }
 

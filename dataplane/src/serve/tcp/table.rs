@@ -317,6 +317,11 @@ impl Permit {
         self.entry.close.get().is_some()
     }
 
+    /// Whether it closes for others, at once. In a drain what is in progress is still answered (E45).
+    pub(super) fn gives_way(&self) -> bool {
+        self.entry.close.get().is_some_and(|reason| reason != CloseReason::Drain)
+    }
+
     /// What its client got in this turn.
     pub(super) fn share(&self) -> &Rc<Share> {
         &self.entry.client.share

@@ -8,16 +8,19 @@ use tokio::runtime::Handle;
 use tokio::task::LocalSet;
 
 use super::super::Deadlines;
+use super::late::Unwritten;
 use super::*;
 
 /// What the answer to an expensive query takes: more than one turn of a client.
 const WORK: Duration = Duration::from_millis(1);
 
 /// A server that answers by the octet after the header: `e` echoes the message, `s` does so after [`WORK`], `b` replies with
-/// 60,000 octets, `l` and `L` reply as `e` and `b` after as many seconds as the next octet says, anything else is no query.
+/// 60,000 octets, `l` and `L` reply as `e` and `b` after as many seconds as the next octet says, `S` as `L` with octets that all
+/// replies share, anything else is no query.
 pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
     let asked = Rc::new(Cell::new(0));
     let count = Rc::clone(&asked);
+    let shared: Arc<[u8]> = vec![0; 60_000].into();
     let answer: Answer = Box::new(move |message, _, room, buffer| {
         count.set(count.get() + 1);
         match message.get(12) {
@@ -40,10 +43,18 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
                 TcpAction::Late(Box::pin(async move {
                     tokio::time::sleep(Duration::from_secs(message[13].into())).await;
                     message.resize(octets, 0);
-                    [&frame::prefix(octets)[..], &message].concat()
+                    Box::new(Scripted(message)) as LateReply
                 }))
             }
-            Some(b'l' | b'L') => {
+            Some(b'S') if room => {
+                let (reply, id) = (Arc::clone(&shared), [message[0], message[1]]);
+                let after = Duration::from_secs(message[13].into());
+                TcpAction::Late(Box::pin(async move {
+                    tokio::time::sleep(after).await;
+                    Box::new(SharedReply(id, reply)) as LateReply
+                }))
+            }
+            Some(b'l' | b'L' | b'S') => {
                 buffer[..12].fill(0xff);
                 TcpAction::Reply(12)
             }
@@ -53,6 +64,35 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
     let here = Handle::current;
     let server = TcpServer::new(answer, limits, Arc::default(), here(), here());
     (Rc::new(server), asked)
+}
+
+/// A reply that shares its octets with no other.
+struct Scripted(Vec<u8>);
+
+impl Unwritten for Scripted {
+    fn octets(&self) -> usize {
+        self.0.len()
+    }
+
+    fn write(&self, buffer: &mut [u8]) -> usize {
+        buffer[..self.0.len()].copy_from_slice(&self.0);
+        self.0.len()
+    }
+}
+
+/// The reply with this id, which shares its other octets.
+struct SharedReply([u8; 2], Arc<[u8]>);
+
+impl Unwritten for SharedReply {
+    fn octets(&self) -> usize {
+        self.1.len() / Arc::strong_count(&self.1)
+    }
+
+    fn write(&self, buffer: &mut [u8]) -> usize {
+        buffer[..self.1.len()].copy_from_slice(&self.1);
+        buffer[..2].copy_from_slice(&self.0);
+        self.1.len()
+    }
 }
 
 /// Nothing takes too long, however slow the machine is.

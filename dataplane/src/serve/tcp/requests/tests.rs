@@ -57,6 +57,47 @@ fn t4_a_reply_over_https_counts_until_its_last_octet_is_written() {
 }
 
 #[test]
+fn wr44_replies_of_one_lookup_over_https_are_written_in_turns() {
+    local(async {
+        let (server, requests) = requests();
+        let waiting = (0..64).map(|_| {
+            let requests = Rc::clone(&requests);
+            async move {
+                let mut work = requests.begin();
+                let mut asks = message(20, b'S');
+                asks[13] = 1;
+                let octets = requests.reply(asks, &mut work).await.unwrap().len();
+                (octets, requests.server.turns.ended())
+            }
+        });
+        let replies = futures::future::join_all(waiting).await;
+        assert!(replies.iter().all(|(octets, _)| *octets == 60_000));
+        let mut turns: Vec<u64> = replies.into_iter().map(|(_, turn)| turn).collect();
+        turns.sort_unstable();
+        turns.dedup();
+        assert!(turns.len() >= 32, "two at most in each turn of their client: {turns:?}");
+        assert_eq!(held(&server), 0);
+    });
+}
+
+#[test]
+fn wr44_a_request_of_a_connection_that_is_closed_gets_no_reply_of_an_upstream() {
+    local(async {
+        let (_server, requests) = requests();
+        let mut work = requests.begin();
+        let mut asks = message(20, b'S');
+        asks[13] = 1;
+        let closes = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            requests.permit.hold(64 << 20);
+        };
+        let (reply, ()) = futures::join!(requests.reply(asks, &mut work), closes);
+        assert!(requests.permit.gives_way(), "it holds too much");
+        assert_eq!(reply, Err(Unanswered::Failed));
+    });
+}
+
+#[test]
 fn wr44_requests_without_a_reply_take_of_the_share_of_their_client_too() {
     use futures::FutureExt;
     local(async {

@@ -1,0 +1,73 @@
+//! A long reply of an upstream on loopback, for many queries at once.
+
+use std::net::SocketAddr;
+
+use crds::config::{self, Config, Group, GroupOptions};
+use dataplane_core::Index;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::super::super::responder::Asker;
+use super::super::super::responder::tests::{question, with_records};
+use super::super::{TcpAction, answer};
+use super::*;
+use crate::settings;
+
+const TXT: u8 = 16;
+/// Queries of ten connections (WR41).
+const QUERIES: usize = 10 * 64;
+/// Octets of the one record: whole strings.
+const RDATA: usize = 234 * 256;
+
+/// An upstream over TCP that answers one query with one long record, and gives that one time to be joined.
+async fn upstream() -> config::Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        while let Ok(octets) = stream.read_u16().await {
+            let mut reply = vec![0; octets.into()];
+            stream.read_exact(&mut reply).await.expect("a query");
+            // Without the OPT record, which has 11 octets.
+            reply.truncate(reply.len() - 11 * usize::from(reply[11]));
+            (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+            reply.extend([0xc0, 12, 0, TXT, 0, 1, 0, 0, 0, 0]);
+            reply.extend((RDATA as u16).to_be_bytes());
+            reply.extend([255; RDATA]);
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            stream.write_u16(reply.len() as u16).await.expect("it is sent");
+            stream.write_all(&reply).await.expect("it is sent");
+        }
+    });
+    let (ip, port) = (address.ip(), address.port());
+    config::Server { ip, port, transport: config::Transport::Tcp, tls: None }
+}
+
+#[tokio::test]
+async fn wr44_a_lookup_that_many_connections_wait_for_ends_with_one_copy_of_its_reply() {
+    let group = Group { servers: vec![upstream().await], options: GroupOptions::default() };
+    let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
+    let records = Index::new(settings::of(&config).expect("settings")).records();
+    let responder = with_records(&config, records, "/nonexistent");
+    let answer = answer(Arc::new(responder));
+    let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+    let asker = Asker { client: address, server: address, over: ServedOver::Tcp };
+    let mut buffer = vec![0; MESSAGE_OCTETS];
+    // The thread of TCP takes none of them before all have ended.
+    let mut lookups = JoinSet::new();
+    for _ in 0..QUERIES {
+        let asks = question("long.example.org", TXT, true);
+        match answer(&asks, asker, true, &mut buffer) {
+            TcpAction::Late(late) => lookups.spawn(late),
+            _ => panic!("it is not ours"),
+        };
+    }
+    let replies: Vec<LateReply> = lookups.join_all().await;
+    let held: usize = replies.iter().map(|reply| reply.octets()).sum();
+    assert!((RDATA / 2..2 * RDATA).contains(&held), "{held} octets for {QUERIES} replies");
+    for reply in replies {
+        let octets = write(reply, &mut buffer, &ServeCounters::default()).expect("a reply");
+        assert!(octets > RDATA && (buffer[3] & 15, buffer[7]) == (0, 1), "{octets} octets");
+    }
+}

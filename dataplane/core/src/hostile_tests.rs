@@ -33,7 +33,7 @@ use objects::{Shape, hostile, namespace, service};
 const CHEAP_REPLIES: u64 = 20;
 /// Steps that one octet of a reply may cost: SRV records with the addresses of their targets cost about this many in
 /// any large Service, because each target is looked up by name.
-const STEPS_PER_OCTET: u64 = 6;
+const STEPS_PER_OCTET: u64 = 8;
 /// Steps that one row or port of an object may cost its event, with the text that is stored for it and its neighbours
 /// in the records. An object costs few other steps.
 const STEPS_PER_ROW: u64 = 500;

@@ -174,7 +174,7 @@ impl Forwarder {
         group: usize,
         client: IpAddr,
     ) -> Option<Slot> {
-        limits::take(self, upstreams, group, client, Purpose::Miss)
+        limits::take(self, upstreams, group, client, Purpose::Miss).ok()
     }
 
     /// The same for asking again for an entry that is about to expire (CA30): `None` is counted apart, because the client
@@ -185,7 +185,7 @@ impl Forwarder {
         group: usize,
         client: IpAddr,
     ) -> Option<Slot> {
-        limits::take(self, upstreams, group, client, Purpose::Prefetch)
+        limits::take(self, upstreams, group, client, Purpose::Prefetch).ok()
     }
 
     /// Counts a query for which there was no room among the buffers of its transport (N20, WR44).
@@ -219,9 +219,13 @@ impl Forwarder {
     ) -> Resolved {
         let (group, key) = (waiting.group, &waiting.key);
         let mut chain = Resolution::default();
+        // Parts from the cache are as old as they were when the query came.
+        let mut since = client.came;
         let first = match held {
             Some(Held { relayed: stale, freshness: Freshness::Stale, refresh: true, .. }) => {
-                self.refreshed(&upstreams, group, key, stale, &client).await
+                let refreshed = self.refreshed(&upstreams, group, key, stale, &client).await;
+                since = now();
+                refreshed
             }
             // A part of a chain.
             Some(Held { relayed, freshness, refresh, chain: before }) => {
@@ -233,6 +237,7 @@ impl Forwarder {
             }
             None => {
                 let asked = self.look_up(&upstreams, group, key, &client, Purpose::Miss).await;
+                since = now();
                 asked.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }))
             }
         };
@@ -244,7 +249,8 @@ impl Forwarder {
                 }
                 drop(upstreams);
                 let limit = waiting.head.limit();
-                let chain = self.follow(published, relayed, freshness, chain, limit, &client).await;
+                let first = (relayed, freshness, since);
+                let chain = self.follow(published, first, chain, limit, &client).await;
                 Resolved(End::Chain(chain))
             }
             first => Resolved(End::One(first)),
@@ -334,7 +340,8 @@ impl Forwarder {
         client: &Client,
         purpose: Purpose,
     ) -> Ended {
-        let waiter = self.join(upstreams, group, key, client, purpose)?;
+        // The place stays taken while the query waits, also for the lookup of another client.
+        let (waiter, _place) = self.join(upstreams, group, key, client, purpose)?;
         let deadline = client.started + plan::USUAL.budget + GRACE;
         let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
         ended.unwrap_or(Err(Unresolved::Silence))
@@ -355,8 +362,9 @@ impl Forwarder {
         let _ = self.join(upstreams, group, key, &client, Purpose::Prefetch);
     }
 
-    /// Joins the lookup for this key, or begins it with the place of this client. What is only asked for again needs a place
-    /// of its own where that place has a lookup already: else one query for a chain would begin one for each part.
+    /// Joins the lookup for this key, or begins it with the place of this client, which is returned. What is only asked for
+    /// again needs a place of its own where that place has a lookup already: else one query for a chain would begin one for
+    /// each part.
     fn join(
         self: &Arc<Self>,
         upstreams: &Upstreams,
@@ -364,31 +372,25 @@ impl Forwarder {
         key: &LookupKey,
         client: &Client,
         purpose: Purpose,
-    ) -> Result<Waiter, Unresolved> {
-        let slot = match (client.slot.for_lookup(upstreams, group), purpose) {
-            (Some(slot), _) => slot,
-            (None, Purpose::Miss) => Arc::clone(&client.slot),
-            (None, Purpose::Stale | Purpose::Prefetch) => {
-                return Err(Unresolved::Limited(Limit::Client));
-            }
-        };
+    ) -> Result<(Waiter, Arc<Slot>), Unresolved> {
+        let slot = client.slot.for_lookup(upstreams, group, purpose);
+        let slot = slot.map_err(Unresolved::Limited)?;
         let Some(group) = upstreams.group(group) else { return Err(Unresolved::NoServer) };
         match self.table.join(group.route(), key, upstreams.max_in_flight, client.came) {
             Joined::Running(waiter) => {
                 self.count_joined();
-                Ok(waiter)
+                Ok((waiter, slot))
             }
             Joined::Over((), ended) => {
                 self.count_joined();
-                Ok(table::over(ended))
+                Ok((table::over(ended), slot))
             }
             Joined::Begun(waiter, running) => {
-                self.begin(group, running, slot, upstreams, purpose);
-                Ok(waiter)
+                self.begin(group, running, Arc::clone(&slot), upstreams, purpose);
+                Ok((waiter, slot))
             }
             Joined::Full(()) => {
-                self.in_flight.refuse(Limit::Total, purpose);
-                Err(Unresolved::Limited(Limit::Total))
+                Err(Unresolved::Limited(self.in_flight.refuse(Limit::Total, purpose)))
             }
         }
     }

@@ -77,6 +77,8 @@ impl LateEnd {
         match ended {
             Ok((relayed, freshness)) if relayed.is_partial() => {
                 let chain = Resolution::default();
+                // The reply is as old as this.
+                let client = Client { came: super::now(), ..client };
                 LateEnd::Chain(Held { relayed, freshness, refresh: false, chain }, client)
             }
             ended => LateEnd::Resolved(Resolved(End::One(ended))),
@@ -145,13 +147,14 @@ impl Forwarder {
         let recoveries = upstreams.recoveries(forward.group);
         let found = self.cache.find(route, &forward.key, now_ms, recoveries, upstreams.cache());
         match Cached::of(found, forward, around.seed, buffer) {
-            Cached::Ask(Some(held)) if !held.refresh => {
+            Cached::Ask(Some(held)) if !held.refresh || held.freshness != Freshness::Stale => {
+                let refresh = held.refresh;
                 let part =
                     |group: usize, key: &LookupKey| self.part(upstreams, group, key, Hops::OfUse);
                 match walk(upstreams, forward, held, around, part) {
                     Walked::Ended(chain) => {
                         let (octets, origin) = chain.write(&forward.head, around.seed, buffer);
-                        Cached::Reply { octets, origin, refresh: false }
+                        Cached::Reply { octets, origin, refresh }
                     }
                     Walked::Open(held) => Cached::Ask(Some(held)),
                 }

@@ -2,7 +2,7 @@
 //! comes next is decided in the core; here it is asked.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
@@ -50,18 +50,18 @@ impl Chain {
 impl Forwarder {
     /// Follows the chain that `first` leaves open. All hops share the budget of `client`. Each hop uses the state
     /// that is published when it begins, records and upstreams together; while an upstream is asked, no records are
-    /// held. `before` are the parts before `first`; `limit` is the size of the largest reply that the client may get.
+    /// held. `before` are the parts before `first`, which was taken `since`; `limit` is the size of the largest reply that
+    /// the client may get.
     pub(super) async fn follow(
         self: &Arc<Self>,
         published: &ArcSwap<Published>,
-        first: Relayed,
-        freshness: Freshness,
+        (first, freshness, since): (Relayed, Freshness, Instant),
         before: Resolution,
         limit: usize,
         client: &Client,
     ) -> Chain {
         let mut resolution = before;
-        let (mut answered, mut freshness) = (first, freshness);
+        let (mut answered, mut freshness, mut since) = (first, freshness, since);
         loop {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let (step, upstreams) = {
@@ -83,6 +83,9 @@ impl Forwarder {
                 Ok(hop) => (answered, freshness) = hop,
                 Err(why) => return Chain::Failed(why),
             }
+            let now = super::now();
+            resolution.waited(now.saturating_duration_since(since));
+            since = now;
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct KeptPart {
     /// The group whose name it is.
     pub group: usize,
     pub found: Found,
-    /// Of a reply or a failure that was found.
+    /// Of a reply that was found. A failure has none: what is known of the slot is the age of a reply before it.
     pub entry: Option<KeptEntry>,
 }
 
@@ -34,9 +34,9 @@ pub struct KeptPart {
 pub struct KeptEntry {
     /// Seconds since the reply came.
     pub age_s: u64,
-    /// For how many it is fresh; 0 of a failure.
+    /// For how many it is fresh.
     pub lifetime_s: u32,
-    /// Which server of the group gave the reply; none where a failure was found.
+    /// Which server of the group gave the reply, if that is known.
     pub server: Option<Member>,
 }
 
@@ -85,11 +85,10 @@ impl Forwarder {
         let peeked = route.and_then(|route| self.cache.peek(route, key, at, upstreams.cache()));
         let Some(Peeked { found, age, server }) = peeked else { return (Found::Nothing, None) };
         let (age_s, lifetime_s) = age.seconds(at.0);
-        let server = match found {
-            Found::Nothing => return (found, None),
-            Found::Reply { .. } => server,
-            Found::Failed { .. } => None,
+        let entry = match found {
+            Found::Nothing | Found::Failed { .. } => None,
+            Found::Reply { .. } => Some(KeptEntry { age_s, lifetime_s, server }),
         };
-        (found, Some(KeptEntry { age_s, lifetime_s, server }))
+        (found, entry)
     }
 }

@@ -1,10 +1,12 @@
 //! How many forwarded queries may be in progress (FW52): in all, per group, per client.
 //!
-//! A client may hold no more places than are free, besides its own limit. A few clients that take all they can get then
-//! leave a share for the next one: `n` of them take `n / (n + 1)` of the places. With the default limits this changes
-//! nothing for a client that is alone.
+//! A client may hold no more places than are free, besides its own limit: of all places, and of those of each group. A few
+//! clients that take all they can get then leave a share for the next one: `n` of them take `n / (n + 1)` of the places.
+//! With the default limits this changes nothing for a client that is alone. Its places in one group do not count in another:
+//! a group that is silent would else take its clients away from one that is healthy.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,19 +57,26 @@ impl Limit {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     total: AtomicUsize,
-    /// Only clients with a query in progress are in it, so `total` bounds its size.
-    clients: Mutex<HashMap<IpAddr, usize>>,
+    /// Places of each client, in all (`None`) and in each group where it has one, so twice `total` bounds its size.
+    clients: Mutex<HashMap<(IpAddr, Option<GroupKey>), usize>>,
     refused: [AtomicU64; Limit::ALL.len()],
     /// No client got less for these.
     refused_prefetches: [AtomicU64; Limit::ALL.len()],
+}
+
+/// Tells groups apart while a place of theirs is taken: where their count is.
+type GroupKey = usize;
+
+fn key(group: &Arc<AtomicUsize>) -> GroupKey {
+    Arc::as_ptr(group).addr()
 }
 
 /// The place of one forwarded query; it is free again when this is dropped.
 #[derive(Debug)]
 pub struct Slot {
     forwarder: Arc<Forwarder>,
-    /// The route of the group when the place was taken.
-    group: Arc<AtomicUsize>,
+    /// The places of the group that is asked, as its route was when this one was taken.
+    group: Mutex<Arc<AtomicUsize>>,
     client: IpAddr,
     /// Lookups in progress that began with it.
     lookups: AtomicUsize,
@@ -91,20 +100,67 @@ impl Drop for Taken {
 }
 
 impl Slot {
-    /// A place for one more lookup of its client: this one where no lookup has it, else another, if there is one. One query
-    /// may ask again for each part of a chain, and none of these lookups waits for the one before.
+    /// A place for one more lookup of its client in this group: this one where no lookup has it, else another. One query may
+    /// ask again for each part of a chain, and none of these lookups waits for the one before. The next part of a chain may
+    /// belong to another group (FW42): the place moves there, and that of the group before is free.
     pub(super) fn for_lookup(
         self: &Arc<Slot>,
         upstreams: &Upstreams,
         group: usize,
-    ) -> Option<Arc<Slot>> {
+        purpose: Purpose,
+    ) -> Result<Arc<Slot>, Limit> {
+        let here = self.is_of(upstreams, group);
         if self.lookups.load(Ordering::Relaxed) == 0 {
-            return Some(Arc::clone(self));
+            if !here {
+                self.move_to(upstreams, group, purpose)?;
+            }
+            return Ok(Arc::clone(self));
         }
-        // Its client is not turned away where there is none.
-        let more = take(&self.forwarder, upstreams, group, self.client, Purpose::Prefetch);
-        more.map(Arc::new)
+        // In its own group a client is not turned away where there is no other.
+        let is_needed = purpose == Purpose::Miss && !here;
+        let counted = if is_needed { Purpose::Miss } else { Purpose::Prefetch };
+        match take(&self.forwarder, upstreams, group, self.client, counted) {
+            Ok(more) => Ok(Arc::new(more)),
+            Err(_) if purpose == Purpose::Miss && here => Ok(Arc::clone(self)),
+            Err(limit) => Err(limit),
+        }
     }
+
+    /// Whether this is a place of that group. Where there is no such group, its query is not asked, and needs no other.
+    fn is_of(&self, upstreams: &Upstreams, group: usize) -> bool {
+        let held = self.group.lock().expect("nothing panics while counting");
+        upstreams.group(group).is_none_or(|group| Arc::ptr_eq(&held, group.in_flight()))
+    }
+
+    fn move_to(&self, upstreams: &Upstreams, group: usize, purpose: Purpose) -> Result<(), Limit> {
+        let in_flight = &self.forwarder.in_flight;
+        let Some(group) = upstreams.group(group) else { return Ok(()) };
+        let (next, limit) = (group.in_flight(), group.max_in_flight);
+        if !enter(next, limit) {
+            return Err(in_flight.refuse(Limit::Group, purpose));
+        }
+        if !in_flight.move_client(self.client, key(next), free_with_own(next, limit)) {
+            next.fetch_sub(1, Ordering::Relaxed);
+            return Err(in_flight.refuse(Limit::Client, purpose));
+        }
+        let mut held = self.group.lock().expect("nothing panics while counting");
+        let before = std::mem::replace(&mut *held, Arc::clone(next));
+        in_flight.leave_group(self.client, key(&before));
+        before.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The places that were free before one was taken, which `count` has already.
+fn free_with_own(count: &AtomicUsize, limit: usize) -> usize {
+    limit.saturating_sub(count.load(Ordering::Relaxed)).saturating_add(1)
+}
+
+/// Places that a client may take, of all and of one group, before it takes one.
+#[derive(Clone, Copy)]
+struct Free {
+    of_all: usize,
+    of_group: usize,
 }
 
 impl InFlight {
@@ -120,33 +176,56 @@ impl InFlight {
         self.refused_prefetches[limit as usize].load(Ordering::Relaxed)
     }
 
-    pub(super) fn refuse(&self, limit: Limit, purpose: Purpose) {
+    /// Counts a refusal; returns its limit.
+    pub(super) fn refuse(&self, limit: Limit, purpose: Purpose) -> Limit {
         let counts = match purpose {
             Purpose::Miss | Purpose::Stale => &self.refused,
             Purpose::Prefetch => &self.refused_prefetches,
         };
         counts[limit as usize].fetch_add(1, Ordering::Relaxed);
+        limit
     }
 
-    /// `free` is the number of places that are left for all clients, before this one is taken.
-    fn enter_client(&self, client: IpAddr, limit: usize, free: usize) -> bool {
+    /// Counts one more place of a client, in all and in this group, if it may have one.
+    fn enter_client(&self, client: IpAddr, group: GroupKey, limit: usize, free: Free) -> bool {
         let mut clients = self.clients.lock().expect("nothing panics while counting");
-        let count = clients.entry(client).or_insert(0);
-        let free = *count < limit && *count <= free;
-        *count += usize::from(free);
-        if *count == 0 {
-            clients.remove(&client);
+        let held = |place| clients.get(&(client, place)).copied().unwrap_or(0);
+        let (all, of_group) = (held(None), held(Some(group)));
+        let may = all < limit && all <= free.of_all && of_group <= free.of_group;
+        if may {
+            clients.insert((client, None), all + 1);
+            clients.insert((client, Some(group)), of_group + 1);
         }
-        free
+        may
     }
 
-    fn leave_client(&self, client: IpAddr) {
+    /// Counts one more place of a client in this group only, which it gives back in another.
+    fn move_client(&self, client: IpAddr, group: GroupKey, free: usize) -> bool {
         let mut clients = self.clients.lock().expect("nothing panics while counting");
-        if let Some(count) = clients.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                clients.remove(&client);
-            }
+        let of_group = clients.get(&(client, Some(group))).copied().unwrap_or(0);
+        if of_group <= free {
+            clients.insert((client, Some(group)), of_group + 1);
+        }
+        of_group <= free
+    }
+
+    fn leave_client(&self, client: IpAddr, group: GroupKey) {
+        let mut clients = self.clients.lock().expect("nothing panics while counting");
+        leave(&mut clients, (client, None));
+        leave(&mut clients, (client, Some(group)));
+    }
+
+    fn leave_group(&self, client: IpAddr, group: GroupKey) {
+        let mut clients = self.clients.lock().expect("nothing panics while counting");
+        leave(&mut clients, (client, Some(group)));
+    }
+}
+
+fn leave<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }
@@ -163,12 +242,8 @@ pub(super) fn take(
     group: usize,
     client: IpAddr,
     purpose: Purpose,
-) -> Option<Slot> {
+) -> Result<Slot, Limit> {
     let in_flight = &forwarder.in_flight;
-    let refuse = |limit: Limit| {
-        in_flight.refuse(limit, purpose);
-        None
-    };
     let client = client.to_canonical();
     let (count, group_limit) = match upstreams.group(group) {
         Some(group) => (Arc::clone(group.in_flight()), group.max_in_flight),
@@ -176,29 +251,31 @@ pub(super) fn take(
         None => (Arc::default(), usize::MAX),
     };
     if !enter(&in_flight.total, upstreams.max_in_flight) {
-        return refuse(Limit::Total);
+        return Err(in_flight.refuse(Limit::Total, purpose));
     }
     if !enter(&count, group_limit) {
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
-        return refuse(Limit::Group);
+        return Err(in_flight.refuse(Limit::Group, purpose));
     }
-    // Both counts have the place of this query already.
-    let free_of_all = upstreams.max_in_flight.saturating_sub(in_flight.total());
-    let free_of_group = group_limit.saturating_sub(count.load(Ordering::Relaxed));
-    let free = free_of_all.min(free_of_group).saturating_add(1);
-    if !in_flight.enter_client(client, upstreams.max_in_flight_per_client, free) {
+    let free = Free {
+        of_all: free_with_own(&in_flight.total, upstreams.max_in_flight),
+        of_group: free_with_own(&count, group_limit),
+    };
+    if !in_flight.enter_client(client, key(&count), upstreams.max_in_flight_per_client, free) {
         count.fetch_sub(1, Ordering::Relaxed);
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
-        return refuse(Limit::Client);
+        return Err(in_flight.refuse(Limit::Client, purpose));
     }
-    Some(Slot { forwarder: forwarder.clone(), group: count, client, lookups: AtomicUsize::new(0) })
+    let (forwarder, group) = (forwarder.clone(), Mutex::new(count));
+    Ok(Slot { forwarder, group, client, lookups: AtomicUsize::new(0) })
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         let in_flight = &self.forwarder.in_flight;
-        in_flight.leave_client(self.client);
-        self.group.fetch_sub(1, Ordering::Relaxed);
+        let group = self.group.get_mut().expect("nothing panics while counting");
+        in_flight.leave_client(self.client, key(group));
+        group.fetch_sub(1, Ordering::Relaxed);
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -259,6 +336,51 @@ mod tests {
             let modest: Vec<_> = (100..110).map(slot).collect();
             assert!(modest.iter().all(Option::is_some), "{} are held", held.len());
         }
+    }
+
+    #[test]
+    fn l16_fw52_a_silent_group_does_not_take_its_clients_away_from_another() {
+        let mut config = Config::default();
+        config.stub_domains = [("silent.example", 2048), ("corp.example", 100)]
+            .map(|(domain, in_flight)| {
+                let options =
+                    GroupOptions { limits: GroupLimits { in_flight }, ..Default::default() };
+                StubDomain { domain: domain.into(), group: Group { servers: Vec::new(), options } }
+            })
+            .into();
+        let upstreams = Upstreams::of(&config, std::path::Path::new("/nonexistent/resolv.conf"));
+        let forwarder = Forwarder::new();
+        let slot = |group| forwarder.slot(&upstreams, group, [10, 0, 0, 1].into());
+        let silent: Vec<_> = (0..150).map_while(|_| slot(1)).collect();
+        assert_eq!(silent.len(), 150);
+        let healthy: Vec<_> = std::iter::from_fn(|| slot(2)).collect();
+        assert_eq!(healthy.len(), 51, "about as many as are left for others");
+        drop((silent, healthy));
+        assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn fw42_fw52_a_place_moves_to_the_group_that_is_asked_next() {
+        let (forwarder, upstreams) = (Forwarder::new(), upstreams(9, 2, 9));
+        let in_group =
+            |group: usize| upstreams.group(group).unwrap().in_flight().load(Ordering::Relaxed);
+        let slot = Arc::new(forwarder.slot(&upstreams, 0, [10, 0, 0, 1].into()).unwrap());
+        let moved = slot.for_lookup(&upstreams, 1, Purpose::Miss).unwrap();
+        assert!(Arc::ptr_eq(&slot, &moved));
+        assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (0, 1, 1));
+        // A lookup has it: the next one needs another.
+        let taken = Taken::of(moved);
+        let other = slot.for_lookup(&upstreams, 0, Purpose::Miss).unwrap();
+        assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (1, 1, 2));
+        drop((other, taken));
+        let _last = forwarder.slot(&upstreams, 1, [10, 0, 0, 2].into()).unwrap();
+        let first = Arc::new(forwarder.slot(&upstreams, 0, [10, 0, 0, 3].into()).unwrap());
+        let refused = first.for_lookup(&upstreams, 1, Purpose::Miss);
+        assert_eq!(refused.unwrap_err(), Limit::Group);
+        assert_eq!((in_group(0), forwarder.limited(Limit::Group)), (1, 1), "it stays where it was");
+        drop((slot, first, _last));
+        assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
+        assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (0, 0, 0));
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(super) fn walk(
     around: &Surroundings<'_>,
     mut part: impl FnMut(usize, &LookupKey) -> Found,
 ) -> Walked {
-    let Held { mut relayed, mut freshness, mut chain, .. } = held;
+    let Held { mut relayed, mut freshness, refresh, mut chain } = held;
     let mut asked = forward.group;
     loop {
         if upstreams.removes_private_addresses(asked) {
@@ -108,7 +108,9 @@ pub(super) fn walk(
                 return Walked::Ended(Ended::Failed(CACHED_ERROR, text, Origin::Cache));
             }
             Found::Nothing => {
-                let held = Held { relayed, freshness, refresh: false, chain: before };
+                // An expired part at the end was asked for a moment ago, and the first part waits for a later query.
+                let refresh = refresh && freshness != Freshness::Stale;
+                let held = Held { relayed, freshness, refresh, chain: before };
                 return Walked::Open(held);
             }
         }

@@ -7,6 +7,8 @@ mod silence;
 
 use std::time::Duration;
 
+use dataplane::forward::Limit;
+use dataplane_core::{Forward, Surroundings};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use tests::upstream::Script;
@@ -264,6 +266,24 @@ async fn ca30_each_part_of_a_chain_is_asked_for_again_before_it_expires() {
 }
 
 #[tokio::test]
+async fn ca30_fw52_at_a_limit_a_chain_that_is_kept_counts_as_no_refused_query() {
+    let stage = Stage::with(GOLDEN, |config| config.limits.in_flight = 1);
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    for _ in 0..3 {
+        stage.ask_cached(&half).await;
+        stage.until_no_lookup().await;
+    }
+    // Its first part is in its last 10 %, and every place is taken.
+    stage.later(55_000);
+    let _place = stage.slot(0).unwrap();
+    assert_eq!(ttls(&stage.ask_cached(&half).await), [5, 545, 545]);
+    let [hit, _, _, _, _, miss] = stage.forwarder.cache().outcomes();
+    assert_eq!((hit, miss), (5, 2), "each part counts");
+    let refused: u64 = Limit::ALL.iter().map(|limit| stage.forwarder.limited(*limit)).sum();
+    assert_eq!(refused, 0);
+}
+
+#[tokio::test]
 async fn g141_c8_ca30_a_popular_answer_is_asked_for_again_before_it_expires() {
     let stage = Stage::new(GOLDEN);
     for _ in 0..3 {
@@ -323,6 +343,27 @@ async fn ca1_ca5_without_memory_or_entries_nothing_is_kept() {
             assert_eq!(stage.asked("www.example.org."), asked);
         }
     }
+}
+
+#[tokio::test]
+async fn ca20_a_failure_is_not_explained_with_the_age_of_a_reply_before_it() {
+    let stage = Stage::with(GOLDEN, |config| config.cache.stale_seconds = 0);
+    let www = waiting(0, "www.example.org", RecordType::A);
+    let entry = || {
+        let (records, upstreams) = (&stage.published.records, &stage.published.upstreams);
+        let head = www.head.borrow();
+        let forward = Forward { group: 0, key: www.key.clone(), head };
+        let around = Surroundings { records, now_s: 0, seed: 0, limit: 512 };
+        let kept = stage.forwarder.explain(upstreams, &forward, &around, &mut [0; 512]);
+        kept.parts[0].entry.map(|entry| (entry.age_s, entry.lifetime_s))
+    };
+    stage.ask_cached(&www).await;
+    assert_eq!(entry(), Some((0, 600)));
+    stage.play("server 10.0.0.2 10.0.0.3\n* *\n  rcode SERVFAIL");
+    stage.later(86_400_000);
+    assert_eq!(failure(&stage.ask_cached(&www).await), (ResponseCode::ServFail, Some(23)));
+    assert_eq!(failure(&stage.ask_cached(&www).await), (ResponseCode::ServFail, Some(13)));
+    assert_eq!(entry(), None);
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! Chains over several upstreams (FW42), and addresses that must not come from outside (FW43).
 
-use hickory_proto::op::ResponseCode;
+use dataplane::forward::Limit;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
-use super::stage::{FIRST, GOLDEN, Stage, answers, failure, waiting};
+use super::stage::{FIRST, GOLDEN, Stage, answers, failure, options, waiting};
 
 #[tokio::test]
 async fn g97_a_stub_domains_chain_that_ends_outside_its_zone_is_continued() {
@@ -30,6 +33,17 @@ async fn fw42_all_hops_share_one_budget_and_the_last_failure_is_servfail() {
     assert_eq!(stage.forwarder.lookups(), 1);
     let joins = waiting(0, "www.example.org", RecordType::A);
     assert_eq!(answers(&stage.ask_cached(&joins).await), ["192.0.2.80"]);
+}
+
+#[tokio::test]
+async fn fw44_a_part_of_a_chain_ages_while_the_rest_of_it_is_asked_for() {
+    let script = "server 10.0.0.2\n* *\n  delay 1100ms\n  answer @ 60 A 192.0.2.80\n\
+                  server 10.20.0.53\nhalf.corp.example. A\n  answer @ 60 CNAME www.example.org.";
+    let stage = Stage::new(script);
+    let reply = stage.ask(1, "half.corp.example", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.80", "www.example.org."]);
+    let [alias, address] = [0, 1].map(|place: usize| reply.answers[place].ttl);
+    assert!(alias < 60 && address == 60, "{alias} {address}");
 }
 
 #[tokio::test]
@@ -70,6 +84,42 @@ async fn fw42_fw52_a_chain_that_is_kept_takes_no_place() {
     drop(place);
     let fresh = stage.ask_cached(&half).await;
     assert_eq!((fresh.answers[0].ttl, failure(&fresh)), (60, (ResponseCode::NoError, None)));
+}
+
+#[tokio::test]
+async fn l16_fw42_fw52_what_a_chain_leads_to_takes_places_of_the_group_that_is_asked() {
+    const OF_DEFAULT: u32 = 5;
+    let script = "server 10.0.0.2\n* *\n  silent\n\
+                  server 10.20.0.53\nplain.corp.example. A\n  answer @ 60 A 192.0.2.7\n\
+                  * *\n  answer @ 60 CNAME www.example.org.";
+    let stage = Stage::with(script, |config| {
+        options(config).limits.in_flight = OF_DEFAULT;
+        config.stub_domains[0].group.options.limits.in_flight = 20;
+    });
+    let ask = async |client: u8| {
+        let alias = waiting(1, &format!("n{client}.corp.example"), RecordType::A);
+        let client = [10, 0, 0, client].into();
+        let slot = stage.forwarder.slot(&stage.published.upstreams, 1, client).unwrap();
+        let resolved = stage.begin(&alias, None, slot).await;
+        let mut buffer = [0; 512];
+        let length = resolved.write(&alias.head, &mut buffer);
+        failure(&Message::from_vec(&buffer[..length]).unwrap())
+    };
+    let mut queries: FuturesUnordered<_> = (1..=20).map(ask).collect();
+    // Those beyond the limit of the group that is silent end at once.
+    for _ in OF_DEFAULT..20 {
+        assert_eq!(queries.next().await, Some((ResponseCode::ServFail, Some(0))));
+    }
+    let taken = [0, 1].map(|group| stage.view().groups[group].in_flight);
+    assert_eq!(taken, [OF_DEFAULT as usize, 0], "places of both groups");
+    assert_eq!(stage.forwarder.limited(Limit::Group), 20 - u64::from(OF_DEFAULT));
+    // The group that answers has all of its places.
+    assert_eq!(answers(&stage.ask(1, "plain.corp.example", RecordType::A).await), ["192.0.2.7"]);
+    while let Some(silent) = queries.next().await {
+        assert_eq!(silent, (ResponseCode::ServFail, Some(22)));
+    }
+    let taken = [0, 1].map(|group| stage.view().groups[group].in_flight);
+    assert!(taken[0] <= stage.forwarder.lookups() && taken[1] == 0, "{taken:?}");
 }
 
 #[tokio::test]

@@ -210,8 +210,17 @@ pub(super) fn server(address: SocketAddr) -> Server {
 }
 
 pub(super) fn servers(config: &mut Config) -> &mut Vec<Server> {
+    &mut default_group(config).servers
+}
+
+/// The options of the default group.
+pub(super) fn options(config: &mut Config) -> &mut GroupOptions {
+    &mut default_group(config).options
+}
+
+fn default_group(config: &mut Config) -> &mut Group {
     match &mut config.upstreams {
-        config::Upstreams::Servers(group) => &mut group.servers,
+        config::Upstreams::Servers(group) => group,
         other => panic!("{other:?}"),
     }
 }

@@ -5,6 +5,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
 
 use crate::counters::{CacheCounters, Counters, WorkerCounters};
 use crate::decide::found::Found;
@@ -42,10 +43,33 @@ const ANSWER_COUNT: usize = 7;
 /// What is known of one question so far: a reply for each name that it led to.
 #[derive(Clone, Debug, Default)]
 pub struct Resolution {
-    hops: Vec<(Relayed, Freshness)>,
+    hops: Vec<Part>,
     no_private_addresses: bool,
     /// How old the oldest snapshot is that names of ours on the chain are from, in seconds (E42).
     snapshot_age_s: Option<u32>,
+}
+
+/// The reply to one name of a chain.
+#[derive(Clone, Debug)]
+struct Part {
+    relayed: Relayed,
+    /// As it was when the reply was taken.
+    freshness: Freshness,
+    /// How long the chain has waited for other parts since. None of ours, which do not age.
+    waited: Option<Duration>,
+}
+
+impl Part {
+    /// How old it is now. A part whose time ends while the rest is asked stays fresh, with a TTL of 1.
+    fn freshness(&self) -> Freshness {
+        match (self.freshness, self.waited) {
+            (Freshness::Fresh { age_s }, Some(waited)) => {
+                let waited_s = u32::try_from(waited.as_secs()).unwrap_or(u32::MAX);
+                Freshness::Fresh { age_s: age_s.saturating_add(waited_s) }
+            }
+            (freshness, _) => freshness,
+        }
+    }
 }
 
 /// The state of this process that a resolution reads.
@@ -91,6 +115,13 @@ impl Resolution {
         self.no_private_addresses = true;
     }
 
+    /// What was answered so far has waited this long for the next part: its TTLs have counted down by as much (FW44).
+    pub fn waited(&mut self, time: Duration) {
+        for waited in self.hops.iter_mut().filter_map(|part| part.waited.as_mut()) {
+            *waited = waited.saturating_add(time);
+        }
+    }
+
     /// Takes the reply to what was asked last, and follows its chain (FW42): through names of ours at once, to the group
     /// that has to be asked.
     pub fn answered(
@@ -103,10 +134,11 @@ impl Resolution {
             true => relayed.without_private_addresses(around.limit, around.seed),
             false => relayed,
         };
-        self.hops.push((last.clone(), freshness));
+        let waited = Some(Duration::ZERO);
+        self.hops.push(Part { relayed: last.clone(), freshness, waited });
         while let Some(target) = last.unresolved_target() {
             let key = last.key().about(target);
-            let was_asked = self.hops.iter().any(|(hop, _)| hop.is_for(&key));
+            let was_asked = self.hops.iter().any(|part| part.relayed.is_for(&key));
             if was_asked || self.hops.len() > MAX_HOPS {
                 return Step::Failed { ede: ede::OTHER, text: "CNAME loop, or too many CNAMEs" };
             }
@@ -122,14 +154,15 @@ impl Resolution {
                 }
                 Hop::Failed(ede, text) => return Step::Failed { ede, text },
             }
-            self.hops.push((last.clone(), Freshness::Fresh { age_s: 0 }));
+            let freshness = Freshness::Fresh { age_s: 0 };
+            self.hops.push(Part { relayed: last.clone(), freshness, waited: None });
         }
         Step::Done
     }
 
     /// Octets of the replies that it keeps.
     fn octets(&self) -> usize {
-        self.hops.iter().map(|(hop, _)| hop.octets()).sum()
+        self.hops.iter().map(|part| part.relayed.octets()).sum()
     }
 
     /// The same, each divided by how many share it.
@@ -145,13 +178,13 @@ impl Resolution {
 
     /// Whether a part of it has expired.
     pub fn is_stale(&self) -> bool {
-        self.hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale)
+        self.hops.iter().any(|part| part.freshness == Freshness::Stale)
     }
 
     /// Writes the client's reply from all that was answered; see [`write_chain`].
     pub fn write(&self, head: &ReplyHead<'_>, seed: u64, buffer: &mut [u8]) -> usize {
         let hops: Vec<(&Relayed, Freshness)> =
-            self.hops.iter().map(|(relayed, freshness)| (relayed, *freshness)).collect();
+            self.hops.iter().map(|part| (&part.relayed, part.freshness())).collect();
         // The CNAMEs of ours in front may be from a snapshot too.
         let mut head = *head;
         head.form.snapshot_age_s = head.form.snapshot_age_s.max(self.snapshot_age_s);

@@ -98,7 +98,7 @@ pub enum CacheAction {
 pub fn cache_action(age: &Age, now_ms: u64, rules: CacheRules) -> CacheAction {
     let held_ms = now_ms.saturating_sub(age.kept_at_ms);
     let lifetime_ms = u64::from(age.lifetime_s) * 1_000;
-    let has_failed = now_ms < age.failed_until_ms;
+    let has_failed = age.is_failing(now_ms);
     if held_ms < lifetime_ms {
         let age_s = u32::try_from(held_ms / 1_000).unwrap_or(u32::MAX);
         let is_popular = age.lifetime_s >= PREFETCH_MIN_TTL_S && age.hits >= PREFETCH_MIN_HITS;
@@ -144,6 +144,11 @@ impl Age {
     /// Notes that this lookup ended before any upstream was asked: the next query may begin another.
     pub fn note_no_refresh(&mut self) {
         self.refresh = Refresh::None;
+    }
+
+    /// Whether its latest lookup failed, and that is still remembered (CA20).
+    pub fn is_failing(&self, now_ms: u64) -> bool {
+        now_ms < self.failed_until_ms
     }
 
     /// Whether a client waits for an upstream: it joins the lookup in progress while that is younger than what clients

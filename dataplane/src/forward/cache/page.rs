@@ -20,7 +20,8 @@ pub struct Page {
     pub total_entries: usize,
     /// What all of them take, in octets.
     pub total_octets: usize,
-    /// At most `MAX_ENTRIES`, in the order of slots; fewer, though there are more, where most slots are empty.
+    /// At most `MAX_ENTRIES`, in the order of slots; fewer, though there are more, where most slots are empty, or have a
+    /// failure that is no longer remembered.
     pub entries: Vec<Entry>,
     /// The value of `from` that shows the next ones; `None` after the last.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +70,9 @@ impl Cache {
             let shown = |(relayed, age, route): (Relayed, dataplane_core::Age, u32)| {
                 let (age_seconds, lifetime_seconds) = age.seconds(now_ms);
                 let key = relayed.key();
-                Entry {
+                // A failure without a reply keeps its slot for longer than it is remembered.
+                let is_forgotten = relayed.is_failure() && !age.is_failing(now_ms);
+                (!is_forgotten).then(|| Entry {
                     name: key.name().to_string(),
                     qtype: key.qtype(),
                     dnssec_ok: key.dnssec_ok(),
@@ -79,9 +82,9 @@ impl Cache {
                     age_seconds: if relayed.is_failure() { 0 } else { age_seconds },
                     lifetime_seconds,
                     octets: relayed.octets(),
-                }
+                })
             };
-            entries.extend(some.into_iter().map(shown));
+            entries.extend(some.into_iter().filter_map(shown));
             (shard, slot) = rest.map_or((shard + 1, 0), |slot| (shard, slot));
         }
         Page { total_entries: self.entries(), total_octets: self.octets(), entries, next }

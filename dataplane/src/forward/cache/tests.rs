@@ -312,6 +312,18 @@ fn the_pages_of_the_cache_are_bounded_and_show_each_entry_once() {
 }
 
 #[test]
+fn ca20_a_failure_that_is_no_longer_remembered_is_on_no_page() {
+    let cache = Cache::default();
+    cache.note_failure(ROUTE, &key("failed.example"), true, (0, 0), &LIMITS);
+    let shown = |now_ms| {
+        let entries = cache.page(0, now_ms).entries;
+        entries.into_iter().map(|e| (e.rcode, e.age_seconds, e.lifetime_seconds)).next()
+    };
+    assert_eq!(shown(999), Some((2, 0, 0)));
+    assert_eq!(shown(1_000), None);
+}
+
+#[test]
 fn a_page_looks_at_a_bounded_number_of_slots_also_where_most_are_empty() {
     const ENTRIES: usize = 2 * page::MAX_SLOTS;
     let cache = Cache::default();

@@ -167,7 +167,7 @@ impl Resolution {
 
     /// The same, each divided by how many share it.
     pub fn share_octets(&self) -> usize {
-        self.hops.iter().map(|(hop, _)| hop.share_octets()).sum()
+        self.hops.iter().map(|part| part.relayed.share_octets()).sum()
     }
 
     /// How many names it has asked about, ours among them.

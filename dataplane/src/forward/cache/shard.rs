@@ -174,7 +174,11 @@ impl Shard {
                 slot.used -= 1;
                 self.long.push_back(number);
             } else {
-                return self.remove(number, now_ms);
+                let was_denial = is_denial(self.slot(number).relayed.as_ref());
+                let was_fresh = self.remove(number, now_ms);
+                self.denials.evictions += u64::from(was_denial && was_fresh);
+                self.evictions += u64::from(was_fresh);
+                return was_fresh;
             }
         }
         false
@@ -189,20 +193,18 @@ impl Shard {
         entries: usize,
         now_ms: u64,
         is_route: impl Fn(RouteId) -> bool,
-    ) -> u64 {
-        let mut removed = 0;
+    ) {
         for _ in 0..entries {
             let queue = if is_long { &mut self.long } else { &mut self.short };
             let Some(number) = queue.pop_front() else { break };
             if !is_route(self.slot(number).route) {
-                removed += u64::from(self.remove(number, now_ms));
+                self.remove(number, now_ms);
             } else if is_long {
                 self.long.push_back(number);
             } else {
                 self.short.push_back(number);
             }
         }
-        removed
     }
 
     /// Entries of the short and of the long queue.
@@ -335,8 +337,6 @@ impl Shard {
         let was_fresh = had_reply && slot.age.is_fresh(now_ms);
         let was_denial = is_denial(relayed.as_ref());
         self.denials.entries -= u64::from(was_denial);
-        self.denials.evictions += u64::from(was_denial && was_fresh);
-        self.evictions += u64::from(was_fresh);
         self.octets -= taken;
         if !is_long {
             self.short_octets -= taken;

@@ -27,14 +27,14 @@ impl Sweep {
         let mut shard = lock(shard);
         let (octets, entries) = shard.taken();
         let mut left = self.left.unwrap_or_else(|| shard.lengths());
-        let mut evicted = 0;
         for (queue, left) in left.iter_mut().enumerate() {
             let some = (*left).min(TURNS);
             *left -= some;
-            evicted += shard.sweep(queue == 1, some, now_ms, &is_route);
+            // Not to make room: these count as no evictions.
+            shard.sweep(queue == 1, some, now_ms, &is_route);
         }
         cache.note_taken(&shard, octets, entries);
-        evicted += cache.make_room(&mut shard, 0, now_ms, limits);
+        let evicted = cache.make_room(&mut shard, 0, now_ms, limits);
         cache.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
         // A bound that became smaller: this part of the cache keeps no more than its own share.
         let (octets, entries) = shard.taken();

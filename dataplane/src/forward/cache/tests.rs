@@ -238,6 +238,8 @@ fn ca1_entries_on_routes_that_are_no_more_leave_step_by_step() {
     (0..600).for_each(|n| assert!(is_fresh(&cache, &name(n), 0, &LIMITS)));
     cache.note_failure(other, &key("failed.example"), true, (0, 0), &LIMITS);
     let (octets, entries) = (cache.octets(), cache.entries());
+    let evictions = || cache.counters.evictions.load(Ordering::Relaxed);
+    let before = evictions();
     assert_eq!(entries, 801);
     let (mut sweep, mut steps, mut fewest) = (Sweep::default(), 0, entries);
     while sweep.step(&cache, 0, &LIMITS, |route| route == ROUTE) {
@@ -248,6 +250,7 @@ fn ca1_entries_on_routes_that_are_no_more_leave_step_by_step() {
     assert!(steps >= SHARDS - 1, "{steps}");
     assert_eq!(cache.entries(), 600);
     assert!(cache.octets() < octets);
+    assert_eq!(evictions(), before, "they left, but not to make room");
     assert!((0..600).all(|n| is_fresh(&cache, &name(n), 0, &LIMITS)));
     let shown = cache.page(0, 0);
     assert!(shown.entries.iter().all(|entry| entry.route == ROUTE) && shown.total_entries == 600);

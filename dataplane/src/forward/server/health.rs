@@ -36,7 +36,7 @@ pub(in crate::forward) struct Health {
     probe_began: Option<Instant>,
     probed: Option<Instant>,
     is_suspected: bool,
-    /// Something else is to be known of it than whether it answers.
+    /// The next probe shows more than whether it answers.
     is_asked_for: bool,
     is_probing: bool,
     /// No probe before this, as the latest could not be sent, or has just been answered.
@@ -66,7 +66,7 @@ impl Health {
         }
     }
 
-    /// A probe is to show more than whether it answers.
+    /// A probe must show more than whether it answers.
     pub(in crate::forward) fn ask_for_probe(&mut self) {
         self.is_asked_for = true;
     }

@@ -34,7 +34,7 @@ struct Remembered {
 #[derive(Debug, Default)]
 pub struct Memory {
     objects: Mutex<HashMap<Key, Remembered>>,
-    /// The version of each Service for which a patch of its selector was refused, because it had another one by then.
+    /// The version of each Service for which a patch of its selector was refused, because it had another one at that time.
     conflicts: Mutex<HashMap<Key, String>>,
     /// What other clients edit again and again.
     pub(super) contention: Contention,

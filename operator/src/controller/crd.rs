@@ -40,7 +40,7 @@ impl Definition {
         self.lock().is_some()
     }
 
-    /// Was it missing for so long that every ClusterDNS has gone with it?
+    /// Was it missing for longer than an interruption lasts? Then every ClusterDNS has gone with it.
     pub fn is_gone(&self) -> bool {
         self.lock().is_some_and(|since| since.elapsed() >= GONE_AFTER)
     }

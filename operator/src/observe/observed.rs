@@ -42,7 +42,7 @@ pub struct Observed {
     /// The document that pods must run, where another client changed or deleted it in the ConfigMap: as the operator saw it
     /// last, or as ready pods run it.
     pub lost_document: Option<String>,
-    /// The version of the Service for which the last patch of its selector was refused, because it had another one by then.
+    /// The version of the Service for which the last patch of its selector was refused, because it had another one at that time.
     pub conflict: Option<String>,
     /// Other Services of its namespace that may select its pods by a label that the spec writes: name and selector, each
     /// selector once. Our pods must not be behind them by accident.

@@ -167,7 +167,7 @@ fn o16_no_service_of_ours_takes_the_name_of_one_that_was_given_back_and_deleted(
         assert_eq!(reconcile(&mut observed, &dns("{}"), second), Err("ServiceGone"));
         assert_eq!(restorable(&observed), None, "nor while the spec is refused");
     }
-    // The other server creates it again, with whatever addresses: it is its own.
+    // The other server creates it again, with any addresses: it is its own.
     observed.service = Some(replaced("another", "10.96.7.7", json!({"app": "x"})));
     let released = ServicePlan::Released { labels: BTreeMap::new(), patch: None };
     assert_eq!(reconcile(&mut observed, &dns("{}"), 5).unwrap().service, released);

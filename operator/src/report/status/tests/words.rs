@@ -51,7 +51,7 @@ fn o14_up_to_date_is_false_from_the_edit_until_every_ready_pod_runs_it() {
 }
 
 #[test]
-fn o16_up_to_date_is_true_once_the_service_is_given_back_whatever_our_pods_do() {
+fn o16_up_to_date_is_true_once_the_service_is_given_back_also_with_broken_pods() {
     let mut story = Story::new("{service: {adopt: true}}");
     story.observed.service = Some(kube_dns());
     story.observed.foreign_pods = vec![foreign_pod()];
@@ -80,7 +80,7 @@ fn o16_up_to_date_is_true_once_the_service_is_given_back_whatever_our_pods_do() 
     shows(&story, "True", "Released");
     story.applied.failures.push(("Deployment x".to_owned(), "denied".to_owned()));
     story.reconcile(4);
-    assert_eq!(up_to_date(&story).0, "False", "what else is to be written is not");
+    assert_eq!(up_to_date(&story).0, "False", "an object cannot be written");
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn the_usual_coredns_behind_node_local_has_no_line_that_is_not_possible() {
     let (spec, report) = both(coredns, NODE_LOCAL);
     assert_eq!(spec["upstreams"]["fromResolvConf"], true, "{report}");
     assert!(spec["upstreams"].get("limits").is_none(), "{report}");
-    assert!(!report.contains("not possible: "), "{report}");
+    assert!(!report.contains("notPossible: "), "{report}");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn names_that_node_local_asks_elsewhere_are_not_those_of_the_coredns_behind_it()
     for words in [
         "changed: .:53: pods ask NodeLocal DNSCache, which sends only names of cluster.local, in-addr.arpa, ip6.arpa here, and \
          others to __PILLAR__UPSTREAM__SERVERS__",
-        "not needed: forward . 10.0.0.7: pods ask NodeLocal DNSCache, which sends these names to __PILLAR__UPSTREAM__SERVERS__",
+        "notNeeded: forward . 10.0.0.7: pods ask NodeLocal DNSCache, which sends these names to __PILLAR__UPSTREAM__SERVERS__",
     ] {
         assert!(report.contains(words), "{words}\n{report}");
     }
@@ -75,7 +75,7 @@ fn a_node_local_that_sends_all_names_to_coredns_leaves_it_all_of_them() {
     let (spec, report) = both(coredns, node_local);
     assert_eq!(spec["upstreams"]["servers"][0]["address"], "10.0.0.2", "{report}");
     assert_eq!(spec["stubDomains"][0]["domain"], "corp.example", "{report}");
-    assert!(!report.contains("NodeLocal") && !report.contains("not possible: "), "{report}");
+    assert!(!report.contains("NodeLocal") && !report.contains("notPossible: "), "{report}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn of_two_lines_for_the_same_servers_the_report_says_which_option_decides() {
     let (_, report) = imported("--corefile", corefile);
     let words = "a line before names these servers too: the policy is Random, that of the first line, not Sequential; \
                  limits.inFlight is 9, that of the first line, not 2048";
-    assert!(report.contains(words) && !report.contains("not possible: "), "{report}");
+    assert!(report.contains(words) && !report.contains("notPossible: "), "{report}");
 }
 
 #[test]
@@ -135,12 +135,12 @@ fn transports_of_servers_that_are_not_written_are_not_kept() {
         report.lines().find(|it| it.starts_with("3 ")).unwrap().to_owned()
     };
     for (servers, option, expected) in [
-        ("/etc/resolv.conf", "force_tcp", "3 not possible: "),
-        ("__PILLAR__UPSTREAM__SERVERS__", "force_tcp", "3 not possible: "),
+        ("/etc/resolv.conf", "force_tcp", "3 notPossible: "),
+        ("__PILLAR__UPSTREAM__SERVERS__", "force_tcp", "3 notPossible: "),
         ("10.0.0.2", "force_tcp", "3 kept: forward: force_tcp: transport: TCP"),
-        ("tls://9.9.9.9", "force_tcp", "3 not needed: "),
-        ("/etc/resolv.conf", "tls_servername a.example", "3 not needed: "),
-        ("10.0.0.2", "tls_servername a.example", "3 not needed: "),
+        ("tls://9.9.9.9", "force_tcp", "3 notNeeded: "),
+        ("/etc/resolv.conf", "tls_servername a.example", "3 notNeeded: "),
+        ("10.0.0.2", "tls_servername a.example", "3 notNeeded: "),
         ("tls://10.0.0.2", "tls_servername a.example", "3 kept: "),
     ] {
         let line = of(servers, option);

@@ -5,6 +5,7 @@
 mod report;
 mod literals;
 mod values;
+mod front;
 mod draft;
 mod without_defaults;
 mod hosts_file;
@@ -29,8 +30,8 @@ use crds::v1alpha1::Upstreams;
 use crate::plain::plain_value;
 
 pub use command::{imported, run};
-use corefile::Front;
 use draft::Draft;
+use front::Front;
 pub use report::{Line, Outcome, Place, Report};
 pub use without_defaults::{section_defaults, written};
 

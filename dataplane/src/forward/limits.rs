@@ -340,14 +340,13 @@ mod tests {
 
     #[test]
     fn l16_fw52_a_silent_group_does_not_take_its_clients_away_from_another() {
-        let mut config = Config::default();
-        config.stub_domains = [("silent.example", 2048), ("corp.example", 100)]
-            .map(|(domain, in_flight)| {
-                let options =
-                    GroupOptions { limits: GroupLimits { in_flight }, ..Default::default() };
-                StubDomain { domain: domain.into(), group: Group { servers: Vec::new(), options } }
-            })
-            .into();
+        let stub = |(domain, in_flight): (&str, u32)| {
+            let limits = GroupLimits { in_flight };
+            let options = GroupOptions { limits, ..GroupOptions::default() };
+            StubDomain { domain: domain.into(), group: Group { servers: Vec::new(), options } }
+        };
+        let stub_domains = [("silent.example", 2048), ("corp.example", 100)].map(stub).into();
+        let config = Config { stub_domains, ..Config::default() };
         let upstreams = Upstreams::of(&config, std::path::Path::new("/nonexistent/resolv.conf"));
         let forwarder = Forwarder::new();
         let slot = |group| forwarder.slot(&upstreams, group, [10, 0, 0, 1].into());

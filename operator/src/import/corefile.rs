@@ -26,7 +26,7 @@ mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use front::{Front, front, serves};
+pub(super) use front::{front, serves};
 use keys::Key;
 pub(super) use parse::Parsed;
 use parse::{Directive, ServerBlock, has_variable};

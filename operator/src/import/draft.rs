@@ -15,7 +15,7 @@ use crds::{ClusterDNS, ClusterDNSSpec, defaults};
 
 use first_address::of_first_address;
 
-use super::corefile::Front;
+use super::front::Front;
 use super::report::{self, Place, Report};
 use super::values::is_at_or_below;
 use super::{Imported, Refused, Target};

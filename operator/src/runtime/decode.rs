@@ -13,7 +13,7 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::{Request, Response};
 use kube::client::Body;
 use kube::{Client, Error};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use super::managed_fields::{readable_reply, with_readable_managers};
@@ -76,7 +76,7 @@ pub(crate) struct Named {
     pub(crate) resource_version: Option<String>,
     /// It may be what cannot be read.
     #[serde(skip_serializing)]
-    pub(crate) deletion_timestamp: Option<String>,
+    pub(crate) deletion_timestamp: Option<IgnoredAny>,
     labels: Option<BTreeMap<String, String>>,
 }
 

@@ -7,36 +7,11 @@ use super::routes::forward_of;
 use super::scope::Scope;
 use super::{block_zones, view};
 use crate::import::draft::Draft;
+use crate::import::front::{Front, Next};
 use crate::import::report::Outcome::{Changed, NotNeeded};
 use crate::import::values::{is_at_or_below, list};
 
-/// What a cache does with the names of its zones: each is left to the server behind it, or to others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::import) struct Front {
-    zones: Vec<(String, Next)>,
-}
-
 const ASKED: &str = "pods ask NodeLocal DNSCache, which sends";
-
-/// Who is asked for a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Next {
-    Behind,
-    /// The servers as written.
-    Others(String),
-}
-
-impl Front {
-    /// The zone that has a name, the longest one.
-    fn of(&self, name: &str) -> Option<&Next> {
-        let having = self.zones.iter().filter(|(zone, _)| is_at_or_below(name, zone));
-        having.max_by_key(|(zone, _)| zone.len()).map(|(_, next)| next)
-    }
-
-    fn left(&self) -> impl Iterator<Item = &String> {
-        self.zones.iter().filter(|(_, next)| *next == Next::Behind).map(|(zone, _)| zone)
-    }
-}
 
 /// Does it serve the cluster domain itself?
 pub(in crate::import) fn serves(parsed: &Parsed, domain: &str) -> bool {

@@ -231,7 +231,7 @@ impl Forwarder {
             Some(Held { relayed, freshness, refresh, chain: before }) => {
                 chain = before;
                 if refresh {
-                    self.prefetch(&upstreams, group, key, &client.slot);
+                    self.prefetch_beside(&upstreams, group, key, &client);
                 }
                 Ok((relayed, freshness))
             }
@@ -360,6 +360,19 @@ impl Forwarder {
         let client = Client { started, came: started, slot: Arc::clone(slot) };
         // At a limit a later query will do it.
         let _ = self.join(upstreams, group, key, &client, Purpose::Prefetch);
+    }
+
+    /// The same for a part of a chain, in a place of its own: the next part may need that of the query.
+    pub(super) fn prefetch_beside(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        key: &LookupKey,
+        client: &Client,
+    ) {
+        if let Some(slot) = self.prefetch_slot(upstreams, group, client.slot.client()) {
+            self.prefetch(upstreams, group, key, &Arc::new(slot));
+        }
     }
 
     /// Joins the lookup for this key, or begins it with the place of this client, which is returned. What is only asked for

@@ -31,7 +31,7 @@ use crate::plain::plain_value;
 
 pub use command::{imported, run};
 use draft::Draft;
-use front::Front;
+use front::{Front, Next};
 pub use report::{Line, Outcome, Place, Report};
 pub use without_defaults::{section_defaults, written};
 
@@ -278,7 +278,13 @@ fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draf
         | Source::Keys(_)
         | Source::Note { .. } => false,
     };
-    if sources.iter().any(asks_node) || parsed.iter().any(corefile::has_default_servers) {
+    // A cache in front that leaves all names to the server behind asks no others.
+    let leaves_all = |it: &corefile::Parsed| {
+        corefile::front(it, &draft.spec.domain)
+            .is_some_and(|front| front.of("") == Some(&Next::Behind))
+    };
+    let asks = |it: &corefile::Parsed| corefile::has_default_servers(it) && !leaves_all(it);
+    if sources.iter().any(asks_node) || parsed.iter().any(asks) {
         return;
     }
     let Some(place) = parsed.iter().find_map(corefile::first_place) else { return };

@@ -199,7 +199,7 @@ impl Forwarder {
             }
             Some(Found::Reply { relayed, freshness, refresh }) => {
                 if refresh {
-                    self.prefetch(upstreams, group, key, &client.slot);
+                    self.prefetch_beside(upstreams, group, key, client);
                 }
                 Ok((relayed, freshness))
             }

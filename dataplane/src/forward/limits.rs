@@ -126,6 +126,10 @@ impl Slot {
         }
     }
 
+    pub(super) fn client(&self) -> IpAddr {
+        self.client
+    }
+
     /// Whether this is a place of that group. Where there is no such group, its query is not asked, and needs no other.
     fn is_of(&self, upstreams: &Upstreams, group: usize) -> bool {
         let held = self.group.lock().expect("nothing panics while counting");

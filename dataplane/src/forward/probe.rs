@@ -28,6 +28,7 @@ const MAX_QUESTIONS: usize = 4;
 const LOOK: Duration = Duration::from_secs(1);
 const TXT: u16 = 16;
 const SERVFAIL: u16 = 2;
+const REFUSED: u16 = 5;
 /// The Extended DNS Error of a ClusterDNS that has no server to ask, or no room (N16, N20).
 const EDE_OTHER: u16 = 0;
 /// Names below it are answered only by the replicas whose number they have (A43).
@@ -208,8 +209,14 @@ async fn ask_as_a_client(key: &LookupKey, server: &Arc<Server>, edns: bool) -> P
     if matches!(without, Probed::Reply { .. }) {
         server.refused_edns(now());
     }
-    // It has replied, also where the second query gets no reply.
-    probed.or_more(without)
+    match (probed, without) {
+        // What it refuses in both forms is not the OPT record.
+        (Probed::Error(_, codes), Probed::Error(rcode, _)) if REFUSES_EDNS.contains(&rcode) => {
+            Probed::Error(REFUSED, codes)
+        }
+        // It has replied, also where the second query gets no reply.
+        _ => probed.or_more(without),
+    }
 }
 
 /// Asks the server. In the pause after a connection that failed (FW54) nothing is sent, which would say no more than that

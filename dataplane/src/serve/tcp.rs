@@ -180,16 +180,16 @@ fn answer(responder: Arc<Responder>) -> Answer {
                     let (published, forwarder) = (&responder.state.published, &responder.forwarder);
                     let resolved =
                         forwarder.resolve(published, upstreams, &waiting, held, slot).await;
-                    let place = own;
                     let reply = Resolution {
                         responder,
                         waiting,
                         resolved,
                         asked,
                         over,
-                        place,
+                        place: own,
                         is_padded,
-                        read,
+                        took: read.elapsed(),
+                        is_written: Cell::default(),
                     };
                     Box::new(reply) as LateReply
                 };

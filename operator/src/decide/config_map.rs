@@ -117,6 +117,8 @@ pub fn left_behind(mut map: ConfigMap, (namespace, name): (&str, &str)) -> Confi
     if !state.service.manifest.as_ref().is_some_and(is_its) {
         state.service = LastService::default();
     }
+    // This ClusterDNS has given nothing back.
+    state.service.is_given_back = false;
     if let Some(rollout) = map.data.as_mut().and_then(|data| data.get_mut(ROLLOUT)) {
         *rollout = serde_json::to_string(&state).unwrap_or_default();
     }

@@ -47,6 +47,25 @@ async fn fw44_a_part_of_a_chain_ages_while_the_rest_of_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn ca30_fw52_a_part_that_is_asked_for_again_takes_no_place_of_the_next_one() {
+    let script = "server 10.0.0.2\n* *\n  answer @ 10 A 192.0.2.80\n\
+                  server 10.20.0.53\nhalf.corp.example. A\n  answer @ 60 CNAME www.example.org.";
+    let stage = Stage::with(script, |config| {
+        config.limits.in_flight_per_client = 1;
+        config.cache.stale_seconds = 0;
+    });
+    let half = waiting(1, "half.corp.example", RecordType::A);
+    for _ in 0..3 {
+        stage.ask_cached(&half).await;
+        stage.until_no_lookup().await;
+    }
+    // The alias is in its last 10 %, and its target is no longer there.
+    stage.forwarder.clock().advance(std::time::Duration::from_secs(55));
+    let reply = stage.ask_cached(&half).await;
+    assert_eq!(answers(&reply), ["192.0.2.80", "www.example.org."], "{reply}");
+}
+
+#[tokio::test]
 async fn f15_fw42_a_loop_over_two_servers_is_servfail() {
     let script = "server 10.0.0.2\na.example. A\n  answer @ 60 CNAME b.corp.example.\n\
                   server 10.20.0.53\nb.corp.example. A\n  answer @ 60 CNAME a.example.";

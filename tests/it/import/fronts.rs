@@ -60,10 +60,30 @@ fn names_that_node_local_asks_elsewhere_are_not_those_of_the_coredns_behind_it()
     for words in [
         "changed: .:53: pods ask NodeLocal DNSCache, which sends only names of cluster.local, in-addr.arpa, ip6.arpa here, and \
          others to __PILLAR__UPSTREAM__SERVERS__",
-        "notNeeded: forward . 10.0.0.7: pods ask NodeLocal DNSCache, which sends these names to __PILLAR__UPSTREAM__SERVERS__",
+        "notPossible: forward . 10.0.0.7: pods ask NodeLocal DNSCache, which sends these names to __PILLAR__UPSTREAM__SERVERS__",
     ] {
         assert!(report.contains(words), "{words}\n{report}");
     }
+}
+
+#[test]
+fn a_line_of_node_local_for_one_zone_leaves_it_to_coredns() {
+    let node_local = "cluster.local:53 {\n forward . 10.96.0.10\n}\n\
+                      .:53 {\n forward corp.example 10.96.0.10\n forward . /etc/resolv.conf\n}\n";
+    let coredns = ".:53 {\n kubernetes cluster.local in-addr.arpa ip6.arpa\n forward . 10.0.0.2\n}\n\
+                   corp.example:53 {\n forward . 10.0.0.7\n}\n";
+    let (spec, report) = both(coredns, node_local);
+    assert_eq!(spec["stubDomains"][0]["domain"], "corp.example", "{report}");
+    assert_eq!(spec["upstreams"]["fromResolvConf"], true, "{report}");
+}
+
+#[test]
+fn names_that_neither_node_local_nor_coredns_asks_others_for_are_refused() {
+    let node_local =
+        "cluster.local:53 {\n forward . 10.96.0.10\n}\n.:53 {\n forward . 10.96.0.10\n}\n";
+    let coredns = ".:53 {\n kubernetes cluster.local in-addr.arpa ip6.arpa\n}\n";
+    let (spec, report) = both(coredns, node_local);
+    assert_eq!(spec["upstreams"]["none"], true, "{report}");
 }
 
 #[test]

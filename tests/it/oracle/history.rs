@@ -243,7 +243,9 @@ impl Play {
                 must_be_quiet = true;
             }
             Step::Claim(key, at) => {
-                let addresses = self.endpoint_addresses();
+                let mut addresses = self.endpoint_addresses();
+                // No API server gives a Service an IPv4-mapped address.
+                addresses.retain(|address| address.to_canonical() == *address);
                 if !addresses.is_empty() {
                     let object = claim(key, addresses[at % addresses.len()]);
                     let object = self.fresh(object, false);

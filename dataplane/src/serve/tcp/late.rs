@@ -1,11 +1,12 @@
 //! Replies that waited for an upstream. Each is written when its connection has its turn and has room: until then those of
 //! one lookup share what the upstream sent, however many wait for it, and none has a buffer of its own (WR44).
 
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use dataplane_core::{Reason, Waiting, pad};
 
@@ -46,12 +47,8 @@ pub(super) fn write(
     written.ok()
 }
 
-/// A reply that its client does not wait for any more: it is counted and shown, as the others are.
-pub(super) fn given_up(reply: LateReply, counters: &ServeCounters) {
-    write(reply, &mut vec![0; MESSAGE_OCTETS], counters);
-}
-
-/// The real [`Unwritten`]: what the forwarder found.
+/// The real [`Unwritten`]: what the forwarder found. One that no client waits for any more is counted and shown when it is
+/// dropped.
 pub(super) struct Resolution {
     pub(super) responder: Arc<Responder>,
     pub(super) waiting: Box<Waiting>,
@@ -61,8 +58,9 @@ pub(super) struct Resolution {
     /// The counters of its transport, among those of all threads.
     pub(super) place: usize,
     pub(super) is_padded: bool,
-    /// When its query was read.
-    pub(super) read: Instant,
+    /// From its query to the end of the lookup: how fast a client reads is not counted.
+    pub(super) took: Duration,
+    pub(super) is_written: Cell<bool>,
 }
 
 impl Unwritten for Resolution {
@@ -71,6 +69,7 @@ impl Unwritten for Resolution {
     }
 
     fn write(&self, buffer: &mut [u8]) -> usize {
+        self.is_written.set(true);
         let octets = self.resolved.write(&self.waiting.head, buffer);
         let octets = if self.is_padded { pad(buffer, octets) } else { octets };
         let message = &buffer[..octets];
@@ -78,11 +77,21 @@ impl Unwritten for Resolution {
         let answered = Answered { reason: Reason::Forward, origin };
         let traffic = self.responder.counters.traffic.late(self.over);
         traffic.reply(answered, message);
-        traffic.took(origin, self.read.elapsed());
+        traffic.took(origin, self.took);
         if let Some(asked) = &self.asked {
             self.responder.show(self.place, &asked.borrow(), answered, message);
         }
         octets
+    }
+}
+
+impl Drop for Resolution {
+    fn drop(&mut self) {
+        if !self.is_written.get() {
+            let written = AssertUnwindSafe(|| self.write(&mut vec![0; MESSAGE_OCTETS]));
+            let counters = &self.responder.counters;
+            add(&counters.panics, usize::from(catch_unwind(written).is_err()));
+        }
     }
 }
 

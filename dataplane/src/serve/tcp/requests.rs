@@ -241,10 +241,8 @@ impl Requests {
                 server.runtime.spawn(async move {
                     let ended = AssertUnwindSafe(late).catch_unwind().await;
                     add(&counters.panics, usize::from(ended.is_err()));
-                    if let Ok(reply) = ended
-                        && let Err(reply) = ends.send(reply)
-                    {
-                        late::given_up(reply, &counters);
+                    if let Ok(reply) = ended {
+                        let _ = ends.send(reply);
                     }
                 });
                 let reply = ended.await.map_err(|_| Unanswered::Failed)?;

@@ -1,7 +1,7 @@
 //! A Service that was deleted. Clients keep its addresses in resolv.conf until they restart, so it comes back with these
 //! addresses or not at all. Ours is applied again; an adopted one is created as it was and stays foreign. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crds::ClusterDNS;
@@ -22,7 +22,12 @@ use crate::observe::observed::Observed;
 pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan, Refusal> {
     let last = config_map::state(observed).service;
     if !dns.spec.service.clone().unwrap_or_default().adopt {
-        return match last.is_given_back {
+        // Who writes its addresses wants a Service of ours with them.
+        let written =
+            dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+        let is_wanted = !last.cluster_ips.is_empty()
+            && addresses_of(&last.cluster_ips).is_subset(&addresses_of(written));
+        return match last.is_given_back && !is_wanted {
             true => Err(given_back(dns, &last)),
             false => Ok(ServicePlan::Own),
         };
@@ -47,10 +52,15 @@ fn given_back(dns: &ClusterDNS, last: &LastService) -> Refusal {
     let message = format!(
         "Service {namespace}/{name} was given back to another DNS server and then deleted, and pods still ask {}: create it \
          again with these clusterIPs, as that server does when it is installed with them; or set adopt to true, and it is created \
-         as it was; or delete this ClusterDNS",
+         as it was; or write these addresses as spec.service.clusterIPs, and the Service is one of ours; or delete this \
+         ClusterDNS",
         last.cluster_ips.join(", ")
     );
     Refusal::new("ServiceGone", "spec.service.adopt", message)
+}
+
+fn addresses_of<'a>(texts: impl IntoIterator<Item = &'a String>) -> BTreeSet<IpAddr> {
+    texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
@@ -95,6 +105,10 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let real: Vec<String> = cluster_ips(service).map(|ip| ip.to_string()).collect();
     // The other DNS server decides about it now. Where it is deleted, its addresses must still be known.
     if standing == Standing::Foreign && !adopt {
+        let was_adopted = before.is_given_back || (before.manifest.is_some() && !before.is_ours);
+        if !was_adopted {
+            return LastService::default();
+        }
         return LastService {
             cluster_ips: real,
             is_given_back: true,

@@ -3,12 +3,12 @@
 
 use super::forward;
 use super::parse::{Parsed, ServerBlock};
-use super::routes::forward_of;
+use super::routes::{excepted, forward_of, forwarded};
 use super::scope::Scope;
 use super::{block_zones, view};
 use crate::import::draft::Draft;
 use crate::import::front::{Front, Next};
-use crate::import::report::Outcome::{Changed, NotNeeded};
+use crate::import::report::Outcome::{Changed, NotPossible};
 use crate::import::values::{is_at_or_below, list};
 
 const ASKED: &str = "pods ask NodeLocal DNSCache, which sends";
@@ -41,7 +41,13 @@ pub(in crate::import) fn front(parsed: &Parsed, domain: &str) -> Option<Front> {
     };
     let mut zones: Vec<(String, Next)> = Vec::new();
     for block in blocks() {
-        for zone in block_zones(block) {
+        // A line for a zone below, or one that leaves it out, decides about that zone.
+        let lines =
+            block.directives.iter().flat_map(|it| forwarded(it).into_iter().chain(excepted(it)));
+        let own = block_zones(block);
+        let below = |zone: &String| own.iter().any(|it| it != zone && is_at_or_below(zone, it));
+        let below: Vec<String> = lines.filter(below).collect();
+        for zone in own.into_iter().chain(below) {
             let next = next(block, &zone).unwrap_or(Next::Others("no server".to_owned()));
             // Of several server blocks with this zone, the first one counts.
             if !zones.iter().any(|(known, _)| *known == zone) {
@@ -106,10 +112,10 @@ pub(super) fn say(block: &ServerBlock, scope: &mut Scope<'_>) {
     let message = format!(
         "{ASKED} these names to {others}: if clients ask this server itself, write them in spec.stubDomains or spec.hosts"
     );
-    scope.note(&block.place, NotNeeded, &what, message.as_str());
+    scope.note(&block.place, NotPossible, &what, message.as_str());
     if view(block).is_none() {
         for directive in &block.directives {
-            scope.say_all(directive, NotNeeded, &message);
+            scope.say_all(directive, NotPossible, &message);
         }
     }
 }

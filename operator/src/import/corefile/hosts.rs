@@ -47,7 +47,12 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             return Use::Never("it is outside of the zones of this directive".to_owned());
         }
         if let Some(why) = elsewhere(&own, others, name) {
-            return Use::Never(why);
+            return match reverse(ip) {
+                Reverse::Off | Reverse::Elsewhere => Use::Never(why),
+                Reverse::Names => Use::Lost(format!(
+                    "{why}, but for its reverse name, which a host has only together with its name"
+                )),
+            };
         }
         if draft.templates.has(name, ip) {
             return Use::Never("a template has it, and CoreDNS asks template first".to_owned());

@@ -29,7 +29,7 @@ pub(super) fn forwarded(directive: &Directive) -> Option<String> {
 }
 
 /// The zones that it leaves to the lines behind it.
-fn excepted(directive: &Directive) -> Vec<String> {
+pub(super) fn excepted(directive: &Directive) -> Vec<String> {
     let lines = directive.body.iter().filter(|line| line.name == "except");
     lines.flat_map(|line| &line.args).flat_map(|zone| zones(zone)).collect()
 }

@@ -6,6 +6,7 @@ use crds::v1alpha1::ManagementState;
 
 use super::conditions::{ConditionState, Conditions};
 use crate::apply::outcome::Applied;
+use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan};
 use crate::names;
 use crate::observe::observed::Observed;
@@ -22,7 +23,7 @@ pub(super) fn up_to_date(
 ) -> ConditionState {
     let rollout = &plan.rollout;
     let (desired, stable) = (&rollout.desired_revision, &rollout.state.stable);
-    if let Some(released) = released(dns, plan).filter(|_| applied.failures.is_empty()) {
+    if let Some(released) = released(dns, plan, observed).filter(|_| applied.failures.is_empty()) {
         return released;
     }
     if let Some(progressing) = progressing {
@@ -77,10 +78,12 @@ pub(super) fn up_to_date(
     ConditionState::yes("AllPodsCurrent", &format!("every ready pod runs configuration {stable}"))
 }
 
-/// No client asks our pods any more, so it does not matter what they run: people often go back because they are broken.
-fn released(dns: &ClusterDNS, plan: &Plan) -> Option<ConditionState> {
+/// No client asks our pods any more, so it does not matter what they run: people often go back because they are broken. Pods of
+/// ours that are ready answer beside the others until they have lost the labels of the Service.
+fn released(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<ConditionState> {
     let is_managed = dns.spec.management_state == ManagementState::Managed;
-    let is_released = matches!(plan.service, ServicePlan::Released { patch: None, .. });
+    let is_released = matches!(plan.service, ServicePlan::Released { patch: None, .. })
+        && adoption::ready_behind(observed) == 0;
     let (namespace, name) = names::service(dns);
     let message = format!("Service {namespace}/{name} is served by the other DNS server again");
     (is_managed && is_released).then(|| ConditionState::yes("Released", &message))

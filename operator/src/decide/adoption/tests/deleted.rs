@@ -167,12 +167,26 @@ fn o16_no_service_of_ours_takes_the_name_of_one_that_was_given_back_and_deleted(
         assert_eq!(reconcile(&mut observed, &dns("{}"), second), Err("ServiceGone"));
         assert_eq!(restorable(&observed), None, "nor while the spec is refused");
     }
+    let ours = dns("{service: {clusterIPs: [10.96.0.10]}}");
+    assert_eq!(
+        plan(&ours, &observed, at(5)).unwrap(),
+        ServicePlan::Own,
+        "it has the address that clients ask"
+    );
     // The other server creates it again, with any addresses: it is its own.
     observed.service = Some(replaced("another", "10.96.7.7", json!({"app": "x"})));
     let released = ServicePlan::Released { labels: BTreeMap::new(), patch: None };
     assert_eq!(reconcile(&mut observed, &dns("{}"), 5).unwrap().service, released);
     assert_eq!(lost_addresses(&dns("{}"), &observed), [] as [String; 0]);
     assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.7.7"]);
+}
+
+#[test]
+fn o16_a_service_that_was_never_adopted_may_be_deleted_for_one_of_ours() {
+    let mut observed = with(kube_dns());
+    assert_eq!(reconcile(&mut observed, &dns("{}"), 0), Err("ServiceExists"));
+    observed.service = None;
+    assert_eq!(reconcile(&mut observed, &dns("{}"), 1).unwrap().service, ServicePlan::Own);
 }
 
 #[test]

@@ -197,7 +197,7 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
             }
         }
     }
-    without_default_servers(sources, &parsed, &mut draft);
+    without_default_servers(sources, &parsed, front.as_ref(), &mut draft);
     if !is_known {
         assumed_domain(sources, &mut draft);
     }
@@ -269,7 +269,12 @@ fn metrics_of_kube_dns(sources: &[Source], draft: &mut Draft) {
 }
 
 /// CoreDNS asks no server where none is written; kube-dns and dnsmasq ask those of the node.
-fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draft: &mut Draft) {
+fn without_default_servers(
+    sources: &[Source],
+    parsed: &[corefile::Parsed],
+    front: Option<&Front>,
+    draft: &mut Draft,
+) {
     let asks_node = |source: &Source| match source {
         Source::KubeDnsConfig(_) | Source::KubeDnsArguments(_) | Source::Dnsmasq { .. } => true,
         Source::Corefile { .. }
@@ -279,12 +284,12 @@ fn without_default_servers(sources: &[Source], parsed: &[corefile::Parsed], draf
         | Source::Note { .. } => false,
     };
     // A cache in front that leaves all names to the server behind asks no others.
-    let leaves_all = |it: &corefile::Parsed| {
-        corefile::front(it, &draft.spec.domain)
-            .is_some_and(|front| front.of("") == Some(&Next::Behind))
+    let leaves_all = front.is_some_and(|front| front.of("") == Some(&Next::Behind));
+    let is_asking = |it: &corefile::Parsed| {
+        corefile::has_default_servers(it)
+            && (!leaves_all || corefile::serves(it, &draft.spec.domain))
     };
-    let asks = |it: &corefile::Parsed| corefile::has_default_servers(it) && !leaves_all(it);
-    if sources.iter().any(asks_node) || parsed.iter().any(asks) {
+    if sources.iter().any(asks_node) || parsed.iter().any(is_asking) {
         return;
     }
     let Some(place) = parsed.iter().find_map(corefile::first_place) else { return };

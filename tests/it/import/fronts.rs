@@ -87,6 +87,15 @@ fn names_that_neither_node_local_nor_coredns_asks_others_for_are_refused() {
 }
 
 #[test]
+fn a_node_local_alone_that_sends_all_names_to_coredns_lets_no_name_be_refused() {
+    let (spec, report) = imported(
+        "--corefile",
+        "cluster.local:53 {\n forward . 10.96.0.10\n}\n.:53 {\n forward . 10.96.0.10\n}\n",
+    );
+    assert!(spec["upstreams"].get("none").is_none(), "{report}");
+}
+
+#[test]
 fn a_node_local_that_sends_all_names_to_coredns_leaves_it_all_of_them() {
     let node_local =
         "cluster.local:53 {\n forward . 10.96.0.10\n}\n.:53 {\n forward . 10.96.0.10\n}\n";

@@ -9,16 +9,19 @@ use crate::import::values::is_at_or_below;
 /// Are these the servers that are asked for a domain without a stub domain?
 pub(super) fn are_asked_anyway(domain: &str, servers: &[Server], draft: &Draft) -> bool {
     let upstreams = draft.spec.upstreams.as_ref().and_then(|it| it.servers.as_deref());
+    upstreams == Some(servers) && !has_stub_domain(domain, draft)
+}
+
+fn has_stub_domain(domain: &str, draft: &Draft) -> bool {
     let mut stubs = draft.spec.stub_domains.iter().flatten();
-    upstreams == Some(servers) && !stubs.any(|stub| is_at_or_below(domain, &stub.domain))
+    stubs.any(|stub| is_at_or_below(domain, &stub.domain))
 }
 
 /// A domain for the servers of the node needs nothing where they are asked for it anyway.
 pub(super) fn to_node(domain: &str, draft: &Draft) -> (Outcome, String) {
     let upstreams = draft.spec.upstreams.as_ref();
     let is_node = upstreams.is_some_and(|it| it.from_resolv_conf == Some(true));
-    let mut stubs = draft.spec.stub_domains.iter().flatten();
-    match is_node && !stubs.any(|stub| is_at_or_below(domain, &stub.domain)) {
+    match is_node && !has_stub_domain(domain, draft) {
         true => (
             NotNeeded,
             format!(

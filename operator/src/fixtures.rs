@@ -1,8 +1,10 @@
 //! Clusters for tests, as small as they can be written.
 
+use std::net::{TcpListener, UdpSocket};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
+use crds::without_effect::WithoutEffect;
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -21,6 +23,21 @@ use crate::runtime::lease::Leadership;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
 use crate::settings::{DataPlane, Settings};
+
+/// Sockets of both transports at this address. A free port of one may be taken of the other: of port 0 several are tried.
+pub(crate) fn on_one_port(address: (&str, u16)) -> (UdpSocket, TcpListener) {
+    let bound = || {
+        let tcp = TcpListener::bind(address)?;
+        Ok::<_, std::io::Error>((UdpSocket::bind(tcp.local_addr()?)?, tcp))
+    };
+    let mut tries = (0..100).map(|_| bound());
+    tries.find_map(Result::ok).expect("a port that is free of both transports")
+}
+
+/// The fields that are named, below `spec`.
+pub(crate) fn fields(found: &[WithoutEffect]) -> Vec<&str> {
+    found.iter().map(|it| it.field.trim_start_matches("spec.")).collect()
+}
 
 /// A ClusterDNS called `default` with this spec, as YAML.
 pub(crate) fn dns(spec: &str) -> ClusterDNS {

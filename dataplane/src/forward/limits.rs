@@ -5,8 +5,7 @@
 //! With the default limits this changes nothing for a client that is alone. Its places in one group do not count in another:
 //! a group that is silent would else take its clients away from one that is healthy.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::{Entry, HashMap};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,11 +57,13 @@ impl Limit {
 pub(super) struct InFlight {
     total: AtomicUsize,
     /// Places of each client, in all (`None`) and in each group where it has one, so twice `total` bounds its size.
-    clients: Mutex<HashMap<(IpAddr, Option<GroupKey>), usize>>,
+    clients: Mutex<Clients>,
     refused: [AtomicU64; Limit::ALL.len()],
     /// No client got less for these.
     refused_prefetches: [AtomicU64; Limit::ALL.len()],
 }
+
+type Clients = HashMap<(IpAddr, Option<GroupKey>), usize>;
 
 /// Tells groups apart while a place of theirs is taken: where their count is.
 type GroupKey = usize;
@@ -193,12 +194,12 @@ impl InFlight {
     /// Counts one more place of a client, in all and in this group, if it may have one.
     fn enter_client(&self, client: IpAddr, group: GroupKey, limit: usize, free: Free) -> bool {
         let mut clients = self.clients.lock().expect("nothing panics while counting");
-        let held = |place| clients.get(&(client, place)).copied().unwrap_or(0);
-        let (all, of_group) = (held(None), held(Some(group)));
-        let may = all < limit && all <= free.of_all && of_group <= free.of_group;
+        let all = clients.get(&(client, None)).copied().unwrap_or(0);
+        let may = all < limit
+            && all <= free.of_all
+            && enter_group(&mut clients, client, group, free.of_group);
         if may {
             clients.insert((client, None), all + 1);
-            clients.insert((client, Some(group)), of_group + 1);
         }
         may
     }
@@ -206,11 +207,7 @@ impl InFlight {
     /// Counts one more place of a client in this group only, which it gives back in another.
     fn move_client(&self, client: IpAddr, group: GroupKey, free: usize) -> bool {
         let mut clients = self.clients.lock().expect("nothing panics while counting");
-        let of_group = clients.get(&(client, Some(group))).copied().unwrap_or(0);
-        if of_group <= free {
-            clients.insert((client, Some(group)), of_group + 1);
-        }
-        of_group <= free
+        enter_group(&mut clients, client, group, free)
     }
 
     fn leave_client(&self, client: IpAddr, group: GroupKey) {
@@ -225,8 +222,15 @@ impl InFlight {
     }
 }
 
-fn leave<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Entry::Occupied(mut count) = counts.entry(key) {
+fn enter_group(clients: &mut Clients, client: IpAddr, group: GroupKey, free: usize) -> bool {
+    let of_group = clients.entry((client, Some(group))).or_insert(0);
+    let may = *of_group <= free;
+    *of_group += usize::from(may);
+    may
+}
+
+fn leave(clients: &mut Clients, place: (IpAddr, Option<GroupKey>)) {
+    if let Entry::Occupied(mut count) = clients.entry(place) {
         *count.get_mut() -= 1;
         if *count.get() == 0 {
             count.remove();

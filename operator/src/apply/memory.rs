@@ -155,7 +155,7 @@ impl Memory {
 
     /// The API server has not made this patch of a selector: the Service has another version.
     pub(super) fn conflicted(&self, key: &Key, version: &str) {
-        let mut conflicts = self.conflicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut conflicts = self.conflicts();
         if conflicts.len() >= MAX_REMEMBERED {
             conflicts.clear();
         }
@@ -164,8 +164,7 @@ impl Memory {
 
     /// The version of this Service for which the last patch was refused so.
     pub fn conflict(&self, namespace: &str, name: &str) -> Option<String> {
-        let conflicts = self.conflicts.lock().unwrap_or_else(PoisonError::into_inner);
-        conflicts.get(&(Kind::Service, namespace.to_owned(), name.to_owned())).cloned()
+        self.conflicts().get(&(Kind::Service, namespace.to_owned(), name.to_owned())).cloned()
     }
 
     /// Nothing of this ClusterDNS is put back from here on: it is gone, or people write its objects themselves.
@@ -176,8 +175,12 @@ impl Memory {
     /// Versions mean nothing any more: the API server shows an older state.
     pub fn forget_all(&self) {
         self.lock().clear();
-        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.conflicts().clear();
         self.kept.forget_all();
+    }
+
+    fn conflicts(&self) -> std::sync::MutexGuard<'_, HashMap<Key, String>> {
+        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Remembered>> {

@@ -82,11 +82,7 @@ pub fn patched_by_people((namespace, name): &(String, String), distribution: &st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::dns;
-
-    fn fields(found: &[WithoutEffect]) -> Vec<&str> {
-        found.iter().map(|it| it.field.trim_start_matches("spec.")).collect()
-    }
+    use crate::fixtures::{dns, fields};
 
     #[test]
     fn o18_listeners_for_which_the_adopted_service_has_no_port_are_named() {

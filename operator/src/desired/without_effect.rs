@@ -176,11 +176,7 @@ pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::dns;
-
-    fn fields(found: &[WithoutEffect]) -> Vec<&str> {
-        found.iter().map(|it| it.field.trim_start_matches("spec.")).collect()
-    }
+    use crate::fixtures::{dns, fields};
 
     #[test]
     fn o18_fields_that_others_make_useless_are_named() {

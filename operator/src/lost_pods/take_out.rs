@@ -165,7 +165,7 @@ pub(super) mod tests {
     use hyper::{Request, Response};
     use kube::client::Body;
     use serde_json::Value;
-    use tokio::net::{TcpListener, UdpSocket};
+    use tokio::net::UdpSocket;
 
     use super::*;
     use crate::fixtures;
@@ -302,10 +302,8 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn o20_a_pod_that_answers_again_while_the_list_is_read_stays_in_the_service() {
-        let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let port = udp.local_addr().unwrap().port();
-        let tcp = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
-        let silent = target(port);
+        let (udp, tcp) = fixtures::on_one_port(("127.0.0.1", 0));
+        let silent = target(tcp.local_addr().unwrap().port());
         // Before the round that came next; and, however slow this machine is, a moment ago.
         let before = Instant::now() - Duration::from_millis(701);
         let lately = Instant::now() + Duration::from_secs(3_600);

@@ -42,7 +42,11 @@ pub(super) fn write(
     buffer: &mut [u8],
     counters: &ServeCounters,
 ) -> Option<usize> {
-    let written = catch_unwind(AssertUnwindSafe(|| reply.write(buffer)));
+    guarded(|| reply.write(buffer), counters)
+}
+
+fn guarded(write: impl FnOnce() -> usize, counters: &ServeCounters) -> Option<usize> {
+    let written = catch_unwind(AssertUnwindSafe(write));
     add(&counters.panics, usize::from(written.is_err()));
     written.ok()
 }
@@ -88,9 +92,7 @@ impl Unwritten for Resolution {
 impl Drop for Resolution {
     fn drop(&mut self) {
         if !self.is_written.get() {
-            let written = AssertUnwindSafe(|| self.write(&mut vec![0; MESSAGE_OCTETS]));
-            let counters = &self.responder.counters;
-            add(&counters.panics, usize::from(catch_unwind(written).is_err()));
+            guarded(|| self.write(&mut vec![0; MESSAGE_OCTETS]), &self.responder.counters);
         }
     }
 }

@@ -23,10 +23,8 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     let last = config_map::state(observed).service;
     if !dns.spec.service.clone().unwrap_or_default().adopt {
         // Who writes its addresses wants a Service of ours with them.
-        let written =
-            dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
         let is_wanted = !last.cluster_ips.is_empty()
-            && addresses_of(&last.cluster_ips).is_subset(&addresses_of(written));
+            && addresses_of(&last.cluster_ips).is_subset(&addresses_of(written(dns)));
         return match last.is_given_back && !is_wanted {
             true => Err(given_back(dns, &last)),
             false => Ok(ServicePlan::Own),
@@ -57,6 +55,11 @@ fn given_back(dns: &ClusterDNS, last: &LastService) -> Refusal {
         last.cluster_ips.join(", ")
     );
     Refusal::new("ServiceGone", "spec.service.adopt", message)
+}
+
+/// The addresses that the spec names.
+fn written(dns: &ClusterDNS) -> impl Iterator<Item = &String> {
+    dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten())
 }
 
 fn addresses_of<'a>(texts: impl IntoIterator<Item = &'a String>) -> BTreeSet<IpAddr> {
@@ -149,9 +152,7 @@ pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
 fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<String> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
     let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));
-    let mut written =
-        dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
-    if written.any(|text| has(&text)) {
+    if written(dns).any(|text| has(&text)) {
         return Vec::new();
     }
     before.cluster_ips.iter().filter(|text| !has(text)).cloned().collect()

@@ -5,7 +5,7 @@ mod interrupted;
 use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};
-use crate::fixtures::{compared, config, deploy, dns, from, own_service, says, write};
+use crate::fixtures::{compared, config, deploy, dns, from, on_one_port, own_service, says, write};
 use crate::observe::observed::CheckResult;
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, SOA};
@@ -295,9 +295,8 @@ fn the_canary_is_asked_beside_a_stable_pod_once_it_runs_what_it_tries() {
 /// Answers every question over UDP and TCP at this address, until the test ends.
 fn server(address: (&str, u16), truncates: bool, ip: &'static str) -> SocketAddr {
     use std::io::{Read, Write};
-    let tcp = std::net::TcpListener::bind(address).unwrap();
+    let (udp, tcp) = on_one_port(address);
     let at = tcp.local_addr().unwrap();
-    let udp = std::net::UdpSocket::bind(at).unwrap();
     let reply = move |wire: &[u8], truncated: bool| {
         let query = Message::from_vec(wire).unwrap();
         let mut reply = Message::response(query.metadata.id, OpCode::Query);

@@ -10,7 +10,7 @@ use table::{Row, rows};
 fn said(row: &Row) -> Vec<(String, String, String)> {
     let resource = row.resource();
     let found = check_resource(&resource).map(drop);
-    let found = match row.old_spec() {
+    let found = match row.old_resource() {
         Some(old) => found.and_then(|()| check_update(&old, &resource.spec)),
         None => found,
     };

@@ -1,13 +1,16 @@
 //! Immutable fields: an accidental change would be an outage of the whole cluster.
 
-use super::violations::{Reason, Violations};
-use crate::ClusterDNSSpec;
+use std::net::IpAddr;
 
-/// What is wrong with a change from one spec to another.
+use super::violations::{Reason, Violations};
+use crate::{ClusterDNS, ClusterDNSSpec};
+
+/// What is wrong with a change of this resource to another spec.
 ///
 /// # Errors
 /// Each field that cannot be changed and was.
-pub fn check_update(old: &ClusterDNSSpec, new: &ClusterDNSSpec) -> Result<(), Violations> {
+pub fn check_update(resource: &ClusterDNS, new: &ClusterDNSSpec) -> Result<(), Violations> {
+    let old = &resource.spec;
     let mut violations = Violations::default();
     let mut refuse = |field: &str, what: &str| {
         let message = format!(
@@ -27,12 +30,23 @@ pub fn check_update(old: &ClusterDNSSpec, new: &ClusterDNSSpec) -> Result<(), Vi
     if before.namespace != after.namespace {
         refuse("spec.service.namespace", "the namespace of the Service");
     }
-    let were_set = before.cluster_ips.as_ref().is_some_and(|ips| !ips.is_empty());
-    if were_set && before.cluster_ips != after.cluster_ips {
+    if has_written_addresses(resource) && before.cluster_ips != after.cluster_ips {
         refuse(
             "spec.service.clusterIPs",
-            "kubelets have the clusterIPs as clusterDNS: once set they",
+            "kubelets have the clusterIPs as clusterDNS: once the Service has them they",
         );
     }
     violations.or(())
+}
+
+/// Does the Service have the first address of the spec? Addresses that it never got can be corrected. Where there is no
+/// status, as in a file, it may have them.
+fn has_written_addresses(resource: &ClusterDNS) -> bool {
+    let first = |of: &Vec<String>| of.first()?.parse::<IpAddr>().ok();
+    let service = resource.spec.service.as_ref();
+    let written = service.and_then(|service| service.cluster_ips.as_ref()).and_then(first);
+    match &resource.status {
+        Some(status) => written.is_some() && first(&status.cluster_ips) == written,
+        None => written.is_some(),
+    }
 }

@@ -19,7 +19,8 @@ pub fn crd() -> CustomResourceDefinition {
     crd["metadata"]["annotations"] = stays();
     let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     tidy(schema);
-    schema["x-kubernetes-validations"] = json!([rules::name(), rules::name_is_not_reserved()]);
+    schema["x-kubernetes-validations"] =
+        json!([rules::name(), rules::name_is_not_reserved(), rules::cluster_ips_are_immutable()]);
     let sections = &mut schema["properties"]["spec"]["properties"];
     for union in UNIONS {
         remove_defaults(&mut sections[union]);

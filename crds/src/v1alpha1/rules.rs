@@ -81,13 +81,22 @@ pub(super) fn service_namespace_is_immutable() -> Rule {
     .field_path(".service.namespace")
 }
 
+/// A rule of the whole resource: addresses that the Service never got (status.clusterIPs) can be corrected.
 pub(super) fn cluster_ips_are_immutable() -> Rule {
+    let written = |object: &str| format!("{object}.spec.service.clusterIPs");
+    let (new, old) = (written("self"), written("oldSelf"));
+    let real = "oldSelf.status.clusterIPs";
     rule(
-        "!has(oldSelf.service) || !has(oldSelf.service.clusterIPs) || oldSelf.service.clusterIPs.size() == 0 || \
-         (has(self.service) && has(self.service.clusterIPs) && self.service.clusterIPs == oldSelf.service.clusterIPs)",
-        format!("kubelets have the clusterIPs as clusterDNS: once set they cannot be changed; {MOVE}"),
+        format!(
+            "!has(oldSelf.spec.service) || !has({old}) || {old}.size() == 0 || \
+             !has(oldSelf.status) || !has({real}) || {real}.size() == 0 || ip({real}[0]) != ip({old}[0]) || \
+             (has(self.spec.service) && has({new}) && {new} == {old})"
+        ),
+        format!(
+            "kubelets have the clusterIPs as clusterDNS: once the Service has them they cannot be changed; {MOVE}"
+        ),
     )
-    .field_path(".service.clusterIPs")
+    .field_path(".spec.service.clusterIPs")
 }
 
 // --- inside the cluster domain -------------------------------------------------------------------------------------

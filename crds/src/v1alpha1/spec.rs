@@ -37,7 +37,7 @@ use crate::names::DOMAIN_PATTERN;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [rules::service_name_is_immutable(), rules::service_namespace_is_immutable(), rules::cluster_ips_are_immutable(), rules::hosts_in_the_cluster_domain(), rules::records_in_the_cluster_domain(), rules::stub_domains_in_the_cluster_domain(), rules::upstreams_are_not_ourselves(), rules::stub_domains_are_not_ourselves(), rules::listeners_are_not_on_the_pod_port()]))]
+#[schemars(extend("x-kubernetes-validations" = [rules::service_name_is_immutable(), rules::service_namespace_is_immutable(), rules::hosts_in_the_cluster_domain(), rules::records_in_the_cluster_domain(), rules::stub_domains_in_the_cluster_domain(), rules::upstreams_are_not_ourselves(), rules::stub_domains_are_not_ourselves(), rules::listeners_are_not_on_the_pod_port()]))]
 pub struct ClusterDNSSpec {
     /// Whether the operator acts on this resource. Managed: it creates and updates everything. Unmanaged: it writes
     /// nothing but status; the running objects stay. Default Managed.

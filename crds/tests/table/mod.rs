@@ -1,6 +1,6 @@
 //! Tables of specs in YAML: reading them, and writing out `{times: 64, of: a}` and `{list: 16, of: ...}`.
 
-use crds::{ClusterDNS, ClusterDNSSpec};
+use crds::ClusterDNS;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -13,6 +13,9 @@ pub(crate) struct Row {
     pub(crate) name: Value,
     #[serde(default)]
     pub(crate) old: Value,
+    /// The addresses that the Service has then.
+    #[serde(default)]
+    pub(crate) has: Vec<String>,
     #[serde(default)]
     pub(crate) spec: Value,
     #[serde(default)]
@@ -33,7 +36,9 @@ impl Row {
 
     /// The resource as it was before, if the row is about a change.
     pub(crate) fn old_document(&self) -> Option<Value> {
-        (!self.old.is_null()).then(|| self.document_with(&self.old))
+        let mut document = (!self.old.is_null()).then(|| self.document_with(&self.old))?;
+        document["status"] = json!({"clusterIPs": self.has});
+        Some(document)
     }
 
     fn document_with(&self, spec: &Value) -> Value {
@@ -56,9 +61,9 @@ impl Row {
         resource
     }
 
-    /// The spec that was there before, if the row is about a change.
-    pub(crate) fn old_spec(&self) -> Option<ClusterDNSSpec> {
-        let old = self.old_document()?["spec"].take();
+    /// The resource that was there before, if the row is about a change.
+    pub(crate) fn old_resource(&self) -> Option<ClusterDNS> {
+        let old = self.old_document()?;
         Some(serde_json::from_value(old).unwrap_or_else(|e| panic!("{}: old: {e}", self.rule)))
     }
 }

@@ -3,6 +3,7 @@
 //! pod. If another client resets the selector, that is reported, and the switch is repeated with back-off. Pure.
 
 mod switch;
+mod addresses;
 mod deleted;
 mod replaced;
 mod ports;
@@ -66,12 +67,13 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
         return deleted::plan(dns, observed);
     };
     let standing = standing(dns, Some(service));
+    let own = || addresses::keep(dns, observed, service).map(|()| ServicePlan::Own);
     if standing == Standing::Own {
-        return Ok(ServicePlan::Own);
+        return own();
     }
     is_not_of_others(dns, observed, service)?;
     if is_same(observed, service) {
-        return Ok(ServicePlan::Own);
+        return own();
     }
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
@@ -210,20 +212,7 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
             ),
         );
     }
-    let written = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
-    if let Some(other) = written.filter_map(|text| text.parse().ok()).find(|ip| !real.contains(ip))
-    {
-        let real: Vec<String> = real.iter().map(IpAddr::to_string).collect();
-        return refuse(
-            "ClusterIPsDiffer",
-            "spec.service.clusterIPs",
-            format!(
-                "{} has {} and cannot get {other}, because an adopted Service keeps its addresses: leave clusterIPs out",
-                shown(service),
-                real.join(", ")
-            ),
-        );
-    }
+    addresses::can_keep(dns, service)?;
     match ports::unserved(&spec, &served::of(&dns.spec)) {
         Some(what) => refuse(
             "ServicePortsUnserved",

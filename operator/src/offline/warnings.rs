@@ -167,7 +167,7 @@ fn cluster_ips(service: &Service) -> Option<Warning> {
             "spec.service.clusterIPs",
             "AddressIsChosen",
             "the API server chooses the address, and kubelets need it: write the one that is clusterDNS of the \
-             kubelets, or adopt the Service that has it",
+             kubelets before the first apply, or adopt the Service that has it",
         ));
     }
     let is_loopback =

@@ -97,7 +97,9 @@ impl Changes {
             notes.push(format!("{against} has a ClusterDNS that is not valid, compared with the defaults: {violations}"));
             Config::default()
         });
-        let settings = settings(&meaning(&old.spec), &meaning(&new.spec));
+        let refused = crds::check_update(old, &new.spec).err().unwrap_or_default();
+        let immutable: Vec<&str> = refused.listed().iter().map(|it| it.field.as_str()).collect();
+        let settings = settings(&meaning(&old.spec), &meaning(&new.spec), &immutable);
         let refused = settings.iter().filter(|it| it.is_immutable).map(|it| it.field.as_str());
         let refused: Vec<&str> = refused.collect();
         if !refused.is_empty() {

@@ -57,8 +57,13 @@ fn given_back(dns: &ClusterDNS, last: &LastService) -> Refusal {
     Refusal::new("ServiceGone", "spec.service.adopt", message)
 }
 
+/// The addresses that clients know.
+pub(super) fn known(observed: &Observed) -> BTreeSet<IpAddr> {
+    addresses_of(&config_map::state(observed).service.cluster_ips)
+}
+
 /// The addresses that the spec names.
-fn written(dns: &ClusterDNS) -> impl Iterator<Item = &String> {
+pub(super) fn written(dns: &ClusterDNS) -> impl Iterator<Item = &String> {
     dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten())
 }
 
@@ -72,7 +77,7 @@ fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
     if reported.is_empty() {
         let message = format!(
             "Service {namespace}/{name} does not exist, so there is nothing to adopt: set adopt to false to create it, with the \
-             address that kubelet gives to pods in clusterIPs, or write the name of a Service that exists"
+             address that kubelet gives to pods in clusterIPs, or create this ClusterDNS again with the name of a Service that exists"
         );
         return Refusal::new("NothingToAdopt", "spec.service.adopt", message);
     }
@@ -148,11 +153,13 @@ pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
 }
 
-/// None if the spec names the present addresses: then the user chose them.
+/// None if the spec names the present addresses: then the user chose them. Nor where the first one is still there: Kubernetes
+/// changes the second one of a Service that exists, where people take a family away.
 fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<String> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
     let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));
-    if written(dns).any(|text| has(&text)) {
+    let has_first = before.cluster_ips.first().is_some_and(|first| has(&first));
+    if has_first || written(dns).any(|text| has(&text)) {
         return Vec::new();
     }
     before.cluster_ips.iter().filter(|text| !has(text)).cloned().collect()

@@ -210,6 +210,33 @@ fn o15_an_adopted_service_keeps_its_addresses_and_is_not_widened() {
 }
 
 #[test]
+fn o1_addresses_that_kubernetes_does_not_give_to_our_service_are_refused() {
+    let asked = |ips: &str| {
+        let spec = format!("{{service: {{clusterIPs: [{ips}]}}}}");
+        planned(&spec, &with(own_service())).err()
+    };
+    let differ = Some("ClusterIPsDiffer");
+    for (ips, refused) in [
+        ("10.96.0.10", None),
+        ("10.96.0.10, \"fd00::a\"", None),
+        ("10.96.0.11", differ),
+        ("\"fd00::a\"", differ),
+        ("\"fd00::a\", 10.96.0.10", differ),
+    ] {
+        assert_eq!(asked(ips), refused, "{ips}");
+    }
+    let mut second = own_service();
+    second.spec.as_mut().unwrap().cluster_ips =
+        Some(vec!["10.96.0.10".to_owned(), "fd00::b".to_owned()]);
+    let spec = "{service: {clusterIPs: [10.96.0.10, \"fd00::a\"]}}";
+    assert_eq!(planned(spec, &with(second)).err(), differ, "the second one does not change either");
+    let mut leaving = own_service();
+    leaving.metadata.deletion_timestamp = Some(from(json!("2026-01-01T00:00:00Z")));
+    let spec = "{service: {clusterIPs: [10.96.0.11]}}";
+    assert_eq!(planned(spec, &with(leaving)).err(), None, "it comes back with these");
+}
+
+#[test]
 fn a_service_of_another_cluster_dns_is_a_conflict() {
     let mut theirs = kube_dns();
     theirs.metadata.annotations = Some([(ADOPTED_BY.to_owned(), "second".to_owned())].into());

@@ -47,7 +47,7 @@ mod tests {
 
     fn changed(before: &str, after: &str) -> Vec<String> {
         let spec = |text: &str| serde_saphyr::from_str::<ClusterDNSSpec>(text).expect(text);
-        settings(&meaning(&spec(before)), &meaning(&spec(after)))
+        settings(&meaning(&spec(before)), &meaning(&spec(after)), &["spec.service.name"])
             .into_iter()
             .map(|it| format!("{} {:?} {:?} {}", it.field, it.before, it.after, it.is_immutable))
             .collect()

@@ -6,9 +6,6 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Fields that the API server does not let anyone change.
-const IMMUTABLE: [&str; 4] =
-    ["spec.domain", "spec.service.name", "spec.service.namespace", "spec.service.clusterIPs"];
 /// The field that identifies an item of a list.
 const KEYS: [&str; 3] = ["name", "domain", "address"];
 /// Characters of a value that are shown.
@@ -28,10 +25,13 @@ pub struct SettingChange {
     pub is_immutable: bool,
 }
 
-/// What differs between two specs.
-pub(super) fn settings(before: &Value, after: &Value) -> Vec<SettingChange> {
+/// What differs between two specs. The API server refuses a change of these fields.
+pub(super) fn settings(before: &Value, after: &Value, immutable: &[&str]) -> Vec<SettingChange> {
     let mut changes = Vec::new();
     compare("spec", Some(before), Some(after), &mut changes);
+    for change in &mut changes {
+        change.is_immutable = immutable.contains(&change.field.as_str());
+    }
     changes
 }
 
@@ -75,12 +75,11 @@ fn compare(
         }
         _ => {
             let field = path.to_owned();
-            let is_immutable = IMMUTABLE.contains(&path) && before.is_some();
             changes.push(SettingChange {
                 field,
                 before: before.map(shown),
                 after: after.map(shown),
-                is_immutable,
+                is_immutable: false,
             });
         }
     }
@@ -114,7 +113,7 @@ mod tests {
             "hosts": [{"name": "a.example", "addresses": ["192.0.2.1"]}, {"name": "b.example", "addresses": ["192.0.2.2"]}]});
         let after = json!({"domain": "other.local", "ttlSeconds": 30, "reverseCIDRs": [], "cache": null,
             "hosts": [{"name": "b.example", "addresses": ["192.0.2.9"]}, {"name": "c.example", "addresses": ["192.0.2.3"]}]});
-        let found: Vec<_> = settings(&before, &after)
+        let found: Vec<_> = settings(&before, &after, &["spec.domain"])
             .into_iter()
             .map(|it| format!("{} {:?} {:?} {}", it.field, it.before, it.after, it.is_immutable))
             .collect();
@@ -129,6 +128,6 @@ mod tests {
                 r#"spec.ttlSeconds Some("5") Some("30") false"#,
             ]
         );
-        assert!(settings(&before, &before).is_empty());
+        assert!(settings(&before, &before, &[]).is_empty());
     }
 }

@@ -357,3 +357,25 @@ fn o16_what_replaced_our_service_and_was_adopted_since_is_given_back() {
     let plan = reconcile(&mut observed, &dns("{}"), 2).unwrap();
     assert_eq!(plan.service, ServicePlan::Released { labels: BTreeMap::new(), patch: None });
 }
+
+#[test]
+fn o16_a_service_that_lost_its_second_family_was_not_replaced() {
+    for (spec, service) in [("{}", own_service()), (ADOPT, switched())] {
+        let dns = dns(spec);
+        let mut service = service;
+        let both = ["10.96.0.10", "fd00:96::a"].map(str::to_owned);
+        service.spec.as_mut().unwrap().cluster_ips = Some(both.to_vec());
+        let mut observed = with(service);
+        reconcile(&mut observed, &dns, 0).unwrap();
+        assert_eq!(config_map::state(&observed).service.cluster_ips, both);
+        // The first address of an object stays, so a person took the second one away.
+        let one = vec![both[0].clone()];
+        observed.service.as_mut().unwrap().spec.as_mut().unwrap().cluster_ips = Some(one.clone());
+        assert_eq!(lost_addresses(&dns, &observed), [""; 0], "{spec}");
+        reconcile(&mut observed, &dns, 1).unwrap();
+        let last = config_map::state(&observed).service;
+        assert_eq!(last.cluster_ips, one, "{spec}");
+        let manifest = last.manifest.expect("the Service as it is now");
+        assert_eq!(manifest.pointer("/spec/clusterIPs"), Some(&json!(one)), "{spec}");
+    }
+}

@@ -53,7 +53,7 @@ fn is_suspect(state: &RolloutState, observed: &Observed) -> bool {
     let Some(canary) = &state.canary_pod else { return true };
     let is_well = |pod: &Pod| {
         let reported = pods::reported(observed, pod);
-        let is_refused = reported.is_some_and(|reported| reported.rejection.is_some());
+        let is_refused = reported.is_some_and(|reported| reported.refusal().is_some());
         let is_another = reported.is_some_and(|reported| {
             let known = !reported.process.is_empty() && !canary.process.is_empty();
             known && reported.process != canary.process

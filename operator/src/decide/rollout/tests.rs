@@ -1,5 +1,6 @@
 //! Stories of a changed configuration, reconcile by reconcile.
 
+mod deleted;
 mod documents;
 mod waits;
 mod stuck;

@@ -124,10 +124,8 @@ impl<'a> Trial<'a> {
         };
         let reported = self.reported_since(pod, started);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
-        // The pod refused nothing when it became the canary, so a rejection now is about the configuration on trial.
-        if let Some(why) =
-            reported.and_then(|reported| reported.rejection.as_ref()).filter(|_| !runs_it)
-        {
+        // The pod refused nothing when it became the canary, so a refusal now is about the configuration on trial.
+        if let Some(why) = reported.and_then(Reported::refusal).filter(|_| !runs_it) {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
         let end = started + time;
@@ -315,7 +313,7 @@ impl<'a> Trial<'a> {
         let canary = self.state.canary_pod.as_ref();
         let before = canary.map(|canary| canary.uid.as_str());
         let present = newest().filter(|_| losses == 0).find(|pod| {
-            let refuses = self.reported(pod).is_some_and(|reported| reported.rejection.is_some());
+            let refuses = self.reported(pod).is_some_and(|reported| reported.refusal().is_some());
             let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
             Some(pods::uid(pod)) == before
                 && pods::restarts(pod) <= self.state.restarts
@@ -325,7 +323,7 @@ impl<'a> Trial<'a> {
         let runs_stable = |pod: &&Pod| {
             let reported = self.reported(pod);
             reported.is_some_and(|reported| {
-                reported.revision == self.state.stable && reported.rejection.is_none()
+                reported.revision == self.state.stable && reported.refusal().is_none()
             })
         };
         present.or_else(|| {

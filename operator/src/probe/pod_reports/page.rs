@@ -30,6 +30,8 @@ const MAX_REJECTION: usize = 4_096;
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
 const MAX_REMEDY: usize = 200;
+/// The reason of a data plane that was given no document.
+const MISSING: &str = "Missing";
 /// Encrypted listeners that are kept of one pod, and certificates: one for each.
 const MAX_LISTENERS: usize = 3;
 /// Octets of the text that says why a certificate is not in use, or a listener not open.
@@ -73,7 +75,16 @@ struct Rejection {
 #[derive(Deserialize)]
 struct Violation {
     field: String,
+    #[serde(default)]
+    reason: String,
     message: String,
+}
+
+impl Violation {
+    /// There is no document at all. A field that is missing in one has a name.
+    fn is_of_no_document(&self) -> bool {
+        self.field.is_empty() && self.reason == MISSING
+    }
 }
 
 #[derive(Deserialize)]
@@ -233,15 +244,21 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
     });
     let violations = |rejection: Rejection| {
         let mut text = String::new();
-        for Violation { field, message } in rejection.violations {
+        for Violation { field, reason: _, message } in rejection.violations {
             let separator = if text.is_empty() { "" } else { "; " };
-            text.push_str(&format!("{separator}{field}: {message}"));
+            let colon = if field.is_empty() { "" } else { ": " };
+            text.push_str(&format!("{separator}{field}{colon}{message}"));
             if text.len() > MAX_REJECTION {
                 break;
             }
         }
         shortened(&text, MAX_REJECTION)
     };
+    let is_of_none = |rejection: &Rejection| {
+        let violations = &rejection.violations;
+        !violations.is_empty() && violations.iter().all(Violation::is_of_no_document)
+    };
+    let has_no_document = rejection.as_ref().is_some_and(is_of_none);
     let mut room = MAX_UPSTREAM_OCTETS;
     // First those that are wrong until a person changes something. Where many servers are down, some of them say enough.
     let empty = upstreams_without_servers.into_iter().map(WithoutServers::read);
@@ -258,6 +275,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         max_format,
         role: shortened(&role, MAX_WORD),
         rejection: rejection.map(violations),
+        has_no_document,
         skipped: skipped.collect(),
         upstreams_down,
         upstreams_failing,

@@ -38,6 +38,7 @@ fn own(reported: &Reported) -> usize {
         max_format: _,
         role,
         rejection,
+        has_no_document: _,
         skipped: _,
         upstreams_down,
         upstreams_failing,

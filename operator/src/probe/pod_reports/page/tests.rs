@@ -147,3 +147,22 @@ fn k23_of_a_page_with_many_rows_few_are_held_while_it_is_read() {
     let violations = shown.rejection.unwrap().violations.len();
     assert_eq!((shown.skipped_objects.len(), violations), (MAX_ROWS, MAX_ROWS));
 }
+
+#[test]
+fn e44_a_pod_that_was_given_no_document_refuses_none() {
+    let read_with = |violations: serde_json::Value| {
+        let shown =
+            json!({"revision": "r", "maxFormat": 1, "rejection": {"violations": violations}});
+        read(shown.to_string().as_bytes()).unwrap()
+    };
+    let missing = json!({"field": "", "reason": "Missing", "message": "there is no ConfigMap a/b"});
+    let reported = read_with(json!([missing]));
+    assert_eq!(reported.rejection.as_deref(), Some("there is no ConfigMap a/b"));
+    assert!(reported.has_no_document && reported.refusal().is_none());
+    let field = json!({"field": "spec.domain", "reason": "Missing", "message": "write one"});
+    let malformed = json!({"field": "", "reason": "Malformed", "message": "not JSON"});
+    for violations in [json!([field]), json!([malformed]), json!([missing, malformed]), json!([])] {
+        let reported = read_with(violations);
+        assert!(!reported.has_no_document && reported.refusal().is_some(), "{reported:?}");
+    }
+}

@@ -215,6 +215,8 @@ pub struct Reported {
     pub rejection: Option<String>,
     /// It was given no document, which it reports as a rejection: another client deleted it.
     pub has_no_document: bool,
+    /// Why it cannot read its configuration now, if it cannot.
+    pub cut_off: Option<CutOff>,
     /// Objects it could not serve: kind, namespace, name, reason.
     pub skipped: Arc<[crds::v1alpha1::SkippedObject]>,
     /// Upstreams that are down for at least 60 s.
@@ -229,6 +231,15 @@ pub struct Reported {
     pub certificates: Vec<UsedCertificate>,
     /// Encrypted listeners whose ports it could not open.
     pub closed_listeners: Vec<ClosedListener>,
+}
+
+/// The watch of the configuration ConfigMap fails in a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CutOff {
+    /// The kind of failure, without what differs from one time to the next.
+    pub why: String,
+    /// For how long, when the pod was asked.
+    pub seconds: u64,
 }
 
 impl Reported {

@@ -1,6 +1,7 @@
 //! One pod tries a configuration: who, for how long, and what ends it.
 
 mod call_back;
+mod cut_off;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::decide::plan::{CanaryPod, Held, HeldBy, Notice, RolloutPlan, RolloutS
 use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::shortened::shortened;
+use cut_off::{cut_off, readers};
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
@@ -129,6 +131,9 @@ impl<'a> Trial<'a> {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
         let end = started + time;
+        if let Some(held) = reported.and_then(cut_off).filter(|_| !runs_it) {
+            return Verdict::Held { held, is_overdue: self.now >= end + OVERDUE };
+        }
         if comparison.is_some_and(|it| it.is_postponed) {
             let held = HeldBy::Busy.because("it is busy with trials of other ClusterDNS");
             return match self.now < end + OVERDUE {
@@ -328,7 +333,7 @@ impl<'a> Trial<'a> {
         };
         present.or_else(|| {
             let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
-            self.in_turn(others.collect())
+            self.in_turn(readers(others.collect(), self.observed))
         })
     }
 

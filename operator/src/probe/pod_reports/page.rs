@@ -9,7 +9,9 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::size;
-use crate::observe::observed::{ClosedListener, DownServer, EmptyGroup, Reported, UsedCertificate};
+use crate::observe::observed::{
+    ClosedListener, CutOff, DownServer, EmptyGroup, Reported, UsedCertificate,
+};
 use crate::shortened::shortened;
 
 /// Skipped objects that are kept of one pod: the first ones, as many as status shows of all pods.
@@ -30,6 +32,8 @@ const MAX_REJECTION: usize = 4_096;
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
 const MAX_REMEDY: usize = 200;
+/// The resource of the watch of the configuration.
+const CONFIGURATION: &str = "configmaps";
 /// The reason of a data plane that was given no document.
 const MISSING: &str = "Missing";
 /// Encrypted listeners that are kept of one pod, and certificates: one for each.
@@ -64,6 +68,19 @@ struct Shown {
     /// Empty: its version may not say.
     #[serde(default, deserialize_with = "first")]
     closed_listeners: Vec<Closed>,
+    #[serde(default, deserialize_with = "of_configuration")]
+    watches: Vec<Watch>,
+}
+
+/// A stream of objects.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Watch {
+    resource: String,
+    #[serde(default)]
+    trouble: Option<String>,
+    #[serde(default)]
+    trouble_seconds: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -148,6 +165,13 @@ fn long_down<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Down>, D:
     first_of(deserializer, |down: &Down| down.seconds >= DOWN_S)
 }
 
+/// The watch of the configuration, if it fails.
+fn of_configuration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Watch>, D::Error> {
+    first_of(deserializer, |watch: &Watch| {
+        watch.resource == CONFIGURATION && watch.trouble.is_some()
+    })
+}
+
 /// The first elements that count.
 fn first_of<'de, D, T>(deserializer: D, counts: fn(&T) -> bool) -> Result<Vec<T>, D::Error>
 where
@@ -186,6 +210,16 @@ impl Mounted {
             validity: time(not_before_seconds).zip(time(not_after_seconds)),
             trouble: trouble.map(|text| shortened(&text, MAX_TROUBLE)),
         }
+    }
+}
+
+impl Watch {
+    /// What follows the first colon are the words of the API server or of the system, which may differ each time.
+    fn cut_off(self) -> Option<CutOff> {
+        let trouble = self.trouble?;
+        let kind = trouble.split(": ").next().unwrap_or_default();
+        let seconds = self.trouble_seconds.unwrap_or_default();
+        Some(CutOff { why: shortened(kind, MAX_TROUBLE), seconds })
     }
 }
 
@@ -232,6 +266,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         upstreams_without_servers,
         certificates,
         closed_listeners,
+        watches,
     } = serde_json::from_slice(body)?;
     skipped_objects
         .sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
@@ -276,6 +311,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         role: shortened(&role, MAX_WORD),
         rejection: rejection.map(violations),
         has_no_document,
+        cut_off: watches.into_iter().find_map(Watch::cut_off),
         skipped: skipped.collect(),
         upstreams_down,
         upstreams_failing,

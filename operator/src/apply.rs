@@ -244,6 +244,9 @@ async fn apply_one(
         }
     })?;
     ctx.memory.applied(kind, wanted, &made);
+    if kind == Kind::ConfigMap {
+        ctx.last_documents.written(newest.dns(), wanted);
+    }
     if let Some(edit) = edit {
         ctx.memory.contention.put_back(memory::key(kind, wanted), &edit);
     }

@@ -75,8 +75,10 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     };
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
-    let config_map = config_map.map(|map| ctx.last_documents.with_own_state(&instance, map));
-    let config_map = config_map.map(|map| believed(map, dns));
+    let config_map = match config_map {
+        Some(map) => Some(believed(ctx.last_documents.with_own_state(&instance, map), dns)),
+        None => ctx.last_documents.deleted(dns),
+    };
     let replica_sets = caches.replica_sets(&namespace, &instance);
     let workload = |kind| caches.object(kind, &namespace, &name).and_then(|it| it.uid());
     let workloads: Vec<String> =
@@ -86,7 +88,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let lost_document = match config_map::whole(config_map.as_ref()) {
         Some(text) => {
             let rollout = config_map::text(config_map.as_ref(), config_map::ROLLOUT);
-            ctx.last_documents.seen(&instance, text, rollout.unwrap_or_default());
+            let whose = last_documents::whose(dns);
+            ctx.last_documents.seen(whose, text, rollout.unwrap_or_default());
             None
         }
         None => {

@@ -1,6 +1,7 @@
 //! O7: a changed configuration goes to one pod first, and to the others only when that one answers as well as they do.
 //! Three real data planes; every pod is asked all the time what it runs.
 
+mod deleted;
 mod edited;
 mod outlives;
 mod unreachable;

@@ -14,11 +14,11 @@ use crds::config::PodRecords;
 use crds::{ClusterDNS, Config, config};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::decide::adoption;
 use crate::decide::config_map::{self, Current, Edit};
 use crate::decide::plan::{HeldBy, Notice, RolloutPlan, RolloutState, Size};
 use crate::decide::scale;
-use crate::observe::observed::Observed;
+use crate::decide::{account, adoption};
+use crate::observe::observed::{Observed, Reported};
 use crate::observe::pods;
 pub use nothing_new::nothing_new;
 pub use retry::{NextTrial, next_trial};
@@ -54,13 +54,19 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
+    plan.state.account = account::seen(dns, observed);
     plan.desired_revision = asked.revision;
     let warned_for = if plan.state.has_errors_only { WARNED_OF_ERRORS_FOR } else { WARNED_FOR };
     if is_over(&plan.state.warned_at, warned_for, now) {
         (plan.state.warning, plan.state.warned_at) = (String::new(), String::new());
         plan.state.has_errors_only = false;
     }
-    if pods::behind(observed, &plan.state).next().is_some() || pods::unasked(observed) > 0 {
+    let lacks_document =
+        |pod| pods::reported(observed, pod).is_some_and(|reported| reported.has_no_document);
+    if pods::behind(observed, &plan.state).next().is_some()
+        || pods::unasked(observed) > 0
+        || pods::ready(observed).any(lacks_document)
+    {
         plan.again_in =
             Some(plan.again_in.map_or(RECONCILE_EVERY, |again| again.min(RECONCILE_EVERY)));
     }
@@ -157,7 +163,7 @@ fn decide(
     // A canary that broke its pod leaves fewer than two ready pods. The others must not get it, nor a later edit, for
     // that reason. The pod goes back to stable, and then there are two again.
     let is_trying = !state.canary.is_empty();
-    if !is_trying && !has_failed && all_refuse(observed) {
+    if !is_trying && !has_failed && all_refuse(observed, &state.stable) {
         let why = "no pod runs the configuration before, so nothing can be compared";
         return at_once(asked, Some(why));
     }
@@ -177,12 +183,14 @@ fn decide(
     trial.plan()
 }
 
-/// True if every pod that reports refuses its configuration. Then there is no pod to compare with, and a configuration
-/// that repairs this would wait forever.
-fn all_refuse(observed: &Observed) -> bool {
+/// True if every pod that reports refuses its configuration and runs another one. Then there is no pod to compare with, and a
+/// configuration that repairs this would wait forever. A pod that was given no document, because another client deleted the
+/// ConfigMap, reports a rejection too, while it runs what it ran.
+fn all_refuse(observed: &Observed, stable: &str) -> bool {
     let mut reported =
         pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)).peekable();
-    reported.peek().is_some() && reported.all(|reported| reported.rejection.is_some())
+    let refuses = |reported: &Reported| reported.refusal().is_some() && reported.revision != stable;
+    reported.peek().is_some() && reported.all(refuses)
 }
 
 /// Waits a while for a second pod, because a drained node is no reason to skip the trial; then every pod gets it untried.

@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crds::config;
+use crds::{ClusterDNS, config};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::core::DynamicObject;
 
-use crate::decide::config_map::{CANARY, ROLLOUT};
+use crate::decide::config_map::{CANARY, ROLLOUT, STABLE};
 use crate::names;
 
 /// Octets of all documents that are remembered: most have some kilobytes, the largest 1 MiB.
@@ -17,6 +18,8 @@ const MAX_OCTETS: usize = 8 << 20;
 /// `stable.json` and `rollout.json` of one ConfigMap.
 #[derive(Debug, PartialEq, Eq)]
 struct Known {
+    /// uid of the ClusterDNS: another one of this name has a state of its own.
+    uid: String,
     stable: String,
     rollout: String,
 }
@@ -34,10 +37,12 @@ pub struct LastDocuments {
 }
 
 impl LastDocuments {
-    /// The ConfigMap of this ClusterDNS has this document and this state, and no other client wrote them.
-    pub fn seen(&self, instance: &str, stable: &str, rollout: &str) {
+    /// The ConfigMap of the ClusterDNS of this name and uid has this document and this state, and no other client wrote them.
+    pub fn seen(&self, (instance, uid): (&str, &str), stable: &str, rollout: &str) {
         let mut kept = self.lock();
-        let is_known = |known: &Known| known.stable == stable && known.rollout == rollout;
+        let is_known = |known: &Known| {
+            (&*known.uid, &*known.stable, &*known.rollout) == (uid, stable, rollout)
+        };
         if kept.get(instance).is_some_and(is_known) {
             return;
         }
@@ -46,7 +51,8 @@ impl LastDocuments {
         if octets + stable.len() + rollout.len() > MAX_OCTETS {
             kept.clear();
         }
-        let known = Known { stable: stable.to_owned(), rollout: rollout.to_owned() };
+        let known =
+            Known { uid: uid.to_owned(), stable: stable.to_owned(), rollout: rollout.to_owned() };
         kept.insert(instance.to_owned(), known);
     }
 
@@ -75,9 +81,34 @@ impl LastDocuments {
         map
     }
 
+    /// We have just written this ConfigMap: it may be deleted before a watch shows it.
+    pub fn written(&self, dns: &ClusterDNS, map: &DynamicObject) {
+        let text = |key| map.data["data"][key].as_str();
+        if let Some((stable, rollout)) = text(STABLE).zip(text(ROLLOUT)) {
+            self.seen(whose(dns), stable, rollout);
+        }
+    }
+
+    /// What is remembered of the ConfigMap of this ClusterDNS, which another client deleted: the state without the documents.
+    /// What failed must not look new, and what was done to a Service must stay known.
+    pub fn deleted(&self, dns: &ClusterDNS) -> Option<ConfigMap> {
+        let (instance, uid) = whose(dns);
+        let kept = self.lock();
+        let known = kept.get(instance).filter(|known| known.uid == uid)?;
+        let rollout = Some(known.rollout.clone()).filter(|rollout| !rollout.is_empty())?;
+        let data = [(ROLLOUT.to_owned(), rollout)].into();
+        Some(ConfigMap { data: Some(data), ..ConfigMap::default() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Name and uid.
+pub fn whose(dns: &ClusterDNS) -> (&str, &str) {
+    let (name, uid) = (dns.metadata.name.as_deref(), dns.metadata.uid.as_deref());
+    (name.unwrap_or_default(), uid.unwrap_or_default())
 }
 
 /// Did an operator write `rollout.json` as it is? The API server takes a field from its owner when another client changes
@@ -102,9 +133,9 @@ mod tests {
     #[test]
     fn o4_the_last_document_is_known_by_its_revision_and_memory_is_bounded() {
         let documents = LastDocuments::default();
-        documents.seen("a", "one", "");
-        documents.seen("a", "two", "");
-        documents.seen("b", "three", "");
+        documents.seen(("a", "u"), "one", "");
+        documents.seen(("a", "u"), "two", "");
+        documents.seen(("b", "u"), "three", "");
         let of = |instance: &str, text: &str| documents.of(instance, &config::revision_of(text));
         assert_eq!(of("a", "one"), None, "it was replaced");
         assert_eq!(of("a", "two").as_deref(), Some("two"));
@@ -112,11 +143,31 @@ mod tests {
         assert_eq!(documents.of("a", ""), None);
         let large = "x".repeat(MAX_OCTETS / 2);
         for name in ["c", "d", "e"] {
-            documents.seen(name, &large, "{}");
+            documents.seen((name, "u"), &large, "{}");
         }
         let octets: usize = documents.kept.lock().unwrap().values().map(Known::octets).sum();
         assert!(octets <= MAX_OCTETS, "{octets}");
         assert_eq!(of("e", &large), Some(large.clone()));
+    }
+
+    #[test]
+    fn o4_the_state_of_a_deleted_configuration_is_known_for_its_own_clusterdns() {
+        let documents = LastDocuments::default();
+        let mut dns = crate::fixtures::dns("{}");
+        assert!(documents.deleted(&dns).is_none(), "nothing was seen");
+        let state = json!({"stable": config::revision_of("{}"), "failed": "f"}).to_string();
+        let map = from(json!({"metadata": {"name": "clusterdns-default"},
+            "data": {"stable.json": "{}", "rollout.json": state, "canary.json": "{}"}}));
+        documents.written(&dns, &map);
+        let deleted = documents.deleted(&dns).unwrap();
+        assert_eq!(config_map::state_in(Some(&deleted)).failed, "f");
+        assert_eq!(deleted.data.map(|data| data.len()), Some(1), "documents are no state");
+        assert_eq!(documents.of("default", &config::revision_of("{}")).as_deref(), Some("{}"));
+        dns.metadata.uid = Some("another".to_owned());
+        assert!(documents.deleted(&dns).is_none(), "it was made again with that name");
+        // One whose state was not there.
+        documents.seen(whose(&dns), "{}", "");
+        assert!(documents.deleted(&dns).is_none());
     }
 
     /// A ConfigMap with this document and the state that fits it. The state belongs to this client.
@@ -143,7 +194,7 @@ mod tests {
         let (whole, state) = read(&ours);
         assert_eq!(whole.as_deref(), Some("new"));
         let rollout = config_map::text(Some(&ours), ROLLOUT).unwrap_or_default();
-        documents.seen("a", "new", rollout);
+        documents.seen(("a", "u"), "new", rollout);
 
         let (whole, restored) = read(&old);
         assert_eq!(

@@ -37,7 +37,8 @@ pub struct Observed {
     pub daemon_set: Option<DaemonSet>,
     /// `clusterdns-<name>`.
     pub autoscaler: Option<HorizontalPodAutoscaler>,
-    /// `clusterdns-<name>`: the configuration as it is written now.
+    /// `clusterdns-<name>`: the configuration as it is written now. Where another client deleted it, what this operator remembers
+    /// of its state, without a document.
     pub config_map: Option<ConfigMap>,
     /// The document that pods must run, where another client changed or deleted it in the ConfigMap: as the operator saw it
     /// last, or as ready pods run it.
@@ -212,6 +213,10 @@ pub struct Reported {
     pub role: String,
     /// Why it refuses its configuration, if it does.
     pub rejection: Option<String>,
+    /// It was given no document, which it reports as a rejection: another client deleted it.
+    pub has_no_document: bool,
+    /// Why it cannot read its configuration now, if it cannot.
+    pub cut_off: Option<CutOff>,
     /// Objects it could not serve: kind, namespace, name, reason.
     pub skipped: Arc<[crds::v1alpha1::SkippedObject]>,
     /// Upstreams that are down for at least 60 s.
@@ -226,6 +231,22 @@ pub struct Reported {
     pub certificates: Vec<UsedCertificate>,
     /// Encrypted listeners whose ports it could not open.
     pub closed_listeners: Vec<ClosedListener>,
+}
+
+/// The watch of the configuration ConfigMap fails in a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CutOff {
+    /// The kind of failure, without what differs from one time to the next.
+    pub why: String,
+    /// For how long, when the pod was asked.
+    pub seconds: u64,
+}
+
+impl Reported {
+    /// Why it refuses the document that it was given. One that was given none refuses nothing.
+    pub fn refusal(&self) -> Option<&str> {
+        self.rejection.as_deref().filter(|_| !self.has_no_document)
+    }
 }
 
 /// An encrypted listener that a pod could not open.

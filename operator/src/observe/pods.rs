@@ -148,7 +148,7 @@ pub fn behind<'a>(
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     ready(observed).filter(move |pod| {
         let is_other = reported(observed, pod).is_some_and(|reported| {
-            reported.revision != state.stable && reported.rejection.is_none()
+            reported.revision != state.stable && reported.refusal().is_none()
         });
         is_other && Some(uid(pod)) != canary
     })

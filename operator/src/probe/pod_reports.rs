@@ -220,7 +220,11 @@ fn is_due(kept: Option<&Kept>, uid: &str, state: &RolloutState, now: Instant) ->
     let Some(kept) = kept else { return true };
     let is_canary = state.canary_pod.as_ref().is_some_and(|pod| pod.uid == uid);
     let expected = if is_canary { &state.canary } else { &state.stable };
-    let is_settled = kept.reported.as_ref().is_ok_and(|reported| reported.revision == *expected);
+    // One that runs it and has a rejection was given no document for a moment, or another one: that may be over.
+    let is_settled = kept
+        .reported
+        .as_ref()
+        .is_ok_and(|reported| reported.revision == *expected && reported.rejection.is_none());
     let young = match (is_settled, state.canary_pod.is_some()) {
         (false, _) => UNSETTLED,
         (true, true) => ON_TRIAL,

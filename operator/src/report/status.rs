@@ -12,6 +12,7 @@ mod clients_excluded;
 mod certificates;
 mod fields;
 mod problem;
+mod outdated_pods;
 mod problems;
 mod nodes;
 mod upstreams;

@@ -25,17 +25,20 @@ pub enum HeldBy {
     Busy,
     /// No other pod runs the configuration before.
     NoOtherPod,
+    /// The pod that tries the configuration cannot read it from the API server.
+    CutOff,
     /// Another client deletes or edits what clients depend on again and again, and each time the questions end early.
     Interrupted,
 }
 
 impl HeldBy {
-    const ALL: [HeldBy; 6] = [
+    const ALL: [HeldBy; 7] = [
         HeldBy::Network,
         HeldBy::RefusedOperator,
         HeldBy::ApiServer,
         HeldBy::Busy,
         HeldBy::NoOtherPod,
+        HeldBy::CutOff,
         HeldBy::Interrupted,
     ];
 
@@ -47,6 +50,7 @@ impl HeldBy {
             HeldBy::ApiServer => "NamesUnread",
             HeldBy::Busy => "OperatorBusy",
             HeldBy::NoOtherPod => "NoPodToCompare",
+            HeldBy::CutOff => "CanaryCutOff",
             HeldBy::Interrupted => "TrialInterrupted",
         }
     }

@@ -41,6 +41,7 @@ pub fn nothing_new(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opt
         needs_pods: before.needs_pods,
         switch: before.switch.clone(),
         service,
+        account: before.account.clone(),
         ..retry::remembered(before)
     };
     Some(plan)
@@ -53,7 +54,7 @@ fn is_suspect(state: &RolloutState, observed: &Observed) -> bool {
     let Some(canary) = &state.canary_pod else { return true };
     let is_well = |pod: &Pod| {
         let reported = pods::reported(observed, pod);
-        let is_refused = reported.is_some_and(|reported| reported.rejection.is_some());
+        let is_refused = reported.is_some_and(|reported| reported.refusal().is_some());
         let is_another = reported.is_some_and(|reported| {
             let known = !reported.process.is_empty() && !canary.process.is_empty();
             known && reported.process != canary.process

@@ -1,5 +1,7 @@
 //! Stories of a changed configuration, reconcile by reconcile.
 
+mod cut_off;
+mod deleted;
 mod documents;
 mod waits;
 mod stuck;

@@ -1,6 +1,7 @@
 //! One pod tries a configuration: who, for how long, and what ends it.
 
 mod call_back;
+mod cut_off;
 
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::decide::plan::{CanaryPod, Held, HeldBy, Notice, RolloutPlan, RolloutS
 use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::shortened::shortened;
+use cut_off::{cut_off, readers};
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
@@ -124,13 +126,14 @@ impl<'a> Trial<'a> {
         };
         let reported = self.reported_since(pod, started);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
-        // The pod refused nothing when it became the canary, so a rejection now is about the configuration on trial.
-        if let Some(why) =
-            reported.and_then(|reported| reported.rejection.as_ref()).filter(|_| !runs_it)
-        {
+        // The pod refused nothing when it became the canary, so a refusal now is about the configuration on trial.
+        if let Some(why) = reported.and_then(Reported::refusal).filter(|_| !runs_it) {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
         let end = started + time;
+        if let Some(held) = reported.and_then(cut_off).filter(|_| !runs_it) {
+            return Verdict::Held { held, is_overdue: self.now >= end + OVERDUE };
+        }
         if comparison.is_some_and(|it| it.is_postponed) {
             let held = HeldBy::Busy.because("it is busy with trials of other ClusterDNS");
             return match self.now < end + OVERDUE {
@@ -315,7 +318,7 @@ impl<'a> Trial<'a> {
         let canary = self.state.canary_pod.as_ref();
         let before = canary.map(|canary| canary.uid.as_str());
         let present = newest().filter(|_| losses == 0).find(|pod| {
-            let refuses = self.reported(pod).is_some_and(|reported| reported.rejection.is_some());
+            let refuses = self.reported(pod).is_some_and(|reported| reported.refusal().is_some());
             let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
             Some(pods::uid(pod)) == before
                 && pods::restarts(pod) <= self.state.restarts
@@ -325,12 +328,12 @@ impl<'a> Trial<'a> {
         let runs_stable = |pod: &&Pod| {
             let reported = self.reported(pod);
             reported.is_some_and(|reported| {
-                reported.revision == self.state.stable && reported.rejection.is_none()
+                reported.revision == self.state.stable && reported.refusal().is_none()
             })
         };
         present.or_else(|| {
             let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
-            self.in_turn(others.collect())
+            self.in_turn(readers(others.collect(), self.observed))
         })
     }
 

@@ -9,7 +9,9 @@ use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::size;
-use crate::observe::observed::{ClosedListener, DownServer, EmptyGroup, Reported, UsedCertificate};
+use crate::observe::observed::{
+    ClosedListener, CutOff, DownServer, EmptyGroup, Reported, UsedCertificate,
+};
 use crate::shortened::shortened;
 
 /// Skipped objects that are kept of one pod: the first ones, as many as status shows of all pods.
@@ -30,6 +32,10 @@ const MAX_REJECTION: usize = 4_096;
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
 const MAX_REMEDY: usize = 200;
+/// The resource of the watch of the configuration.
+const CONFIGURATION: &str = "configmaps";
+/// The reason of a data plane that was given no document.
+const MISSING: &str = "Missing";
 /// Encrypted listeners that are kept of one pod, and certificates: one for each.
 const MAX_LISTENERS: usize = 3;
 /// Octets of the text that says why a certificate is not in use, or a listener not open.
@@ -62,6 +68,19 @@ struct Shown {
     /// Empty: its version may not say.
     #[serde(default, deserialize_with = "first")]
     closed_listeners: Vec<Closed>,
+    #[serde(default, deserialize_with = "of_configuration")]
+    watches: Vec<Watch>,
+}
+
+/// A stream of objects.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Watch {
+    resource: String,
+    #[serde(default)]
+    trouble: Option<String>,
+    #[serde(default)]
+    trouble_seconds: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -73,7 +92,16 @@ struct Rejection {
 #[derive(Deserialize)]
 struct Violation {
     field: String,
+    #[serde(default)]
+    reason: String,
     message: String,
+}
+
+impl Violation {
+    /// There is no document at all. A field that is missing in one has a name.
+    fn is_of_no_document(&self) -> bool {
+        self.field.is_empty() && self.reason == MISSING
+    }
 }
 
 #[derive(Deserialize)]
@@ -137,6 +165,13 @@ fn long_down<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Down>, D:
     first_of(deserializer, |down: &Down| down.seconds >= DOWN_S)
 }
 
+/// The watch of the configuration, if it fails.
+fn of_configuration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Watch>, D::Error> {
+    first_of(deserializer, |watch: &Watch| {
+        watch.resource == CONFIGURATION && watch.trouble.is_some()
+    })
+}
+
 /// The first elements that count.
 fn first_of<'de, D, T>(deserializer: D, counts: fn(&T) -> bool) -> Result<Vec<T>, D::Error>
 where
@@ -175,6 +210,16 @@ impl Mounted {
             validity: time(not_before_seconds).zip(time(not_after_seconds)),
             trouble: trouble.map(|text| shortened(&text, MAX_TROUBLE)),
         }
+    }
+}
+
+impl Watch {
+    /// What follows the first colon are the words of the API server or of the system, which may differ each time.
+    fn cut_off(self) -> Option<CutOff> {
+        let trouble = self.trouble?;
+        let kind = trouble.split(": ").next().unwrap_or_default();
+        let seconds = self.trouble_seconds.unwrap_or_default();
+        Some(CutOff { why: shortened(kind, MAX_TROUBLE), seconds })
     }
 }
 
@@ -221,6 +266,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         upstreams_without_servers,
         certificates,
         closed_listeners,
+        watches,
     } = serde_json::from_slice(body)?;
     skipped_objects
         .sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
@@ -233,15 +279,21 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
     });
     let violations = |rejection: Rejection| {
         let mut text = String::new();
-        for Violation { field, message } in rejection.violations {
+        for Violation { field, reason: _, message } in rejection.violations {
             let separator = if text.is_empty() { "" } else { "; " };
-            text.push_str(&format!("{separator}{field}: {message}"));
+            let colon = if field.is_empty() { "" } else { ": " };
+            text.push_str(&format!("{separator}{field}{colon}{message}"));
             if text.len() > MAX_REJECTION {
                 break;
             }
         }
         shortened(&text, MAX_REJECTION)
     };
+    let is_of_none = |rejection: &Rejection| {
+        let violations = &rejection.violations;
+        !violations.is_empty() && violations.iter().all(Violation::is_of_no_document)
+    };
+    let has_no_document = rejection.as_ref().is_some_and(is_of_none);
     let mut room = MAX_UPSTREAM_OCTETS;
     // First those that are wrong until a person changes something. Where many servers are down, some of them say enough.
     let empty = upstreams_without_servers.into_iter().map(WithoutServers::read);
@@ -258,6 +310,8 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         max_format,
         role: shortened(&role, MAX_WORD),
         rejection: rejection.map(violations),
+        has_no_document,
+        cut_off: watches.into_iter().find_map(Watch::cut_off),
         skipped: skipped.collect(),
         upstreams_down,
         upstreams_failing,

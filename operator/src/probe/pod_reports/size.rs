@@ -38,6 +38,8 @@ fn own(reported: &Reported) -> usize {
         max_format: _,
         role,
         rejection,
+        has_no_document: _,
+        cut_off,
         skipped: _,
         upstreams_down,
         upstreams_failing,
@@ -56,6 +58,7 @@ fn own(reported: &Reported) -> usize {
     size_of::<Reported>()
         + texts
         + rejection.as_ref().map_or(0, String::len)
+        + cut_off.as_ref().map_or(0, |it| it.why.len())
         + [upstreams_down, upstreams_failing, upstreams_looping]
             .into_iter()
             .flatten()

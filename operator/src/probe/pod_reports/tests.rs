@@ -191,11 +191,17 @@ fn pods_are_asked_more_often_while_something_is_on_its_way() {
     let now = Instant::now() + Duration::from_secs(100);
     let ago = |seconds| now - Duration::from_secs(seconds);
     let stable = RolloutState { stable: "s".into(), ..RolloutState::default() };
+    let missing = |at| {
+        let mut kept = kept("s", at);
+        kept.reported.as_mut().unwrap().rejection = Some("there is no ConfigMap".into());
+        Some(kept)
+    };
     for (what, kept, uid, state, expected) in [
         ("never asked", None, "p", &stable, true),
         ("settled", Some(kept("s", ago(20))), "p", &stable, false),
         ("settled, long ago", Some(kept("s", ago(30))), "p", &stable, true),
         ("on its way", Some(kept("old", ago(1))), "p", &stable, true),
+        ("given no document for a moment", missing(ago(1)), "p", &stable, true),
         ("asked just now", Some(kept("old", now)), "p", &stable, false),
         ("beside a canary", Some(kept("s", ago(2))), "p", &on_trial(), true),
         ("the canary, not there yet", Some(kept("s", ago(1))), "p099", &on_trial(), true),

@@ -13,6 +13,7 @@ use super::certificates::{
 use super::clients_excluded;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
+use super::outdated_pods::{pods_cut_off, pods_refuse};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
@@ -48,7 +49,8 @@ pub(super) fn problems(
     let then = [
         clients_excluded::problem(plan, observed),
         pods_lost(observed),
-        pods_refuse(plan, observed),
+        pods_cut_off(dns, observed),
+        pods_refuse(dns, plan, observed),
         too_few_pods(dns, observed),
         no_node_fits(dns, observed),
         no_pod_wanted(dns, observed),
@@ -249,29 +251,6 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
             "these pods did not answer the operator or another DNS pod for 3 s: {}. The operator took them out of the Service. \
              They return when their kubelet reports them ready. kubectl describe node shows what is wrong with the node",
             named(lost)
-        ),
-    )
-}
-
-/// O5: pods that keep their previous configuration because they refuse the new one.
-fn pods_refuse(plan: &Plan, observed: &Observed) -> Option<Problem> {
-    let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
-    let refusing =
-        pods::ready(observed).filter(|pod| Some(pods::uid(pod)) != canary).filter_map(|pod| {
-            let why = pods::reported(observed, pod)?.rejection.as_ref()?;
-            Some(format!("{} ({why})", pods::name(pod)))
-        });
-    let refusing: Vec<String> = refusing.collect();
-    if refusing.is_empty() {
-        return None;
-    }
-    problem(
-        "PodsRefuse",
-        format!(
-            "{} pods refuse their configuration and keep the last good one: {}. Correct the field that they name, or update \
-             their image",
-            refusing.len(),
-            named(refusing)
         ),
     )
 }

@@ -22,6 +22,7 @@ use kstatus_rules::Kstatus;
 mod certificates;
 mod clients_excluded;
 mod failing_pods;
+mod outdated_pods;
 mod problems;
 mod upstreams;
 mod words;

@@ -54,6 +54,10 @@ fn advice(by: HeldBy, dns: &ClusterDNS) -> String {
         HeldBy::NoOtherPod => format!(
             "Check that a second pod is ready and that the operator reads /config of it on TCP {http}: {pods}"
         ),
+        HeldBy::CutOff => format!(
+            "Check that {pods} reach the API server, which a NetworkPolicy with egress rules may prevent, and that it accepts \
+             their ServiceAccount: PodsCutOff says more after a minute"
+        ),
         HeldBy::Interrupted => {
             "Stop that client: the Events ServiceRecreated and ForeignEditUndone say what it does, and the audit log of the API \
              server who it is"

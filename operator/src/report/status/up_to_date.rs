@@ -52,7 +52,7 @@ pub(super) fn up_to_date(
     for pod in pods::ready(observed) {
         ready += 1;
         match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported) {
-            Some(Ok(reported)) => refusing += usize::from(reported.rejection.is_some()),
+            Some(Ok(reported)) => refusing += usize::from(reported.refusal().is_some()),
             Some(Err(_)) => silent += 1,
             // Its turn comes: Progressing says so.
             None => {}

@@ -54,18 +54,22 @@ fn o17_what_failed_never_goes_out_untried() {
 
 #[test]
 fn o5_where_every_pod_refuses_its_configuration_a_repair_does_not_wait() {
-    let mut story = Story::with_pods(3);
-    for name in ["dns-0", "dns-1"] {
-        reported(&mut story.observed, name).rejection = Some("format 9".to_owned());
-    }
-    story.edit(NEW);
-    assert!(story.reconcile(100).canary.is_some(), "one runs what all should run: it tries");
-    let mut story = Story::with_pods(3);
-    for name in ["dns-0", "dns-1", "dns-2"] {
-        reported(&mut story.observed, name).rejection = Some("format 9".to_owned());
-    }
-    story.edit(NEW);
-    assert_eq!(story.reconcile(100).state.stable, revision(NEW));
+    // They run what was there before that.
+    let refused_by = |names: &[&str]| {
+        let mut story = Story::with_pods(3);
+        for name in names {
+            let said = reported(&mut story.observed, name);
+            said.rejection = Some("format 9".to_owned());
+            said.revision = "before".to_owned();
+        }
+        story.edit(NEW);
+        story.reconcile(100)
+    };
+    let plan = refused_by(&["dns-0", "dns-1"]);
+    assert!(plan.canary.is_some(), "one runs what all should run: it tries");
+    let plan = refused_by(&["dns-0", "dns-1", "dns-2"]);
+    assert_eq!(plan.state.stable, revision(NEW));
+    assert_eq!(plan.notices[0].reason, "ConfigurationChanged");
 }
 
 /// What the workload becomes when the spec asks for one pod: this one.

@@ -147,3 +147,39 @@ fn k23_of_a_page_with_many_rows_few_are_held_while_it_is_read() {
     let violations = shown.rejection.unwrap().violations.len();
     assert_eq!((shown.skipped_objects.len(), violations), (MAX_ROWS, MAX_ROWS));
 }
+
+#[test]
+fn e44_a_pod_that_was_given_no_document_refuses_none() {
+    let read_with = |violations: serde_json::Value| {
+        let shown =
+            json!({"revision": "r", "maxFormat": 1, "rejection": {"violations": violations}});
+        read(shown.to_string().as_bytes()).unwrap()
+    };
+    let missing = json!({"field": "", "reason": "Missing", "message": "there is no ConfigMap a/b"});
+    let reported = read_with(json!([missing]));
+    assert_eq!(reported.rejection.as_deref(), Some("there is no ConfigMap a/b"));
+    assert!(reported.has_no_document && reported.refusal().is_none());
+    let field = json!({"field": "spec.domain", "reason": "Missing", "message": "write one"});
+    let malformed = json!({"field": "", "reason": "Malformed", "message": "not JSON"});
+    for violations in [json!([field]), json!([malformed]), json!([missing, malformed]), json!([])] {
+        let reported = read_with(violations);
+        assert!(!reported.has_no_document && reported.refusal().is_some(), "{reported:?}");
+    }
+}
+
+#[test]
+fn o17_a_pod_that_cannot_read_its_configuration_says_why_and_for_how_long() {
+    let cut_off = |watches: serde_json::Value| {
+        let shown = json!({"revision": "r", "maxFormat": 1, "watches": watches});
+        read(shown.to_string().as_bytes()).unwrap().cut_off
+    };
+    let watch = |resource: &str, trouble: Option<&str>| json!({"resource": resource, "trouble": trouble, "troubleSeconds": trouble.map(|_| 70), "events": 5});
+    let refused = "the API server does not accept the credentials (401): Unauthorized";
+    let services = watch("services", Some(refused));
+    assert_eq!(cut_off(json!([services, watch("configmaps", None)])), None);
+    let found = cut_off(json!([services, watch("configmaps", Some(refused))])).unwrap();
+    let why = "the API server does not accept the credentials (401)";
+    assert_eq!((found.why.as_str(), found.seconds), (why, 70));
+    let many = vec![watch("configmaps", Some(&"x".repeat(2_000))); 5_000];
+    assert!(cut_off(json!(many)).unwrap().why.len() <= MAX_TROUBLE);
+}

@@ -369,6 +369,7 @@ fn o17_each_trouble_of_the_operator_has_its_own_reason_and_remedy() {
         (HeldBy::ApiServer, "may list Namespaces and Services"),
         (HeldBy::Busy, "It continues by itself"),
         (HeldBy::NoOtherPod, "Check that a second pod is ready"),
+        (HeldBy::CutOff, "clusterdns.dev/instance=default reach the API server"),
     ] {
         let mut story = Story::settled("{}");
         story.edit("{ttlSeconds: 7}");

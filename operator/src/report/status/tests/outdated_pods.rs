@@ -1,0 +1,60 @@
+//! Pods that refuse their configuration, were given none, or cannot read it.
+
+use super::*;
+use crate::observe::observed::CutOff;
+
+/// What `Degraded` says while these pods are cut off.
+fn cut_off(spec: &str, pods: &[(&str, &str, u64)]) -> (Story, ClusterDNSStatus) {
+    let mut story = Story::settled(spec);
+    for (name, why, seconds) in pods {
+        let cut_off = CutOff { why: (*why).to_owned(), seconds: *seconds };
+        reported(&mut story.observed, name).cut_off = Some(cut_off);
+    }
+    let status = story.reconcile(10);
+    (story, status)
+}
+
+const UNREACHED: &str = "the API server is not reached";
+const UNKNOWN: &str = "the API server does not accept the credentials (401)";
+const FORBIDDEN: &str = "no permission to list and watch configmaps (403)";
+
+#[test]
+fn o17_pods_that_cannot_read_their_configuration_are_named_with_the_next_step() {
+    let degraded = |pods: &[(&str, &str, u64)]| {
+        let (_, status) = cut_off("{}", pods);
+        condition(&status, "Degraded").unwrap().clone()
+    };
+    assert_eq!(degraded(&[("dns-0", UNREACHED, 60)]).reason, "AsExpected", "a watch begins again");
+    for (why, next) in [
+        (UNREACHED, "NetworkPolicy with egress rules"),
+        (UNKNOWN, "kubectl -n kube-system rollout restart deployment/clusterdns-default"),
+        (FORBIDDEN, "Role and RoleBinding"),
+    ] {
+        let found = degraded(&[("dns-0", why, 61), ("dns-1", UNREACHED, 5)]);
+        assert_eq!(found.reason, "PodsCutOff");
+        for words in [&format!(": dns-0 ({why}). "), next] {
+            assert!(found.message.contains(words), "{words}: {}", found.message);
+        }
+        assert!(!found.message.contains("dns-1"), "{}", found.message);
+        assert_eq!(degraded(&[("dns-0", why, 999)]).message, found.message, "no time that grows");
+    }
+}
+
+#[test]
+fn o4_pods_without_a_document_refuse_nothing_while_the_operator_writes_it_again() {
+    for (spec, reason) in [("{}", "AsExpected"), ("{managementState: Unmanaged}", "PodsRefuse")] {
+        let mut story = Story::settled(spec);
+        for name in ["dns-0", "dns-1"] {
+            let said = reported(&mut story.observed, name);
+            said.rejection = Some("there is no ConfigMap".to_owned());
+            said.has_no_document = true;
+        }
+        let status = story.reconcile(10);
+        assert_eq!(condition(&status, "Degraded").unwrap().reason, reason, "{spec}");
+    }
+    let mut story = Story::settled("{}");
+    reported(&mut story.observed, "dns-0").rejection = Some("there is none".to_owned());
+    reported(&mut story.observed, "dns-0").has_no_document = true;
+    let status = story.reconcile(10);
+    assert_eq!(condition(&status, "UpToDate").unwrap().reason, "AllPodsCurrent", "it runs it");
+}

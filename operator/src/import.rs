@@ -3,7 +3,7 @@
 //! Reading files and clusters is in `command` and `cluster`; everything else is pure.
 
 mod report;
-mod literals;
+pub(crate) mod literals;
 mod values;
 mod front;
 mod draft;

@@ -9,6 +9,7 @@ use std::{env, fs};
 
 use clap::CommandFactory;
 use operator::desired::FLAGS;
+use tests::kubelet::program;
 use tests::scratch::Scratch;
 
 #[test]
@@ -36,6 +37,37 @@ fn the_help_of_every_command_has_an_example() {
         }
     }
     assert_eq!(count, 13, "programs and their commands");
+}
+
+/// What `--kubeconfig` says of its default: without a kubeconfig the service account of the pod is used.
+#[test]
+fn commands_that_read_a_cluster_use_the_service_account_of_their_pod() {
+    if Path::new("/var/run/secrets/kubernetes.io/serviceaccount").exists() {
+        return;
+    }
+    let home = Scratch::new("home").unwrap();
+    home.write("dns.yaml", "").unwrap();
+    for words in [
+        &["compare", "--with", "a", "--against", "b"][..],
+        &["import", "--from-cluster"],
+        &["check", "--cluster", "--file", "dns.yaml"],
+    ] {
+        let output = Command::new(program("clusterdns-operator"))
+            .args(words)
+            .current_dir(home.path())
+            .env_clear()
+            .env("HOME", home.path())
+            .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            .env("KUBERNETES_SERVICE_PORT", "1")
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        // The address is known, and the files of the account are missing here.
+        let says = ["a pod with a service account", "in-cluster: (failed to read "];
+        assert!(says.iter().all(|it| text.contains(it)), "{words:?}: {text}");
+    }
 }
 
 /// The commands of ours that a page shows, in a block of code or in a line, each as its words.

@@ -59,6 +59,23 @@ fn o1_a_wrong_kind_or_group_no_spec_and_one_service_twice_are_errors() {
 }
 
 #[test]
+fn o1_nothing_is_rendered_of_a_resource_without_spec() {
+    let folder = Scratch::new("render").unwrap();
+    let file = folder.path().join("dns.yaml");
+    let head = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\n";
+    std::fs::write(&file, head).unwrap();
+    let args = Render {
+        file: vec![file],
+        dataplane_image: "a:b".to_owned(),
+        namespace: "clusterdns-system".to_owned(),
+    };
+    let (mut out, mut problems) = (Vec::new(), Vec::new());
+    assert_eq!(render(&args, &mut out, &mut problems).unwrap(), Severity::Wrong);
+    let problems = String::from_utf8(problems).unwrap();
+    assert!(problems.contains("error: spec: Missing: ") && out.is_empty(), "{problems}");
+}
+
+#[test]
 fn o1_one_run_names_all_mistakes_of_all_kinds() {
     let (outcome, text) = checked(&["hidden.yaml"]);
     assert_eq!(outcome, Severity::Wrong);

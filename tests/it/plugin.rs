@@ -164,6 +164,9 @@ fn the_program_asks_a_running_data_plane_and_refuses_nonsense() {
         assert_eq!((text.as_str(), code), ("", Some(1)), "{words:?}");
         assert!(why.starts_with(says), "{why}");
     }
+    let (_, why, code) = plugin(&["status", "--as-group", "viewers"], "");
+    assert_eq!(code, Some(1));
+    assert!(why.contains("--as-group needs --as"), "{why}");
     for command in [&["explain", "cart"][..], &["status"]] {
         let (_, why, code) = plugin(&[command, &["--address", "127.0.0.1:1"]].concat(), "");
         assert_eq!(code, Some(1));
@@ -203,6 +206,14 @@ fn diff_shows_settings_names_and_answers_and_ends_as_kubectl_diff_does() {
         (
             "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: other}\nspec: {}\n",
             "has not one ClusterDNS other",
+        ),
+        (
+            "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: quickstart}\nspec: {ttlSecond: 9}\n",
+            "standard input:4: error: spec.ttlSecond: UnknownField",
+        ),
+        (
+            "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: quickstart}\n",
+            "error: spec: Missing",
         ),
     ] {
         let (text, why, code) = plugin(&["diff", "-f", "-", "--against", BEFORE], edit);
@@ -271,8 +282,8 @@ fn shells_complete_what_the_program_offers() {
 fn an_alias_without_records_of_the_type_leads_to_the_next_name() {
     let mut ask = async |name: &str, _: &str| {
         Ok(match name {
-            "a.x." => r#"{"status": "NOERROR", "answer": ["a.x. 5 IN CNAME only-ipv4.example."]}"#,
-            "a.y." => r#"{"status": "NOERROR", "answer": ["a.y. 5 IN AAAA 2001:db8::1"]}"#,
+            "a.x." => r#"{"type": "AAAA", "status": "NOERROR", "answer": ["a.x. 5 IN CNAME only-ipv4.example."]}"#,
+            "a.y." => r#"{"type": "AAAA", "status": "NOERROR", "answer": ["a.y. 5 IN AAAA 2001:db8::1"]}"#,
             _ => r#"{"status": "NXDOMAIN"}"#,
         }
         .to_owned())
@@ -283,6 +294,24 @@ fn an_alias_without_records_of_the_type_leads_to_the_next_name() {
     let names: Vec<_> = asked.iter().map(|it| (it.name.as_str(), it.outcome)).collect();
     assert_eq!(names, [("a.x.", Outcome::NoData), ("a.y.", Outcome::Found)]);
     assert_eq!(result, Outcome::Found);
+}
+
+#[test]
+fn a_type_may_be_written_as_the_data_plane_takes_it() {
+    let record = "_http._tcp.cart.shop. 5 IN SRV 0 100 80 cart.shop.";
+    for (written, read) in [("srv", "SRV"), ("TYPE33", "SRV"), ("33", "SRV"), ("any", "ANY")] {
+        let mut ask = async |_: &str, asked: &str| {
+            assert_eq!(asked, written);
+            let page = serde_json::json!({"type": read, "status": "NOERROR", "answer": [record]});
+            Ok(page.to_string())
+        };
+        let conf = ResolvConf::read("search x y\noptions ndots:9\n");
+        let search = Search::new("_http._tcp.cart.shop", &conf, Libc::Glibc).unwrap();
+        let (asked, result) =
+            futures::executor::block_on(questions(search, &[written], &mut ask)).unwrap();
+        assert_eq!((asked.len(), result), (1, Outcome::Found), "{written}: the search ends");
+        assert_eq!((asked[0].qtype.as_str(), asked[0].outcome), (read, Outcome::Found));
+    }
 }
 
 #[test]

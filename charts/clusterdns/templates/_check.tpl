@@ -35,6 +35,17 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- if and .Values.metrics.podMonitor .Values.metrics.serviceMonitor -}}
 {{- fail "metrics: podMonitor and serviceMonitor would both scrape every pod: choose one" -}}
 {{- end -}}
+{{- /* Prometheus takes no sample that is older than 5 minutes, so an alert that something is missing would come and go. */ -}}
+{{- if .Values.metrics.prometheusRule -}}
+{{- $milliseconds := 0 -}}
+{{- range regexFindAll "[0-9]+(ms|s|m|h)" (.Values.metrics.interval | default "") -1 -}}
+{{- $unit := get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) (regexFind "[a-z]+" .) -}}
+{{- $milliseconds = add $milliseconds (mul (regexFind "[0-9]+" . | atoi) $unit) -}}
+{{- end -}}
+{{- if gt $milliseconds 120000 -}}
+{{- fail (printf "metrics.interval: the alerts of metrics.prometheusRule look at the last 5 minutes, and a scrape each %s is too rare for that: write 2m or less, or prometheusRule: false" .Values.metrics.interval) -}}
+{{- end -}}
+{{- end -}}
 {{- /* A key twice is no YAML that every tool reads. */ -}}
 {{- $own := include "clusterdns.labels" . | fromYaml -}}
 {{- range $value, $labels := dict "podLabels" .Values.podLabels "metrics.labels" .Values.metrics.labels "metrics.dashboardLabels" .Values.metrics.dashboardLabels -}}

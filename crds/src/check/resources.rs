@@ -122,7 +122,7 @@ fn is_overcommitted(resource: &str) -> bool {
 }
 
 /// A quantity of Kubernetes as a number; close enough to compare two.
-fn quantity(text: &str) -> Option<f64> {
+pub fn quantity(text: &str) -> Option<f64> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -48,7 +48,8 @@ pub struct Metrics {
     #[schemars(extend("x-kubernetes-validations" = [rules::labels_are_not_ours()]))]
     pub labels: Option<BTreeMap<String, String>>,
 
-    /// Seconds between two scrapes of a pod, 1-3600. Default: that of Prometheus. Example: 30.
+    /// Seconds between two scrapes of a pod, 1-3600. The alerts of prometheusRule need 120 or less: they look at the last 5
+    /// minutes. Default: that of Prometheus. Example: 30.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = bounds::SCRAPE_SECONDS))]
     pub interval_seconds: Option<u32>,

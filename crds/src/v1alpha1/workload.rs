@@ -65,7 +65,8 @@ impl Default for Service {
     }
 }
 
-/// Which pods a client's queries prefer. The operator does not write it to an adopted Service: set it there yourself.
+/// Which pods a client's queries prefer. A hint: kube-proxy follows it, a replacement of it may not, such as Cilium without
+/// loadBalancer.serviceTopology. The operator does not write it to an adopted Service: set it there yourself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub enum TrafficDistribution {
     /// Ready pods in the client's zone, others when there is none.

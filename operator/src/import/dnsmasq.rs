@@ -1,5 +1,6 @@
 //! dnsmasq: its options, from a command line or a file, and its hosts files.
 
+mod once;
 mod options;
 mod servers;
 mod settings;
@@ -34,7 +35,7 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
     let mut gathered = Gathered::default();
     let all = flags(options);
     let forwarded = servers::forwarded(&all);
-    let ttl = ttl::of(&all);
+    let (ttl, once) = (ttl::of(&all), once::of(&all));
     for flag in all {
         if draft.is_spent() {
             return;
@@ -42,6 +43,10 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
         let is_server = ["server", "local", "rev-server"].contains(&flag.name.as_str());
         if is_server && flag.value.contains('@') {
             say(&flag, Outcome::Changed, NO_SOURCE, draft);
+        }
+        if let Some((outcome, message)) = once.replaced(&flag) {
+            say(&flag, outcome, message, draft);
+            continue;
         }
         let (outcome, message) = match flag.name.as_str() {
             "server" | "local" => match server(&flag, &mut gathered, draft) {
@@ -76,19 +81,11 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
                 gathered.settings.push((flag, Outcome::Changed, message.to_owned()));
                 continue;
             }
-            "dns-forward-max" => match flag.value.parse::<u32>() {
-                Ok(number @ 1..=crds::bounds::IN_FLIGHT) => {
-                    gathered.in_flight = Some(number);
-                    let message = format!(
-                        "limits: {{inFlight: {number}}} of spec.upstreams; more are answered SERVFAIL, and stub domains have \
-                         limits of their own"
-                    );
-                    gathered.settings.push((flag, Changed, message));
-                    continue;
-                }
-                Ok(_) | Err(_) => (NotPossible, "it is no number of queries".to_owned()),
+            "dns-forward-max" => match servers::in_flight(&flag, &mut gathered) {
+                Some(decided) => decided,
+                None => continue,
             },
-            _ => settings::convert(&flag, draft),
+            _ => settings::convert(&flag, &once, draft),
         };
         say(&flag, outcome, message, draft);
     }

@@ -17,7 +17,7 @@ const UNITS: [(&str, f64); 8] = [
 const MAX_DURATION: f64 = 9.2e18;
 
 /// A duration such as `5s`, `1m30s`, `-2h` or `1.5h`, in nanoseconds (`time.ParseDuration`).
-pub(super) fn duration(text: &str) -> Option<f64> {
+pub(crate) fn duration(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),

@@ -116,11 +116,6 @@ fn of_one(
 ) -> Vec<Finding> {
     let mut findings = errors(file, read);
     if let Ok(found) = read {
-        if !found.has_spec {
-            let message = "is missing or empty, and the API server refuses that: write spec: {} for the defaults";
-            let at = line(found.places.of("spec"));
-            findings.push(finding(file, at, "error", "spec", "Missing", message));
-        }
         let mut advice = unwise(&found.resource);
         if let Some(cluster) = cluster {
             let knows_better = excluded_pods(&found.resource, &cluster.pod_ranges);
@@ -179,10 +174,26 @@ pub(super) fn errors(file: &str, read: &Result<Found, ManifestError>) -> Vec<Fin
             return errors;
         }
     };
+    errors_of(file, found)
+}
+
+/// What is wrong with a ClusterDNS that can be read.
+fn errors_of(file: &str, found: &Found) -> Vec<Finding> {
     let mut errors = unknown_fields(file, &found.unknown, &found.places);
     errors.extend(violations(file, &found.resource, &found.places));
+    if !found.has_spec {
+        let message =
+            "is missing or empty, and the API server refuses that: write spec: {} for the defaults";
+        let at = line(found.places.of("spec"));
+        errors.push(finding(file, at, "error", "spec", "Missing", message));
+    }
     errors.sort_by_key(|error| error.line);
     errors
+}
+
+/// The same as lines for people.
+pub(crate) fn wrong(file: &str, found: &Found) -> Vec<String> {
+    errors_of(file, found).iter().map(Finding::line).collect()
 }
 
 fn unknown_fields(file: &str, unknown: &UnknownFields, places: &Places) -> Vec<Finding> {

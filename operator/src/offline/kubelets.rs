@@ -7,11 +7,11 @@ use std::time::Duration;
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::{Api, ListParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::args::Cluster;
+use crate::runtime::client::config;
 use crate::runtime::decode::lenient;
 
 /// Nodes that are asked: kubelets of one cluster are alike.
@@ -75,16 +75,7 @@ fn in_nodes(nodes: &[Node]) -> BTreeSet<IpNet> {
 
 /// A client of the cluster that these flags name.
 pub(crate) async fn client(which: &Cluster) -> Result<Client, String> {
-    let options =
-        KubeConfigOptions { context: which.context.clone(), ..KubeConfigOptions::default() };
-    let config = match &which.kubeconfig {
-        Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(file).map_err(|error| error.to_string())?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await
-        }
-        None => Config::from_kubeconfig(&options).await,
-    };
-    let config = config.map_err(|error| format!("no usable kubeconfig: {error}"))?;
+    let config = config(which).await.map_err(|error| error.to_string())?;
     Client::try_from(config).map(lenient).map_err(|error| error.to_string())
 }
 

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use crds::ClusterDNS;
 use crds::config::PodRecords;
-use crds::defaults::{DNS_PORT, MIN_REPLICAS};
+use crds::defaults::{CACHE_BYTES, DNS_PORT, MIN_REPLICAS, TCP_BUFFER_BYTES};
 use crds::v1alpha1::{ManagementState, Service};
 use crds::without_effect::{self, WithoutEffect};
 
@@ -22,8 +22,10 @@ use crate::probe::compare::clients::allows;
 const UNPRIVILEGED: u16 = 1024;
 /// The memory limit of a pod whose resources are not written.
 const MEMORY_LIMIT: u64 = 256 << 20;
-/// What a pod needs besides its cache: records of a cluster of some size, and TCP buffers.
-const BESIDE_THE_CACHE: u64 = 96 << 20;
+/// What a pod needs besides its cache and the buffers of connections: records of a cluster of some size.
+const BESIDE: u64 = 64 << 20;
+/// The alerts look at the last 5 minutes, in which they need two scrapes, also where one is late.
+const RAREST_SCRAPE_S: u32 = 120;
 /// Shorter prefixes than these hold the addresses of others.
 const WIDEST_V4: u8 = 8;
 const WIDEST_V6: u8 = 16;
@@ -42,7 +44,8 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
         drain(dns),
         unmanaged(dns),
         memory_limit(dns),
-        cache_memory(dns),
+        sized_memory(dns),
+        rare_scrapes(dns),
         clients(dns),
         budget(dns),
     ];
@@ -235,28 +238,34 @@ fn unmanaged(dns: &ClusterDNS) -> Option<Warning> {
     }
 }
 
-/// The kernel ends a process that takes more than its limit: with such a large cache, it will.
-fn cache_memory(dns: &ClusterDNS) -> Option<Warning> {
+/// The kernel ends a process that takes more than its limit: where the parts that people size are larger, it will.
+fn sized_memory(dns: &ClusterDNS) -> Option<Warning> {
     let cache = dns.spec.cache.clone().unwrap_or_default().memory.bytes()?;
+    let buffers = dns.spec.limits.clone().unwrap_or_default().tcp_buffers.bytes()?;
     let written = dns.spec.resources.as_ref().map(|resources| resources.limits.clone());
     let limit = match written {
         None => MEMORY_LIMIT,
-        Some(limits) => quantity(&limits?.get("memory")?.0)?,
+        Some(limits) => crds::check::quantity(&limits?.get("memory")?.0)? as u64,
     };
-    let needed = cache.saturating_add(BESIDE_THE_CACHE);
+    let needed = cache.saturating_add(buffers).saturating_add(BESIDE);
+    // The one that people made larger.
+    let grown_buffers = buffers.saturating_sub(TCP_BUFFER_BYTES);
+    let field = match grown_buffers > cache.saturating_sub(CACHE_BYTES) {
+        true => "spec.limits.tcpBuffers",
+        false => "spec.cache.memory",
+    };
     (limit < needed).then(|| {
         let message = format!(
-            "a pod may take {} MiB, and the cache alone may take {} MiB: write a limit of at least {} MiB, or a smaller cache",
+            "a pod may take {} MiB: of these the cache (spec.cache.memory) may take {} MiB and the buffers of connections \
+             (spec.limits.tcpBuffers) {} MiB, and the rest needs {} MiB: write a limit of at least {} MiB, or make one of both smaller",
             limit >> 20,
             cache >> 20,
+            buffers >> 20,
+            BESIDE >> 20,
             needed.div_ceil(1 << 20)
         );
-        warning("spec.cache.memory", "MemoryLimitTooSmall", message)
+        warning(field, "MemoryLimitTooSmall", message)
     })
-}
-
-fn quantity(text: &str) -> Option<u64> {
-    crds::v1alpha1::Memory::of(text).bytes()
 }
 
 fn memory_limit(dns: &ClusterDNS) -> Option<Warning> {
@@ -274,9 +283,73 @@ fn memory_limit(dns: &ClusterDNS) -> Option<Warning> {
     })
 }
 
+/// Prometheus forgets a sample after 5 minutes: alerts come and go with each scrape, or never fire.
+fn rare_scrapes(dns: &ClusterDNS) -> Option<Warning> {
+    let metrics = dns.spec.metrics.as_ref()?;
+    let seconds = metrics.interval_seconds?;
+    let has_alerts = metrics.prometheus_rule && metrics.pod_monitor;
+    (has_alerts && seconds > RAREST_SCRAPE_S).then(|| {
+        let message = format!(
+            "the alerts of spec.metrics.prometheusRule look at the last 5 minutes: with a scrape each {seconds} s ClusterDNSDown \
+             may fire while pods answer, and others cannot fire; write {RAREST_SCRAPE_S} or less, or prometheusRule: false"
+        );
+        warning("spec.metrics.intervalSeconds", "ScrapesTooRare", message)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The fields and messages of this reason, of a spec.
+    fn of_reason(reason: &str, spec: &str) -> Vec<(String, String)> {
+        let warnings = unwise(&crate::fixtures::dns(spec)).into_iter();
+        let it = warnings.filter(|it| it.reason == reason);
+        it.map(|it| (it.field, it.message)).collect()
+    }
+
+    #[test]
+    fn o18_a_memory_limit_below_what_cache_and_buffers_may_take_is_said() {
+        let fields = |spec: &str| {
+            let found = of_reason("MemoryLimitTooSmall", spec).into_iter();
+            found.map(|(field, _)| field).collect::<Vec<_>>()
+        };
+        let (cache, buffers) = ("spec.cache.memory", "spec.limits.tcpBuffers");
+        let limited = |spec: &str, limit: &str| {
+            fields(&format!("{{{spec}, resources: {{limits: {{memory: {limit}}}}}}}"))
+        };
+        assert_eq!(fields("{}"), [""; 0]);
+        assert_eq!(fields("{limits: {tcpBuffers: 1Gi}}"), [buffers]);
+        assert_eq!(fields("{cache: {memory: 128Mi}, limits: {tcpBuffers: 128Mi}}"), [cache]);
+        assert_eq!(fields("{cache: {memory: 96Mi}, limits: {tcpBuffers: 96Mi}}"), [""; 0]);
+        let large = "cache: {memory: 1400Mi}";
+        for (limit, expected) in
+            [("1.5Gi", 0), ("1.4Gi", 1), ("2e9", 0), ("1e9", 1), ("0.1Gi", 1), ("128e6", 1)]
+        {
+            assert_eq!(limited(large, limit).len(), expected, "{limit}");
+        }
+        let [(_, message)] = &of_reason("MemoryLimitTooSmall", "{limits: {tcpBuffers: 1Gi}}")[..]
+        else {
+            panic!("one")
+        };
+        let parts = ["(spec.cache.memory) may take 16 MiB", "(spec.limits.tcpBuffers) 1024 MiB"];
+        assert!(parts.iter().all(|it| message.contains(it)), "{message}");
+        assert!(message.contains("a limit of at least 1104 MiB"), "{message}");
+    }
+
+    #[test]
+    fn o18_scrapes_that_are_too_rare_for_the_alerts_are_said() {
+        for (metrics, expected) in [
+            ("{}", 0),
+            ("{intervalSeconds: 120}", 0),
+            ("{intervalSeconds: 121}", 1),
+            ("{intervalSeconds: 3600, prometheusRule: false}", 0),
+            ("{intervalSeconds: 3600, podMonitor: false}", 0),
+        ] {
+            let found = of_reason("ScrapesTooRare", &format!("{{metrics: {metrics}}}"));
+            assert_eq!(found.len(), expected, "{metrics}: {found:?}");
+        }
+    }
 
     #[test]
     fn o18_check_warns_of_a_field_that_is_used_and_has_no_effect() {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args as Flags, Parser, Subcommand, ValueEnum};
 
+use crate::import::literals;
+
 const EXAMPLES: &str = "\
 Examples:
   Why does a pod get this answer for the name cart?
@@ -56,6 +58,9 @@ Examples:
     kubectl clusterdns diff -f dns.yaml
   What differs between two files, without a cluster:
     git show main:dns.yaml > before.yaml && kubectl clusterdns diff -f dns.yaml --against before.yaml
+
+The file is taken as the whole resource. Where it has only some of the hosts or stub domains, because
+others apply the rest, compare it with its version before (--against).
 
 Exit status: 0 nothing would change, 1 something would, 2 that is not known.";
 
@@ -129,11 +134,11 @@ pub struct Which {
     #[arg(long = "as", value_name = "USER", global = true)]
     pub impersonate: Option<String>,
 
-    /// Group to impersonate; may be repeated
+    /// Group to impersonate, with --as; may be repeated
     #[arg(long = "as-group", value_name = "GROUP", global = true)]
     pub impersonate_groups: Vec<String>,
 
-    /// How long one request may take, such as 5s or 1m
+    /// How long one request may take, such as 5s or 1m30s
     #[arg(long, value_name = "TIME", global = true, default_value = "20s",
         value_parser = duration)]
     pub request_timeout: Option<Duration>,
@@ -282,17 +287,13 @@ pub enum Libc {
     Musl,
 }
 
-/// A time as kubectl reads it; 0 is none.
+/// A time as kubectl reads it: seconds, or a duration of Go; 0 is none.
 fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        _ => return Err("write seconds, such as 5s, or minutes, such as 1m".to_owned()),
-    };
-    let number: u32 = digits.parse().map_err(|_| "write a whole number, such as 5s".to_owned())?;
-    Ok(Duration::from_secs(u64::from(number) * factor))
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let nanoseconds = || literals::duration(text).filter(|it| *it >= 0.0);
+    seconds
+        .or_else(|| nanoseconds().map(|it| Duration::from_nanos(it as u64)))
+        .ok_or_else(|| "write seconds such as 5, or a time such as 5s, 1m30s or 500ms".to_owned())
 }
 
 #[cfg(test)]
@@ -326,10 +327,20 @@ mod tests {
 
     #[test]
     fn times_are_read_as_kubectl_reads_them() {
-        for (text, seconds) in [("0", 0), ("5", 5), ("5s", 5), ("2m", 120), ("1h", 3_600)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        for (text, milliseconds) in [
+            ("0", 0),
+            ("0s", 0),
+            ("5", 5_000),
+            ("5s", 5_000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1m30s", 90_000),
+            ("500ms", 500),
+            ("1.5s", 1_500),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
-        for text in ["", "s", "5d", "-1s", "1.5s"] {
+        for text in ["", "s", "5d", "-1s", "-1", "1.5", "1m 30s"] {
             assert!(duration(text).is_err(), "{text}");
         }
     }

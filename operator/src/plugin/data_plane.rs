@@ -51,7 +51,7 @@ impl DataPlane {
     pub(super) async fn open(&self) -> Result<Connection, String> {
         match timeout(self.patience, self.opened()).await {
             Ok(opened) => opened,
-            Err(_) => Err(format!("{}: no answer within {} s", self.name, self.patience.as_secs())),
+            Err(_) => Err(format!("{}: no answer within {:?}", self.name, self.patience)),
         }
     }
 
@@ -124,7 +124,7 @@ impl Connection {
                 let why = why.and_then(Result::ok).flatten();
                 Err(format!("{}: {}", self.name, why.unwrap_or(error)))
             }
-            Err(_) => Err(format!("{}: no answer within {} s", self.name, self.patience.as_secs())),
+            Err(_) => Err(format!("{}: no answer within {:?}", self.name, self.patience)),
         }
     }
 

@@ -9,7 +9,7 @@ mod text;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crds::manifest::{self, ManifestError};
+use crds::manifest::{self, Found, ManifestError};
 use crds::{ClusterDNS, Config};
 use serde::Serialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use super::data_plane::{Connection, escaped};
 use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::pages::Answer;
-use crate::offline::text_of;
+use crate::offline::{self, text_of};
 use meaning::meaning;
 pub use names::NameChange;
 use names::names;
@@ -53,10 +53,16 @@ pub struct Changes {
 
 /// Compares the edited ClusterDNS with the one of the cluster, or of a file.
 pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
-    let new = one(&args.file, which.clusterdns.as_deref())?;
+    let (file, new) = one(&args.file, which.clusterdns.as_deref())?;
+    // What the API server would drop, such as a misspelled field, would else be no change.
+    let wrong = offline::wrong(&file, &new);
+    if !wrong.is_empty() {
+        return Err(format!("the edit is not valid, and would be refused:\n{}", wrong.join("\n")));
+    }
+    let new = new.resource;
     let name = new.metadata.name.clone().unwrap_or_default();
     let (old, against) = match &args.against {
-        Some(file) => (one(file, Some(&name))?, file.display().to_string()),
+        Some(file) => (one(file, Some(&name))?.1.resource, file.display().to_string()),
         None => {
             let cluster = Cluster::connect(which).await?;
             (cluster.cluster_dns(Some(&name)).await?, "the cluster".to_owned())
@@ -152,19 +158,19 @@ async fn today(changes: &mut Changes, connection: &mut Connection) {
     }
 }
 
-/// The ClusterDNS of a file: the one of this name, or the only one.
-fn one(file: &Path, name: Option<&str>) -> Result<ClusterDNS, String> {
+/// How to call a file, and its ClusterDNS: the one of this name, or the only one.
+fn one(file: &Path, name: Option<&str>) -> Result<(String, Found), String> {
     let (shown, text) = text_of(file)?;
     let read = manifest::read_all(&text, &shown).map_err(|error| error.to_string())?;
     let read: Result<Vec<_>, ManifestError> = read.into_iter().collect();
-    let mut all: Vec<ClusterDNS> =
-        read.map_err(|error| error.to_string())?.into_iter().map(|found| found.resource).collect();
-    let names: Vec<String> = all.iter().filter_map(|dns| dns.metadata.name.clone()).collect();
+    let mut all = read.map_err(|error| error.to_string())?;
+    let of = |found: &Found| found.resource.metadata.name.clone();
+    let names: Vec<String> = all.iter().filter_map(of).collect();
     if let Some(name) = name {
-        all.retain(|dns| dns.metadata.name.as_deref() == Some(name));
+        all.retain(|found| of(found).as_deref() == Some(name));
     }
     match (all.len(), name) {
-        (1, _) => Ok(all.swap_remove(0)),
+        (1, _) => Ok((shown, all.swap_remove(0))),
         (0, _) if names.is_empty() => Err(format!(
             "{shown} has no ClusterDNS: write apiVersion: clusterdns.dev/v1alpha1 and kind: ClusterDNS"
         )),

@@ -49,6 +49,7 @@ pub struct Explained {
 pub struct Asked {
     /// Absolute name that was asked for.
     pub name: String,
+    /// As the data plane writes it.
     #[serde(rename = "type")]
     pub qtype: String,
     pub outcome: Outcome,
@@ -173,9 +174,9 @@ pub async fn questions(
             let explanation: Value = serde_json::from_str(&page)
                 .map_err(|error| format!("its /explain is no JSON: {error}"))?;
             let answer = Answer::read(&explanation)?;
-            let outcome = answer.outcome(qtype);
+            let outcome = answer.outcome();
             outcomes.push(outcome);
-            let (name, qtype) = (name.clone(), (*qtype).to_owned());
+            let (name, qtype) = (name.clone(), answer.qtype.clone());
             all.push(Asked { name, qtype, outcome, explanation, answer });
         }
         search.saw(together(search.libc(), &outcomes));

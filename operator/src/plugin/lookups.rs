@@ -40,6 +40,10 @@ impl Cluster {
     /// The cluster that these flags name.
     pub(super) async fn connect(which: &Which) -> Result<Cluster, String> {
         let Which { kubeconfig, context, cluster, user, namespace, .. } = which;
+        // Without the group the answer would show more rights, or fewer, than were asked for.
+        if which.impersonate.is_none() && !which.impersonate_groups.is_empty() {
+            return Err("--as-group needs --as: no group is impersonated without a user".to_owned());
+        }
         let options = KubeConfigOptions {
             context: context.clone(),
             cluster: cluster.clone(),
@@ -191,9 +195,7 @@ impl Cluster {
                 Err(format!("cannot read {what}{place}: {}", status.message))
             }
             Ok(Err(error)) => Err(format!("cannot read {what}{place}: {error}")),
-            Err(_) => {
-                Err(format!("the API server did not answer within {} s", self.patience.as_secs()))
-            }
+            Err(_) => Err(format!("the API server did not answer within {:?}", self.patience)),
         }
     }
 }

@@ -9,6 +9,9 @@ use super::search::Outcome;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Answer {
+    /// The type as the data plane reads it, such as `AAAA`: people may write `aaaa`, `28` or `TYPE28`.
+    #[serde(rename = "type")]
+    pub qtype: String,
     /// Of the configuration that runs.
     pub revision: String,
     /// Why it was decided so, as metrics name it.
@@ -109,11 +112,11 @@ impl Answer {
         }
     }
 
-    /// The outcome for a resolver that asked for this type, written as `AAAA`.
-    pub fn outcome(&self, qtype: &str) -> Outcome {
+    /// The outcome for a resolver that asked for the type of the page.
+    pub fn outcome(&self) -> Outcome {
         // `owner TTL class type data`; an alias alone is no record of another type.
-        let is_wanted = |line: &String| line.split_whitespace().nth(3) == Some(qtype);
-        let is_found = match qtype {
+        let is_wanted = |line: &String| line.split_whitespace().nth(3) == Some(&self.qtype);
+        let is_found = match self.qtype.as_str() {
             "ANY" => !self.answer.is_empty(),
             _ => self.answer.iter().any(is_wanted),
         };
@@ -257,8 +260,18 @@ mod tests {
     #[test]
     fn what_an_explanation_says_is_an_outcome() {
         for (page, expected) in [
-            (r#"{"status": "NOERROR", "answer": ["a. 5 IN A 10.0.0.1"]}"#, Outcome::Found),
-            (r#"{"status": "NOERROR", "answer": ["a. 5 IN CNAME b."]}"#, Outcome::NoData),
+            (
+                r#"{"type": "A", "status": "NOERROR", "answer": ["a. 5 IN A 10.0.0.1"]}"#,
+                Outcome::Found,
+            ),
+            (
+                r#"{"type": "A", "status": "NOERROR", "answer": ["a. 5 IN CNAME b."]}"#,
+                Outcome::NoData,
+            ),
+            (
+                r#"{"type": "ANY", "status": "NOERROR", "answer": ["a. 5 IN CNAME b."]}"#,
+                Outcome::Found,
+            ),
             (r#"{"status": "NOERROR", "answer": []}"#, Outcome::NoData),
             (r#"{"status": "NXDOMAIN"}"#, Outcome::NxDomain),
             (r#"{"status": "SERVFAIL"}"#, Outcome::ServFail),
@@ -267,7 +280,7 @@ mod tests {
             (r#"{"status": null, "origin": "own", "reason": "client"}"#, Outcome::Failed),
         ] {
             let page = serde_json::from_str(page).unwrap();
-            assert_eq!(Answer::read(&page).unwrap().outcome("A"), expected, "{page}");
+            assert_eq!(Answer::read(&page).unwrap().outcome(), expected, "{page}");
         }
         assert!(Answer::read(&serde_json::json!("busy")).unwrap_err().contains("/explain"));
     }

@@ -22,6 +22,8 @@ const MAX_ASKED: usize = 50;
 const MARGIN: Duration = Duration::from_secs(30);
 /// What a data plane takes.
 const LONGEST: Duration = Duration::from_secs(600);
+/// Shorter times count too little to say anything.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// `/top` of one data plane.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,7 +86,7 @@ pub struct Heaviest {
 
 /// Asks the data planes to count for `--for`, and prints the sums.
 pub(super) async fn run(which: &Which, args: &Top) -> Printed {
-    if args.during.is_zero() || args.during > LONGEST.saturating_sub(MARGIN) {
+    if args.during < SHORTEST || args.during > LONGEST.saturating_sub(MARGIN) {
         return Err(format!("--for: write 1s to {}s", LONGEST.saturating_sub(MARGIN).as_secs()));
     }
     let (data_planes, beyond) = data_planes(which).await?;

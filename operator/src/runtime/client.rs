@@ -14,26 +14,34 @@ use crate::args::Cluster;
 /// # Errors
 /// When nothing names a cluster.
 pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
+    let mut config = config(cluster).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// Where the cluster of these flags is, and as whom it is asked.
+///
+/// # Errors
+/// When nothing names a cluster.
+pub async fn config(cluster: &Cluster) -> anyhow::Result<Config> {
     let options =
         KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
     // As one text: these errors already contain the text of their cause.
-    let mut config = match &cluster.kubeconfig {
+    match &cluster.kubeconfig {
         Some(file) => {
             let unusable = |error| anyhow!("cannot use the kubeconfig {}: {error}", file.display());
             bounded_file::check_size(file, KUBECONFIG_OCTETS)
                 .map_err(|error| anyhow!("cannot use the kubeconfig {}: {error}", file.display()))?;
             let read = Kubeconfig::read_from(file).map_err(unusable)?;
-            Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)?
+            Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)
         }
         None if cluster.context.is_some() => Config::from_kubeconfig(&options)
             .await
-            .map_err(|error| anyhow!("cannot use the kubeconfig: {error}"))?,
+            .map_err(|error| anyhow!("cannot use the kubeconfig: {error}")),
         None => Config::infer().await.map_err(|error| {
             anyhow!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod with a service account: {error}")
-        })?,
-    };
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
+        }),
+    }
 }
 
 /// Who we are, for the lease and Events.

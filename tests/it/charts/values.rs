@@ -226,6 +226,20 @@ fn what_the_chart_sets_itself_is_refused_with_what_to_do() {
     assert!(rendered.contains("kubectl.kubernetes.io/default-container: sidecar"));
 }
 
+#[test]
+fn scrapes_are_as_rare_as_the_alerts_allow() {
+    let Some(helm) = helm() else { return };
+    for (interval, rules) in
+        [("2m", "true"), ("1m60s", "true"), ("120000ms", "true"), ("1h", "false")]
+    {
+        let set = format!(
+            "metrics.podMonitor=true,metrics.prometheusRule={rules},metrics.interval={interval}"
+        );
+        let rendered = template(&helm, &["--set", &set]).unwrap_or_else(|why| panic!("{why}"));
+        assert!(rendered.contains(&format!("interval: {interval}")), "{interval}");
+    }
+}
+
 /// Every flag that the Deployment writes is one that `extraArgs` refuses.
 #[test]
 fn each_flag_of_the_deployment_is_refused_in_extra_args() {

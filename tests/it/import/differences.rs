@@ -97,3 +97,61 @@ fn options_of_dnsmasq_that_do_something_else_here_are_changed() {
     );
     assert!(report.contains("in octets too"), "{report}");
 }
+
+/// Options that are one field here, in both orders: the field of `spec.cache`, its value, and what the report says of each.
+#[test]
+fn options_of_dnsmasq_for_one_field_agree_with_the_report_in_any_order() {
+    let (most, denials) = ("maxTTLSeconds", "maxNegativeTTLSeconds");
+    for (options, field, value, says) in [
+        (["max-ttl=0", "max-ttl=0"], most, None, ["notNeeded", "notNeeded"]),
+        (["max-ttl=0", "max-cache-ttl=0"], most, None, ["notNeeded", "notNeeded"]),
+        (["max-ttl=0", "max-cache-ttl=60"], most, Some(60), ["notNeeded", "changed"]),
+        (["max-ttl=60", "max-cache-ttl=0"], most, Some(60), ["changed", "notNeeded"]),
+        (["max-ttl=60", "max-cache-ttl=600"], most, Some(60), ["changed", "notNeeded"]),
+        (["max-ttl=600", "max-cache-ttl=60"], most, Some(60), ["notNeeded", "changed"]),
+        (["max-ttl=60", "max-cache-ttl=60"], most, Some(60), ["changed", "changed"]),
+        (["neg-ttl=0", "neg-ttl=0"], denials, None, ["notNeeded", "notNeeded"]),
+        (["no-negcache", "neg-ttl=600"], denials, Some(0), ["changed", "notNeeded"]),
+        (["no-negcache", "neg-ttl=0"], denials, Some(0), ["changed", "notNeeded"]),
+    ] {
+        for order in [[0, 1], [1, 0]] {
+            let written = order.map(|at| options[at]);
+            let text = format!("server=10.0.0.1\n{}\n{}\n", written[0], written[1]);
+            let (spec, report) = imported("--dnsmasq", &text);
+            let found = &spec["cache"][field];
+            assert_eq!(found.as_u64(), value, "{written:?}: {spec}");
+            for (line, at) in [2, 3].into_iter().zip(order) {
+                let begin = format!("{line} {}: --{}: ", says[at], options[at]);
+                let said = report.lines().find(|it| it.starts_with(&begin));
+                let said = said.unwrap_or_else(|| panic!("{begin}\n{report}"));
+                let names_it = value.is_some_and(|it| said.contains(&format!("{field}: {it}")));
+                assert_eq!(names_it, says[at] == "changed", "{said}");
+            }
+        }
+    }
+}
+
+/// Of several the last one counts, and no line says that another one does.
+#[test]
+fn of_an_option_of_dnsmasq_that_is_there_twice_the_last_counts() {
+    for (option, field) in [
+        ("cache-size", "/cache/entries"),
+        ("max-ttl", "/cache/maxTTLSeconds"),
+        ("max-cache-ttl", "/cache/maxTTLSeconds"),
+        ("neg-ttl", "/cache/maxNegativeTTLSeconds"),
+        ("use-stale-cache", "/cache/staleSeconds"),
+        ("edns-packet-max", "/limits/udpPayloadBytes"),
+        ("dns-forward-max", "/upstreams/limits/inFlight"),
+    ] {
+        for (first, last) in [(700, 800), (800, 700)] {
+            let text = format!("server=10.0.0.1\n{option}={first}\n{option}={last}\n");
+            let (spec, report) = imported("--dnsmasq", &text);
+            assert_eq!(spec.pointer(field).and_then(|it| it.as_u64()), Some(last), "{spec}");
+            let line = format!(
+                "2 notNeeded: --{option}={first}: another {option}, of {last}, takes its place"
+            );
+            assert!(report.contains(&line), "{option}: {report}");
+            assert!(report.contains(&format!("3 changed: --{option}={last}: ")), "{report}");
+        }
+    }
+}

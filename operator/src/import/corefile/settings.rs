@@ -111,17 +111,19 @@ fn bind(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
     let adopted = scope.draft.spec.service.as_ref().filter(|service| service.adopt);
     let asked = match adopted {
         None => {
-            "asked by its pods first (spec.scaling.perNode, spec.service.trafficDistribution: PreferSameNode)"
+            "which the Service prefers for the pods of that node (spec.scaling.perNode, spec.service.trafficDistribution: \
+             PreferSameNode)"
                 .to_owned()
         }
         Some(service) => format!(
-            "asked by its pods first once you have set that at the Service, because {} (PreferClose before Kubernetes 1.34; \
-             spec.scaling.perNode, spec.service.trafficDistribution)",
+            "which the Service prefers for the pods of that node once you have set that, because {} (PreferClose before \
+             Kubernetes 1.34; spec.scaling.perNode, spec.service.trafficDistribution)",
             patched_by_people(&(service.namespace.clone(), service.name.clone()), "PreferSameNode")
         ),
     };
     let message = format!(
-        "a pod on each node, {asked}; nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
+        "a pod on each node, {asked}; that is a hint, which kube-proxy follows, and Cilium in its place only with \
+         loadBalancer.serviceTopology: true; nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
     );
     (Changed, message)
 }

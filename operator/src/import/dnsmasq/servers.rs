@@ -41,6 +41,22 @@ pub(super) struct Gathered {
     defaults: Vec<(Flag, Vec<String>)>,
 }
 
+/// `dns-forward-max`, which is decided with the servers, or what is wrong with it.
+pub(super) fn in_flight(flag: &Flag, gathered: &mut Gathered) -> Option<(Outcome, String)> {
+    match flag.value.parse::<u32>() {
+        Ok(number @ 1..=bounds::IN_FLIGHT) => {
+            gathered.in_flight = Some(number);
+            let message = format!(
+                "limits: {{inFlight: {number}}} of spec.upstreams; more are answered SERVFAIL, and stub domains have limits of \
+                 their own"
+            );
+            gathered.settings.push((flag.clone(), Changed, message));
+            None
+        }
+        Ok(_) | Err(_) => Some((NotPossible, "it is no number of queries".to_owned())),
+    }
+}
+
 /// The servers for all names, from all options together.
 pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) {
     for (flag, domains) in &gathered.defaults {

@@ -4,6 +4,7 @@ use crds::config::QueryLog;
 use crds::v1alpha1::Cache;
 use crds::{ClusterDNSSpec, bounds};
 
+use super::once::Once;
 use super::options::Flag;
 use crate::import::draft::Draft;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
@@ -14,7 +15,7 @@ pub(super) const CACHE: &str = "it is bounded in octets too (spec.cache.memory);
                                 while upstreams fail, which dnsmasq does with use-stale-cache only (spec.cache.staleSeconds: 0 \
                                 ends that)";
 
-pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
+pub(super) fn convert(flag: &Flag, once: &Once, draft: &mut Draft) -> (Outcome, String) {
     let number = flag.value.parse::<u32>();
     match (flag.name.as_str(), number) {
         ("cache-size", Ok(entries)) => {
@@ -30,25 +31,28 @@ pub(super) fn convert(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
             "spec.cache.maxNegativeTTLSeconds: 0; identical questions that wait still share one lookup".to_owned(),
             draft,
         ),
-        ("max-ttl", Ok(seconds)) => {
-            let seconds = seconds.min(bounds::RECORD_TTL_SECONDS);
-            let message = format!(
-                "spec.cache.maxTTLSeconds: {seconds}; upstreams are asked again after that time, and dnsmasq keeps answers longer"
-            );
-            cache(|cache| cache.max_ttl_seconds = seconds, message, draft)
-        }
-        ("max-cache-ttl", Ok(seconds)) => {
-            let seconds = seconds.min(bounds::RECORD_TTL_SECONDS);
-            let message = format!("spec.cache.maxTTLSeconds: {seconds}, which clients see too");
-            cache(|cache| cache.max_ttl_seconds = seconds, message, draft)
-        }
-        ("neg-ttl", Ok(seconds)) => {
-            let seconds = seconds.min(bounds::RECORD_TTL_SECONDS);
-            let message = format!(
-                "spec.cache.maxNegativeTTLSeconds: {seconds}, as an upper bound; denials without an SOA record are not kept"
-            );
-            cache(|cache| cache.max_negative_ttl_seconds = seconds, message, draft)
-        }
+        (name @ ("max-ttl" | "max-cache-ttl"), Ok(seconds)) => match once.max_ttl(name, seconds) {
+            Err(why) => (NotNeeded, why),
+            Ok(seconds) => {
+                let differs = match name {
+                    "max-ttl" => {
+                        "; upstreams are asked again after that time, and dnsmasq keeps answers longer"
+                    }
+                    _ => ", which clients see too",
+                };
+                let message = format!("spec.cache.maxTTLSeconds: {seconds}{differs}");
+                cache(|cache| cache.max_ttl_seconds = seconds, message, draft)
+            }
+        },
+        ("neg-ttl", Ok(seconds)) => match once.negative_ttl(seconds) {
+            Err(why) => (NotNeeded, why),
+            Ok(seconds) => {
+                let message = format!(
+                    "spec.cache.maxNegativeTTLSeconds: {seconds}, as an upper bound; denials without an SOA record are not kept"
+                );
+                cache(|cache| cache.max_negative_ttl_seconds = seconds, message, draft)
+            }
+        },
         ("edns-packet-max", Ok(octets)) => {
             let octets = octets.clamp(bounds::UDP_PAYLOAD_MIN, bounds::UDP_PAYLOAD_MAX);
             let change = |spec: &mut ClusterDNSSpec| {

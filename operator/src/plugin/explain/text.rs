@@ -82,7 +82,8 @@ impl Asked {
 
 impl Answer {
     fn write_why(&self, text: &mut String) {
-        let Answer { revision: _, reason, origin, rule, steps, status: _, answer: _ } = self;
+        let Answer { qtype: _, revision: _, reason, origin, rule, steps, status: _, answer: _ } =
+            self;
         let _ = writeln!(text, "   why     {reason}, from: {origin}");
         for step in steps {
             let _ = writeln!(text, "   name    {} ({})", step.name, step.place);

@@ -11,7 +11,7 @@ mod upstreams;
 mod federations;
 mod running;
 
-pub use answers::{Access, EndpointNames, Identity, PodRecords, ServiceAddresses};
+pub use answers::{Access, EndpointNames, Identity, PodRecords, ServiceAddresses, ServiceName};
 pub use exposure::{Exposure, LabelRequirement, LabelSelector, SelectorOperator};
 pub use federations::Federation;
 pub use records::{Host, Record, RecordData, RecordType, ServiceTarget};
@@ -70,6 +70,10 @@ pub struct Config {
     /// What `ns.dns.<domain>` points to.
     #[serde(skip_serializing_if = "is_default")]
     pub service_addresses: ServiceAddresses,
+    /// Our own Service, where the resource lists addresses, which need not be its own: pods look at each other by it (O20).
+    /// Without it, the Service that `service_addresses` names, or that has one of these addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_service: Option<ServiceName>,
     /// Which namespaces and Services are visible (N40).
     #[serde(skip_serializing_if = "is_default")]
     pub exposure: Exposure,
@@ -126,6 +130,7 @@ impl Default for Config {
             hide_empty_services: false,
             reverse_cidrs: Vec::new(),
             service_addresses: ServiceAddresses::default(),
+            own_service: None,
             exposure: Exposure::default(),
             hosts: Vec::new(),
             records: Vec::new(),

@@ -1,7 +1,7 @@
 //! The document between the planes: what it leaves out, what it refuses, and that its revision depends on its content
 //! only.
 
-use crds::config::{Config, FORMAT, PodRecords, ServiceAddresses, Upstreams};
+use crds::config::{Config, FORMAT, PodRecords, ServiceAddresses, ServiceName, Upstreams};
 use crds::document::ConfigError;
 use crds::{ClusterDNSSpec, check, check_resource, manifest};
 
@@ -99,6 +99,26 @@ fn service_addresses_are_those_written_or_the_cluster_ips_or_the_services() {
     let of_service =
         ServiceAddresses::OfService { namespace: "dns".to_owned(), name: "kube-dns".to_owned() };
     assert_eq!(of_spec("{service: {namespace: dns}}").service_addresses, of_service);
+}
+
+/// Listed addresses need not be those of our Service, so they do not say which one it is. Other documents say it already, and
+/// stay what they were.
+#[test]
+fn o20_a_document_with_listed_addresses_names_our_service_beside_them() {
+    let named = |namespace: &str, name: &str| {
+        Some(ServiceName { namespace: namespace.to_owned(), name: name.to_owned() })
+    };
+    let own = |spec| of_spec(spec).own_service;
+    assert_eq!(own("{serviceAddresses: [169.254.20.10]}"), named("kube-system", "kube-dns"));
+    let elsewhere = "{serviceAddresses: [10.1.1.1], service: {namespace: dns, name: trial, clusterIPs: [10.96.0.10]}}";
+    assert_eq!(own(elsewhere), named("dns", "trial"));
+    for other in ["{}", "{serviceAddresses: []}", "{service: {clusterIPs: [10.96.0.10]}}"] {
+        assert_eq!(own(other), None, "{other}");
+    }
+    let document = of_spec(elsewhere).to_json();
+    assert!(document.contains(r#""ownService":{"name":"trial","namespace":"dns"}"#), "{document}");
+    let (read, unknown) = Config::from_json(&document).expect("its own document");
+    assert_eq!((read, unknown.is_empty()), (of_spec(elsewhere), true));
 }
 
 #[test]

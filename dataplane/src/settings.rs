@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use crds::Config;
 use crds::config as written;
 use dataplane_core::{
-    EndpointNames, Exposure, ExtraData, ExtraRecord, Name, PodRecords, Reads, Requirement,
+    EndpointNames, Exposure, ExtraData, ExtraRecord, Key, Name, PodRecords, Reads, Requirement,
     Resource, Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
 };
 
@@ -39,6 +39,7 @@ pub fn at(config: &Config, location: &Location) -> Result<Settings, String> {
         hide_empty_services,
         reverse_cidrs,
         service_addresses,
+        own_service,
         exposure,
         hosts,
         records,
@@ -64,7 +65,7 @@ pub fn at(config: &Config, location: &Location) -> Result<Settings, String> {
         endpoint_names: names_of_endpoints(*endpoint_names),
         hide_empty_services: *hide_empty_services,
         reverse_cidrs: reverse_cidrs.clone(),
-        service_addresses: addresses_of_service(service_addresses),
+        service_addresses: addresses_of_service(service_addresses, own_service.as_ref()),
         exposure: exposed(exposure),
         extra: hosts.chain(records).collect::<Result<_, _>>()?,
         federations: federations
@@ -134,9 +135,15 @@ fn names_of_endpoints(from: written::EndpointNames) -> EndpointNames {
     }
 }
 
-fn addresses_of_service(from: &written::ServiceAddresses) -> ServiceAddresses {
+fn addresses_of_service(
+    from: &written::ServiceAddresses,
+    own: Option<&written::ServiceName>,
+) -> ServiceAddresses {
     match from {
-        written::ServiceAddresses::Listed(addresses) => ServiceAddresses::Fixed(addresses.clone()),
+        written::ServiceAddresses::Listed(addresses) => ServiceAddresses::Fixed {
+            addresses: addresses.clone(),
+            service: own.map(|own| Key::new(own.namespace.as_str(), own.name.as_str())),
+        },
         written::ServiceAddresses::OfService { namespace, name } => ServiceAddresses::OfService {
             namespace: namespace.as_str().into(),
             name: name.as_str().into(),

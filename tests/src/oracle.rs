@@ -127,7 +127,7 @@ impl Oracle {
     /// The addresses of `ns.dns.Z` (RR72), also where exposure hides that Service (N43).
     fn service_addresses(&self) -> Vec<IpAddr> {
         match &self.settings.service_addresses {
-            ServiceAddresses::Fixed(addresses) => addresses.clone(),
+            ServiceAddresses::Fixed { addresses, .. } => addresses.clone(),
             ServiceAddresses::OfService { namespace, name } => self
                 .services()
                 .find(|service| service.key.namespace == *namespace && service.key.name == *name)

@@ -7,7 +7,7 @@ mod upstreams;
 use addresses::{addresses, ranges};
 
 use super::violations::{Reason, Violations, shown};
-use crate::config::{self, Config, ServiceAddresses};
+use crate::config::{self, Config, ServiceAddresses, ServiceName};
 use crate::defaults;
 use crate::v1alpha1::{self, ClusterDNSSpec, Memory};
 
@@ -26,6 +26,7 @@ pub(super) fn config(spec: &ClusterDNSSpec, violations: &mut Violations) -> Conf
         hide_empty_services: spec.hide_empty_services,
         reverse_cidrs: ranges(spec.reverse_cidrs.as_deref(), "spec.reverseCIDRs", violations),
         service_addresses: service_addresses(spec, violations),
+        own_service: own_service(spec),
         exposure: exposure(spec.exposure.as_ref()),
         hosts: spec
             .hosts
@@ -100,6 +101,14 @@ fn service_addresses(spec: &ClusterDNSSpec, violations: &mut Violations) -> Serv
     } else {
         ServiceAddresses::OfService { namespace: service.namespace, name: service.name }
     }
+}
+
+/// The name of our Service, where addresses are listed that it need not have. Without such a list it is left out: the
+/// document of a resource stays what older versions made of it.
+fn own_service(spec: &ClusterDNSSpec) -> Option<ServiceName> {
+    spec.service_addresses.as_ref().filter(|listed| !listed.is_empty())?;
+    let service = spec.service.clone().unwrap_or_default();
+    Some(ServiceName { namespace: service.namespace, name: service.name })
 }
 
 fn exposure(exposure: Option<&v1alpha1::Exposure>) -> config::Exposure {

@@ -45,6 +45,16 @@ pub enum ServiceAddresses {
     },
 }
 
+/// The name of a Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceName {
+    /// `metadata.namespace` of the Service.
+    pub namespace: String,
+    /// `metadata.name` of the Service.
+    pub name: String,
+}
+
 impl Default for ServiceAddresses {
     fn default() -> Self {
         Self::OfService {

@@ -20,7 +20,6 @@ use foldhash::fast::RandomState;
 
 use crate::object::Resource;
 use crate::records::zone::Zone;
-use crate::settings::ServiceAddresses;
 use crate::steps::step;
 use crate::trees::buckets::Buckets;
 use crate::trees::slots::Slots;
@@ -139,27 +138,24 @@ impl Records {
         self.zone.apex()
     }
 
-    /// Whether an endpoint of our own Service, the one that gives `ns.dns.Z` its addresses (RR72), has this address. Only
-    /// the rows of that Service are searched, so that rows of other namespaces at the same address change nothing.
+    /// Whether an endpoint of our own Service has this address (O20). Only the rows of that Service are searched, so that rows
+    /// of other namespaces at the same address change nothing.
     pub fn is_behind_own_service(&self, address: IpAddr) -> bool {
         let has_it = |entry: &ServiceEntry| entry.has_address(address.into());
-        match &self.zone.service_addresses {
-            None => self.own_service().is_some_and(has_it),
-            // The API server gives a cluster IP to one Service.
-            Some(fixed) => fixed.iter().any(|&own| {
-                let holders = self.addresses.get(own).iter().take(MAX_PUBLISHERS);
-                let holders = holders.take_while(|(_, holder)| holder.is_cluster_ip());
-                holders.filter_map(|(_, holder)| self.services.get(holder.service)).any(has_it)
-            }),
+        if self.zone.own_service().is_some() {
+            return self.own_service().is_some_and(has_it);
         }
+        // The API server gives a cluster IP to one Service.
+        self.zone.service_addresses.iter().flatten().any(|&own| {
+            let holders = self.addresses.get(own).iter().take(MAX_PUBLISHERS);
+            let holders = holders.take_while(|(_, holder)| holder.is_cluster_ip());
+            holders.filter_map(|(_, holder)| self.services.get(holder.service)).any(has_it)
+        })
     }
 
     /// The Service that the configuration names as ours, if it names one and the Service is there.
     pub(crate) fn own_service(&self) -> Option<&ServiceEntry> {
-        let ServiceAddresses::OfService { namespace, name } = &self.zone.settings.service_addresses
-        else {
-            return None;
-        };
+        let (namespace, name) = self.zone.own_service()?;
         let parts: [&[u8]; 5] = [
             &[name.len() as u8],
             name.as_bytes(),

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::object::Key;
 use crate::wire::name::Name;
 
 /// Everything configurable that decides an answer (docs/dns.md §1.1).
@@ -70,8 +71,13 @@ pub enum EndpointNames {
 /// Where the addresses of `ns.dns.Z` come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceAddresses {
-    /// These addresses.
-    Fixed(Vec<IpAddr>),
+    /// Addresses that are written down.
+    Fixed {
+        /// In written order.
+        addresses: Vec<IpAddr>,
+        /// Our own Service, which need not have them; `None`: the Service that has one of them.
+        service: Option<Key>,
+    },
     /// The cluster IPs of this Service, once it is known.
     OfService {
         /// `metadata.namespace` of the Service.

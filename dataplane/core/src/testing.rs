@@ -12,7 +12,7 @@ pub(crate) fn settings() -> Settings {
         endpoint_names: EndpointNames::Address,
         hide_empty_services: false,
         reverse_cidrs: Vec::new(),
-        service_addresses: ServiceAddresses::Fixed(Vec::new()),
+        service_addresses: ServiceAddresses::Fixed { addresses: Vec::new(), service: None },
         exposure: Exposure::default(),
         federations: Vec::new(),
         extra: Vec::new(),

@@ -150,17 +150,15 @@ impl Upstreams {
         looping.chain(refused).chain(file).collect()
     }
 
-    /// Group, address, transport, name, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
-    pub fn latencies(&self) -> Vec<([String; 4], &'static str, Distribution)> {
-        let members = self.groups().flat_map(|group| {
-            group.named_servers().map(move |(server, name)| (&group.name, server, name))
-        });
-        let rows = members.flat_map(|(group, server, name)| {
+    /// Address, transport, name, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
+    /// Each server once, as groups share it.
+    pub fn latencies(&self) -> Vec<([String; 3], &'static str, Distribution)> {
+        let rows = self.known().iter().flat_map(|server| {
             let codes = rcode::LABELS.into_iter().zip(server.replies()).enumerate();
             let seen = codes.filter(|(place, (_, replies))| *place == 0 || replies.count() > 0);
             seen.map(move |(_, (rcode, replies))| {
-                let address = server.address().to_string();
-                ([group.clone(), address, transport(server), name.clone()], rcode, replies)
+                let name = server.shown_name.clone();
+                ([server.address().to_string(), transport(server), name], rcode, replies)
             })
         });
         rows.collect()

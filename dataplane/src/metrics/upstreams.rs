@@ -1,31 +1,31 @@
 //! What metrics say of each upstream server (E55): its state, the results of queries, its connections.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::forward::{ConnectionsView, Forwarder, ServerView, Upstreams};
+use crate::forward::{ConnectionsView, Forwarder, ServerView, Upstreams, View};
 use process::metrics::Page;
 
-/// One server of one group. One address may be there with several transports and names.
-struct Row<'a> {
-    group: &'a str,
-    server: &'a ServerView,
+/// The labels of one server. One address may be there with several transports and names.
+fn labels(server: &ServerView) -> [(&'static str, &str); 3] {
+    let ServerView { server, transport, server_name, .. } = server;
+    [("upstream", server), ("transport", transport), ("server_name", server_name)]
 }
 
-impl<'a> Row<'a> {
-    fn labels(&self) -> [(&'static str, &'a str); 4] {
-        let ServerView { server, transport, server_name, .. } = self.server;
-        [
-            ("group", self.group),
-            ("upstream", server),
-            ("transport", transport),
-            ("server_name", server_name),
-        ]
-    }
+fn with<'a>(
+    server: &'a ServerView,
+    label: &'static str,
+    value: &'a str,
+) -> [(&'static str, &'a str); 4] {
+    let [upstream, transport, server_name] = labels(server);
+    [upstream, transport, server_name, (label, value)]
+}
 
-    fn with(&self, label: &'static str, value: &'static str) -> [(&'static str, &'a str); 5] {
-        let [group, upstream, transport, server_name] = self.labels();
-        [group, upstream, transport, server_name, (label, value)]
-    }
+/// Each server once. Groups share it, and all but its state is the same in each of them: a sum over groups would be too much.
+fn distinct(view: &View) -> Vec<&ServerView> {
+    let mut seen = BTreeSet::new();
+    let servers = view.groups.iter().flat_map(|group| &group.servers);
+    servers.filter(|server| seen.insert(labels(server))).collect()
 }
 
 /// State, latency, outcomes and connections of each server (FW22-FW29, FW50, FW54).
@@ -48,13 +48,17 @@ pub(super) fn write(
     let limits =
         view.groups.iter().map(|group| ([("group", &*group.name)], group.max_in_flight as f64));
     page.gauges("group_limit", "How many may wait for them at once (limits.inFlight)", limits)?;
-    let groups = view.groups.iter();
-    let servers: Vec<Row<'_>> = groups
-        .flat_map(|group| group.servers.iter().map(|server| Row { group: &group.name, server }))
-        .collect();
-    let rows = servers.iter().flat_map(|row| {
-        let is = |state| f64::from(u8::from(row.server.state == state));
-        ServerView::STATES.map(|state| (row.with("state", state), is(state)))
+    let members = view
+        .groups
+        .iter()
+        .flat_map(|group| group.servers.iter().map(|server| (&*group.name, server)));
+    let rows = members.flat_map(|(group, server)| {
+        let is = |state| f64::from(u8::from(server.state == state));
+        let [upstream, transport, server_name] = labels(server);
+        ServerView::STATES.map(|state| {
+            let group = ("group", group);
+            ([group, upstream, transport, server_name, ("state", state)], is(state))
+        })
     });
     let empty = view.groups.iter().filter(|group| group.servers.is_empty());
     let empty = empty.map(|group| {
@@ -64,19 +68,20 @@ pub(super) fn write(
     });
     let rows = rows.chain(empty);
     page.gauges("upstream_state", "1 for the state that an upstream is in", rows)?;
-    let rows = servers.iter().map(|row| (row.labels(), row.server.in_flight as f64));
+    let servers = distinct(&view);
+    let rows = servers.iter().map(|server| (labels(server), server.in_flight as f64));
     page.gauges("upstream_in_progress", "Queries to an upstream in progress", rows)?;
-    let rows = servers.iter().map(|row| (row.labels(), row.server.window as f64));
+    let rows = servers.iter().map(|server| (labels(server), server.window as f64));
     let help = "How many queries an upstream is given at once";
     page.gauges("upstream_window", help, rows)?;
-    let rows = servers.iter().map(|row| (row.labels(), f64::from(u8::from(row.server.edns))));
+    let rows = servers.iter().map(|server| (labels(server), f64::from(u8::from(server.edns))));
     page.gauges("upstream_edns", "1 while an upstream is sent OPT records", rows)?;
-    let rows = servers.iter().map(|row| (row.labels(), row.server.failed_probes));
+    let rows = servers.iter().map(|server| (labels(server), server.failed_probes));
     page.counters("upstream_failed_probes", "Probes of an upstream without a reply", rows)?;
-    let rows = servers.iter().flat_map(|row| {
-        let ServerView { good, errors, silent, .. } = *row.server;
+    let rows = servers.iter().flat_map(|server| {
+        let ServerView { good, errors, silent, .. } = **server;
         let outcomes = [("good", good), ("error", errors), ("silence", silent)];
-        outcomes.map(|(outcome, count)| (row.with("outcome", outcome), count))
+        outcomes.map(|(outcome, count)| (with(server, "outcome", outcome), count))
     });
     page.counters(
         "upstream_outcomes",
@@ -85,35 +90,33 @@ pub(super) fn write(
     )?;
     connections(page, &servers)?;
     let help = "From a query to the reply of an upstream";
-    let rows =
-        upstreams.latencies().into_iter().map(|([group, upstream, transport, name], rcode, of)| {
-            let labels = [
-                ("group", group),
-                ("upstream", upstream),
-                ("transport", transport),
-                ("server_name", name),
-                ("rcode", rcode.to_owned()),
-            ];
-            (labels, of)
-        });
+    let rows = upstreams.latencies().into_iter().map(|([upstream, transport, name], rcode, of)| {
+        let labels = [
+            ("upstream", upstream),
+            ("transport", transport),
+            ("server_name", name),
+            ("rcode", rcode.to_owned()),
+        ];
+        (labels, of)
+    });
     page.histograms("upstream_latency_seconds", help, rows)
 }
 
-fn connections(page: &mut Page<'_>, servers: &[Row<'_>]) -> fmt::Result {
-    let connected: Vec<(&Row<'_>, &ConnectionsView)> =
-        servers.iter().filter_map(|row| Some((row, row.server.connections.as_ref()?))).collect();
-    let rows = connected.iter().map(|(row, of)| (row.labels(), of.open as f64));
+fn connections(page: &mut Page<'_>, servers: &[&ServerView]) -> fmt::Result {
+    let connected: Vec<(&ServerView, &ConnectionsView)> =
+        servers.iter().filter_map(|server| Some((*server, server.connections.as_ref()?))).collect();
+    let rows = connected.iter().map(|(server, of)| (labels(server), of.open as f64));
     page.gauges("upstream_connections", "Open connections to an upstream", rows)?;
-    let rows = connected.iter().map(|(row, of)| (row.labels(), of.opened));
+    let rows = connected.iter().map(|(server, of)| (labels(server), of.opened));
     page.counters("upstream_connections_opened", "Connections made to an upstream", rows)?;
-    let rows = connected.iter().flat_map(|(row, of)| {
+    let rows = connected.iter().flat_map(|(server, of)| {
         let kinds = [("full", of.handshakes - of.resumed), ("resumed", of.resumed)];
-        kinds.map(|(kind, count)| (row.with("kind", kind), count))
+        kinds.map(|(kind, count)| (with(server, "kind", kind), count))
     });
     let help = "TLS handshakes with an upstream: full, or resuming a session";
     page.counters("upstream_handshakes", help, rows)?;
-    let rows = connected.iter().flat_map(|(row, of)| {
-        of.failures.iter().map(|(reason, count)| (row.with("reason", reason), *count))
+    let rows = connected.iter().flat_map(|(server, of)| {
+        of.failures.iter().map(|(reason, count)| (with(server, "reason", reason), *count))
     });
     let help = "Failed or broken connections to an upstream, by reason";
     page.counters("upstream_connection_failures", help, rows)
@@ -121,7 +124,6 @@ fn connections(page: &mut Page<'_>, servers: &[Row<'_>]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -151,10 +153,19 @@ mod tests {
 
     /// The rows of a page about these servers, without their values.
     fn series(default: Vec<config::Server>, stub: Vec<config::Server>) -> Vec<String> {
-        let domain = "corp.example".to_owned();
+        series_of(default, vec![("corp.example".to_owned(), stub)])
+    }
+
+    fn series_of(
+        default: Vec<config::Server>,
+        stubs: Vec<(String, Vec<config::Server>)>,
+    ) -> Vec<String> {
+        let stubs = stubs.into_iter();
         let config = Config {
             upstreams: config::Upstreams::Servers(group(default)),
-            stub_domains: vec![StubDomain { domain, group: group(stub) }],
+            stub_domains: stubs
+                .map(|(domain, stub)| StubDomain { domain, group: group(stub) })
+                .collect(),
             ..Config::default()
         };
         let upstreams = Upstreams::of(&config, Path::new(""));
@@ -191,6 +202,38 @@ mod tests {
             );
             assert!(all.contains(&row), "{row} is not in {all:#?}");
         }
+    }
+
+    /// Their counts belong to the server: with a row for each group, a sum of rows is as many times the truth.
+    #[test]
+    fn e55_a_server_of_many_groups_has_one_row_beside_its_states() {
+        let two = || {
+            vec![
+                server(Transport::Udp, None, None),
+                server(Transport::Tls, Some("one.example"), None),
+            ]
+        };
+        let alone = config::Server { ip: [192, 0, 2, 9].into(), ..two().remove(0) };
+        let mut stubs: Vec<_> = (0..100).map(|stub| (format!("{stub}.example"), two())).collect();
+        stubs[99].1.push(alone);
+        let all = series_of(two(), stubs);
+        let distinct: BTreeSet<&String> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
+        let of = |name: &str| {
+            let name = format!("clusterdns_upstream_{name}{{");
+            all.iter().filter(|row| row.starts_with(&name)).count()
+        };
+        assert_eq!(of("state"), (101 * 2 + 1) * ServerView::STATES.len());
+        for one_row in ["in_progress", "window", "edns", "failed_probes_total"] {
+            assert_eq!(of(one_row), 3, "{one_row}");
+        }
+        assert_eq!((of("outcomes_total"), of("latency_seconds_count")), (9, 3));
+        let has_group = |row: &&String| {
+            row.contains("group=") && !row.starts_with("clusterdns_upstream_state{")
+        };
+        let of_groups: Vec<&String> = all.iter().filter(has_group).collect();
+        let is_of_group = |row: &&String| row.starts_with("clusterdns_group_");
+        assert!(of_groups.iter().all(is_of_group), "{of_groups:#?}");
     }
 
     /// A rotation of authorities: the old and the new one side by side, then the new one alone. A series that became that of

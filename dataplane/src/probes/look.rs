@@ -269,6 +269,11 @@ kind: Service
 metadata: {{name: kube-dns, namespace: kube-system}}
 spec: {{clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], ports: [{{port: 53}}]}}
 ---
+apiVersion: v1
+kind: Service
+metadata: {{name: kube-dns, namespace: a-older}}
+spec: {{clusterIP: 10.96.0.11, clusterIPs: [10.96.0.11], ports: [{{port: 53}}]}}
+---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {{name: kube-dns-1, namespace: kube-system, labels: {{kubernetes.io/service-name: kube-dns}}}}
@@ -296,7 +301,15 @@ endpoints:
 
     #[test]
     fn o20_rows_of_an_older_namespace_do_not_hide_a_pod_of_our_service() {
-        for spec in ["{}", "{serviceAddresses: [10.96.0.10]}"] {
+        for spec in [
+            "{}",
+            "{service: {clusterIPs: [10.96.0.10]}}",
+            "{serviceAddresses: [10.96.0.10]}",
+            // An address that no Service has, as that of a cache on each node.
+            "{serviceAddresses: [169.254.20.10]}",
+            // The clusterIP of a Service that is not ours.
+            "{serviceAddresses: [10.96.0.11]}",
+        ] {
             let folder = crate::snapshot::tests::Folder::new();
             let text = crowded_by_an_older_namespace(spec);
             std::fs::write(folder.0.join("objects.yaml"), text).unwrap();
@@ -305,7 +318,7 @@ endpoints:
             let records = Arc::clone(&files.state().published.load().records);
             let asked = |at: &str| asked(&format!("at={at}&as={UID}"), Some(UID), &records);
             assert_eq!(asked("10.0.0.7"), Asked::At("10.0.0.7".parse().unwrap()), "{spec}");
-            assert!(matches!(asked("10.0.0.9"), Asked::Refused(_)), "not of our namespace");
+            assert!(matches!(asked("10.0.0.9"), Asked::Refused(_)), "not of our namespace: {spec}");
         }
     }
 

@@ -18,15 +18,20 @@ use tokio::time::Instant;
 const MAX_PAGES: usize = 16;
 /// Of these, of one client address.
 const MAX_PAGES_PER_CLIENT: usize = 4;
+/// Octets of all pages that wait for their clients. One that is larger is held while no other is.
+const MAX_HELD_OCTETS: usize = 32 << 20;
 /// Octets given to the connection at a time: a page ends with its last octets, not with its client.
 const PIECE: usize = 8 << 10;
 
 /// Time without a read after which a page makes room for another.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// The pages there are, in the order in which they were asked for.
+/// By number, in the order in which they were asked for.
+type Sheets = BTreeMap<u64, Arc<Sheet>>;
+
+/// The pages there are.
 #[derive(Clone, Debug, Default)]
-pub struct Pages(Arc<Mutex<BTreeMap<u64, Arc<Sheet>>>>);
+pub struct Pages(Arc<Mutex<Sheets>>);
 
 /// One page that is being written or read.
 #[derive(Debug)]
@@ -34,6 +39,8 @@ struct Sheet {
     client: IpAddr,
     /// Since when it waits for its client; not before it is written.
     written: OnceLock<Instant>,
+    /// How many octets are kept of it until its last is read; none before it is written.
+    octets: OnceLock<usize>,
     /// The rest of its octets for the connection; `None` if another page took its place.
     text: Mutex<Option<Bytes>>,
 }
@@ -48,7 +55,7 @@ struct Place {
 
 impl Pages {
     /// Writes a page for this client, elsewhere.
-    pub(crate) async fn page<T: Into<Bytes>>(
+    pub(crate) async fn page<T: Into<Vec<u8>>>(
         &self,
         client: IpAddr,
         kind: &'static str,
@@ -61,8 +68,10 @@ impl Pages {
         let Some(place) = self.take(client, Instant::now()) else { return refused() };
         let written = tokio::task::spawn_blocking(move || {
             // Another page may have taken its place while it waited for its turn.
-            let text = place.sheet.is_wanted().then(write);
-            text.is_some_and(|text| place.sheet.put(text.into())).then_some(place)
+            let mut text: Vec<u8> = place.sheet.is_wanted().then(write)?.into();
+            // A text that grew may have twice the room that it needs.
+            text.shrink_to_fit();
+            place.hold(text, Instant::now()).then_some(place)
         });
         match written.await {
             Ok(Some(place)) => {
@@ -77,27 +86,19 @@ impl Pages {
         }
     }
 
-    /// A place for one more page of this client. If all are taken, the newest page of the client with the most pages
-    /// ends, if those are more than this client would have; otherwise a page that its client does not read.
+    fn sheets(&self) -> MutexGuard<'_, Sheets> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more page of this client. If all are taken, another page may give way.
     fn take(&self, client: IpAddr, now: Instant) -> Option<Place> {
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut shares: HashMap<IpAddr, usize> = HashMap::new();
-        pages.values().for_each(|sheet| *shares.entry(sheet.client).or_default() += 1);
-        let own = shares.get(&client).copied().unwrap_or(0);
+        let mut pages = self.sheets();
+        let own = pages.values().filter(|sheet| sheet.client == client).count();
         if own >= MAX_PAGES_PER_CLIENT {
             return None;
         }
         if pages.len() >= MAX_PAGES {
-            let most = shares.into_values().max().filter(|most| *most > own + 1);
-            let share_of = |of: IpAddr| pages.values().filter(|sheet| sheet.client == of).count();
-            let newest = most.and_then(|most| {
-                pages.iter().rev().find(|(_, sheet)| share_of(sheet.client) == most)
-            });
-            let is_unread = |sheet: &Sheet| {
-                sheet.written.get().is_some_and(|at| now.duration_since(*at) > READ_WITHIN)
-            };
-            let unread = || pages.iter().find(|(_, sheet)| is_unread(sheet));
-            let number = *newest.or_else(unread)?.0;
+            let number = gives_way(&pages, (client, 1), |_| 1, now)?;
             if let Some(sheet) = pages.remove(&number) {
                 *sheet.text() = None;
             }
@@ -106,6 +107,7 @@ impl Pages {
         let sheet = Arc::new(Sheet {
             client,
             written: OnceLock::new(),
+            octets: OnceLock::new(),
             text: Mutex::new(Some(Bytes::new())),
         });
         pages.insert(number, Arc::clone(&sheet));
@@ -113,7 +115,55 @@ impl Pages {
     }
 }
 
+/// The page that gives way where this client would have this much more: the newest of the client that has most, if that is
+/// more than this client would have; otherwise one that its client does not read. `of` is what counts of a page.
+fn gives_way(
+    pages: &Sheets,
+    (client, more): (IpAddr, usize),
+    of: impl Fn(&Sheet) -> usize,
+    now: Instant,
+) -> Option<u64> {
+    let mut shares: HashMap<IpAddr, usize> = HashMap::new();
+    pages.values().for_each(|sheet| *shares.entry(sheet.client).or_default() += of(sheet));
+    let own = shares.get(&client).copied().unwrap_or(0);
+    let most = shares.values().copied().max().filter(|most| *most > own + more);
+    // The end of a page that counts nothing would make no room.
+    let is_of = |sheet: &Sheet, most| shares.get(&sheet.client) == Some(&most) && of(sheet) > 0;
+    let newest = most.and_then(|most| pages.iter().rev().find(|(_, sheet)| is_of(sheet, most)));
+    let is_unread =
+        |sheet: &Sheet| sheet.written.get().is_some_and(|at| now.duration_since(*at) > READ_WITHIN);
+    let unread = || pages.iter().find(|(_, sheet)| is_unread(sheet));
+    newest.or_else(unread).map(|(number, _)| *number)
+}
+
+impl Place {
+    /// Puts the text on the page; false if the page gave way meanwhile, or if there is no room for its octets, also where
+    /// others give way. Then none of them does.
+    fn hold(&self, text: Vec<u8>, now: Instant) -> bool {
+        let mut pages = self.pages.sheets();
+        if !self.sheet.is_wanted() {
+            return false;
+        }
+        let held = |pages: &Sheets| pages.values().map(|sheet| sheet.octets()).sum::<usize>();
+        let mut left = pages.clone();
+        while held(&left) > 0 && held(&left) + text.len() > MAX_HELD_OCTETS {
+            let client = (self.sheet.client, text.len());
+            let Some(number) = gives_way(&left, client, Sheet::octets, now) else { return false };
+            left.remove(&number);
+        }
+        let gone = pages.iter().filter(|(number, _)| !left.contains_key(number));
+        gone.for_each(|(_, sheet)| *sheet.text() = None);
+        *pages = left;
+        self.sheet.put(text);
+        true
+    }
+}
+
 impl Sheet {
+    fn octets(&self) -> usize {
+        self.octets.get().copied().unwrap_or(0)
+    }
+
     fn text(&self) -> MutexGuard<'_, Option<Bytes>> {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,19 +172,15 @@ impl Sheet {
         self.text().is_some()
     }
 
-    /// Puts the text on the page; false if it gave way meanwhile.
-    fn put(&self, text: Bytes) -> bool {
-        let mut own = self.text();
-        if own.is_some() {
-            *own = Some(text);
-        }
-        own.is_some()
+    fn put(&self, text: Vec<u8>) {
+        let _ = self.octets.set(text.len());
+        *self.text() = Some(text.into());
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut pages = self.pages.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = self.pages.sheets();
         // Its number may be that of a newer page.
         if pages.get(&self.number).is_some_and(|sheet| Arc::ptr_eq(sheet, &self.sheet)) {
             pages.remove(&self.number);
@@ -188,7 +234,15 @@ mod tests {
     }
 
     async fn page(pages: &Pages, last: u8) -> Response {
-        pages.page(client(last), "text/plain", || "x".repeat(20_000)).await
+        page_of(pages, last, 20_000).await
+    }
+
+    async fn page_of(pages: &Pages, last: u8, octets: usize) -> Response {
+        pages.page(client(last), "text/plain", move || "x".repeat(octets)).await
+    }
+
+    fn held(pages: &Pages) -> usize {
+        pages.sheets().values().map(|sheet| sheet.text().as_ref().unwrap().len()).sum()
     }
 
     #[tokio::test]
@@ -226,9 +280,7 @@ mod tests {
             assert_eq!(fifth.status(), StatusCode::OK, "page {asked}");
             assert_eq!(text(fifth).await, Some(20_000), "page {asked}");
         }
-        let kept: usize =
-            pages.0.lock().unwrap().values().map(|s| s.text().as_ref().unwrap().len()).sum();
-        assert!(kept <= MAX_PAGES * 20_000, "{kept} octets");
+        assert!(held(&pages) <= MAX_PAGES * 20_000, "{} octets", held(&pages));
         let mut read = 0;
         for response in unread {
             read += usize::from(text(response).await == Some(20_000));
@@ -249,5 +301,46 @@ mod tests {
         assert_eq!(text(page(&pages, 100).await).await, Some(20_000));
         assert_eq!(text(unread.remove(0)).await, None, "the oldest");
         assert_eq!(text(unread.remove(0)).await, Some(20_000));
+    }
+
+    /// What all servers of the largest configuration may make of a page.
+    const LARGE: usize = MAX_HELD_OCTETS / 3;
+
+    #[tokio::test]
+    async fn l14_octets_of_pages_that_are_not_read_have_a_bound() {
+        let pages = Pages::default();
+        let mut unread = Vec::new();
+        for last in 0..MAX_PAGES as u8 {
+            unread.push(page_of(&pages, last, LARGE).await);
+            assert!(held(&pages) <= MAX_HELD_OCTETS, "{} octets", held(&pages));
+        }
+        let (taken, refused) = unread.split_at(3);
+        assert!(taken.iter().all(|response| response.status() == StatusCode::OK));
+        let is_refused = |it: &Response| it.status() == StatusCode::SERVICE_UNAVAILABLE;
+        assert!(refused.iter().all(is_refused));
+        assert_eq!(text(page(&pages, 100).await).await, Some(20_000), "a small one has room");
+        drop(unread);
+        assert!(pages.sheets().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l14_large_pages_give_way_to_a_client_that_holds_less_and_when_not_read() {
+        let pages = Pages::default();
+        let mut unread = Vec::new();
+        for _ in 0..3 {
+            unread.push(page_of(&pages, 1, LARGE).await);
+        }
+        let other = page_of(&pages, 2, LARGE).await;
+        assert_eq!(text(unread.remove(2)).await, None, "the newest of the client with most");
+        // Who holds two would give one up, and who holds one would not: there is no room, so none ends.
+        let too_large = page_of(&pages, 3, LARGE / 10 * 19).await;
+        assert_eq!(too_large.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(text(unread.remove(1)).await, Some(LARGE));
+        tokio::time::sleep(READ_WITHIN + Duration::from_millis(1)).await;
+        let alone = page_of(&pages, 3, MAX_HELD_OCTETS + 1).await;
+        assert_eq!(text(other).await, None, "not read for five seconds");
+        assert_eq!(text(unread.remove(0)).await, None, "not read for five seconds");
+        assert_eq!(text(alone).await, Some(MAX_HELD_OCTETS + 1), "no other page is held");
+        assert!(pages.sheets().is_empty());
     }
 }

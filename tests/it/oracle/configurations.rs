@@ -128,10 +128,9 @@ fn reverse_cidrs() -> impl Strategy<Value = Vec<IpNet>> {
 }
 
 fn service_addresses() -> impl Strategy<Value = ServiceAddresses> {
-    let fixed = |list: &[&str]| {
-        ServiceAddresses::Fixed(
-            list.iter().map(|text| text.parse::<IpAddr>().expect("one")).collect(),
-        )
+    let fixed = |list: &[&str]| ServiceAddresses::Fixed {
+        addresses: list.iter().map(|text| text.parse::<IpAddr>().expect("one")).collect(),
+        service: None,
     };
     let of = |namespace: &str, name: &str| ServiceAddresses::OfService {
         namespace: namespace.into(),

@@ -29,7 +29,10 @@ pub(crate) fn settings() -> Settings {
         endpoint_names: EndpointNames::Address,
         hide_empty_services: false,
         reverse_cidrs: ranges.iter().map(|text| text.parse().unwrap()).collect(),
-        service_addresses: ServiceAddresses::Fixed(vec![address("10.96.0.10")]),
+        service_addresses: ServiceAddresses::Fixed {
+            addresses: vec![address("10.96.0.10")],
+            service: None,
+        },
         exposure: Exposure { namespace_selector: Selector(vec![hidden]), ..Exposure::default() },
         federations: Vec::new(),
         extra: Vec::new(),

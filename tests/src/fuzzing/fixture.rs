@@ -103,7 +103,10 @@ pub(super) fn settings() -> Settings {
         endpoint_names: EndpointNames::Address,
         hide_empty_services: false,
         reverse_cidrs: ["10.96.0.0/12", "fd00:96::/112"].map(|c| c.parse().expect("range")).into(),
-        service_addresses: ServiceAddresses::Fixed(addresses(&["10.96.0.10", "fd00:96::a"])),
+        service_addresses: ServiceAddresses::Fixed {
+            addresses: addresses(&["10.96.0.10", "fd00:96::a"]),
+            service: None,
+        },
         exposure: Exposure::default(),
         federations: Vec::new(),
         extra: extra(),

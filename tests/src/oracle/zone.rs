@@ -70,7 +70,7 @@ impl Oracle {
             // The name server of the zone (RR3).
             ["ns", "dns"] => {
                 let needs = match self.settings.service_addresses {
-                    ServiceAddresses::Fixed(_) => vec![],
+                    ServiceAddresses::Fixed { .. } => vec![],
                     ServiceAddresses::OfService { .. } => vec![Resource::Services],
                 };
                 (Node::Exists(self.addresses(name, &self.service_addresses(), ttl)), needs)

@@ -11,7 +11,6 @@ use crate::object::{Key, Problem, Resource, Service, ServiceKind, ServicePort};
 use crate::records::{
     ClusterIps, Kind, Port, Ports, Publisher, ServiceEntry, ServiceObject, ServiceWire, hash,
 };
-use crate::settings::ServiceAddresses;
 use crate::trees::chunks::Chunks;
 use crate::wire::address::Address;
 use crate::wire::name::Name;
@@ -106,18 +105,16 @@ impl Index {
         self.next.addresses.get(address).iter().take(2).any(|(_, row)| *row != holder)
     }
 
-    /// Whether this Service is ours, hidden or not: it gives `ns.dns.Z` its addresses (RR72, N43), and its endpoints are those
-    /// that this pod looks at (O20).
+    /// Whether this Service is ours, hidden or not: it may give `ns.dns.Z` its addresses (RR72, N43), and its endpoints are
+    /// those that this pod looks at (O20).
     pub(super) fn is_own(&self, slot: u32) -> bool {
         let Some(entry) = self.next.services.get(slot) else {
             return false;
         };
         let zone = &self.next.zone;
-        match &zone.settings.service_addresses {
-            ServiceAddresses::OfService { namespace, name } => {
-                entry.labels() == (name.as_bytes(), namespace.as_bytes())
-            }
-            ServiceAddresses::Fixed(_) => {
+        match zone.own_service() {
+            Some((namespace, name)) => entry.labels() == (name.as_bytes(), namespace.as_bytes()),
+            None => {
                 let addresses = cluster_ips(entry.object.as_ref());
                 zone.service_addresses.iter().flatten().any(|own| addresses.contains(own))
             }

@@ -214,11 +214,20 @@ fn k17_one_changed_endpoint_costs_the_same_in_every_service_and_cluster() {
     );
 }
 
+/// The cluster IP of our own Service; and that of another Service beside the name of ours.
+fn fixed_addresses() -> [ServiceAddresses; 2] {
+    let at = |end, service| ServiceAddresses::Fixed {
+        addresses: vec![IpAddr::from([10, 96, 0, end])],
+        service,
+    };
+    [at(10, None), at(11, Some(Key::new("shop", "dns")))]
+}
+
 #[test]
 fn o20_endpoints_of_the_own_service_are_known_by_its_name_or_its_cluster_ip() {
     let by_name = ServiceAddresses::OfService { namespace: "shop".into(), name: "dns".into() };
-    let by_address = ServiceAddresses::Fixed(vec![IpAddr::from([10, 96, 0, 10])]);
-    for service_addresses in [by_name, by_address] {
+    let [by_address, listed_elsewhere] = fixed_addresses();
+    for service_addresses in [by_name, by_address, listed_elsewhere] {
         let mut index = Index::new(Settings { service_addresses, ..settings() });
         let cluster_ip = |end| ServiceKind::ClusterIp(vec![IpAddr::from([10, 96, 0, end])]);
         index.apply(service("dns", 1, cluster_ip(10)));
@@ -237,9 +246,10 @@ fn o20_endpoints_of_the_own_service_are_known_by_its_name_or_its_cluster_ip() {
 #[test]
 fn o20_endpoints_of_the_own_service_are_published_although_no_client_sees_it() {
     let by_name = ServiceAddresses::OfService { namespace: "shop".into(), name: "dns".into() };
-    let by_address = ServiceAddresses::Fixed(vec![IpAddr::from([10, 96, 0, 10])]);
-    for service_addresses in [by_name, by_address] {
-        let is_fixed = matches!(service_addresses, ServiceAddresses::Fixed(_));
+    let [by_address, listed_elsewhere] = fixed_addresses();
+    for service_addresses in [by_name, by_address, listed_elsewhere] {
+        let has_no_name =
+            matches!(service_addresses, ServiceAddresses::Fixed { service: None, .. });
         let mut shown = Settings { service_addresses, ..settings() };
         shown.exposure.namespaces = vec!["elsewhere".into()];
         let mut index = Index::new(shown);
@@ -258,7 +268,7 @@ fn o20_endpoints_of_the_own_service_are_published_although_no_client_sees_it() {
         assert!(index.publish(9).is_none(), "of other hidden Services nothing is published");
         index.apply(Change::Delete(Resource::Services, Key::new("shop", "dns")));
         let records = index.publish(10).expect("it is gone");
-        assert_eq!(records.is_behind_own_service(IpAddr::from([10, 1, 0, 2])), !is_fixed);
+        assert_eq!(records.is_behind_own_service(IpAddr::from([10, 1, 0, 2])), !has_no_name);
     }
 }
 

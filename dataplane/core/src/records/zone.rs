@@ -65,12 +65,22 @@ impl Zone {
             stub_domains,
             reverse_ranges: settings.reverse_cidrs.iter().map(ReverseRange::new).collect(),
             service_addresses: match &settings.service_addresses {
-                ServiceAddresses::Fixed(addresses) => {
+                ServiceAddresses::Fixed { addresses, .. } => {
                     Some(addresses.iter().map(|&address| address.into()).collect())
                 }
                 ServiceAddresses::OfService { .. } => None,
             },
             settings,
+        }
+    }
+
+    /// Namespace and name of our own Service, as far as the configuration says them.
+    pub(crate) fn own_service(&self) -> Option<(&str, &str)> {
+        match &self.settings.service_addresses {
+            ServiceAddresses::OfService { namespace, name } => Some((namespace, name)),
+            ServiceAddresses::Fixed { service, .. } => {
+                service.as_ref().map(|key| (&*key.namespace, &*key.name))
+            }
         }
     }
 

@@ -1,10 +1,11 @@
 //! Which of several operators acts. The rules are client-go's, which every other controller of a cluster keeps: a Lease
-//! with optimistic concurrency, timed by the reader's own monotonic clock from when it last *saw* the record change.
+//! with optimistic concurrency, timed by the reader's own [`clock`] from when it last *saw* the record change.
 //!
 //! Not the crate kube-lease-manager: it compares the renew time in the record, another node's wall clock, with the local
 //! one. A clock that is 20 s ahead then takes a lease that is held, and two operators write. [`election`] holds the rules,
 //! [`Leadership`] is asked before each write, this file talks to the API server.
 
+pub mod clock;
 mod election;
 mod leadership;
 mod owner;

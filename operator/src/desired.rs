@@ -27,8 +27,7 @@ pub use autoscaler::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, LARGE_PAGES, VARIABLES};
 pub use kind::Kind;
 pub use pod_labels::{
-    counts_for_own_labels, is_of_another, labels_behind, may_select, own_labels, pod_labels,
-    selects,
+    counts_for_own_labels, labels_behind, may_select, own_labels, pod_labels, selects,
 };
 pub(crate) use pod_template::default_tolerations;
 pub use service::as_it_was;

@@ -84,7 +84,7 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
         begun = Instant::now();
         take_outs.ended(&mut silences, begun);
         if !it.standing.may_act() {
-            silences.values_mut().for_each(Silences::forget);
+            silences.values_mut().for_each(|silences| silences.forget(begun));
             continue;
         }
         let groups = groups(kept);

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Context;
 use operator::args::{Args, Command, LogFormat, Run};
@@ -10,7 +9,7 @@ use operator::controller::crd::Definition;
 use operator::lost_pods::{self, Lookout, PolicyStanding};
 use operator::report::events::Events;
 use operator::runtime::decode::lenient;
-use operator::runtime::lease::{Elector, Leadership};
+use operator::runtime::lease::{Elector, Leadership, clock};
 use operator::runtime::metrics::Metrics;
 use operator::runtime::restored::{Resets, confirming};
 use operator::runtime::vital::Vital;
@@ -70,7 +69,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     http::start(args.http, metrics.clone(), definition.clone())?;
 
     let name = client::own_name(args.pod_name.as_deref());
-    let leadership = Arc::new(Leadership::new(Instant::now));
+    let leadership = Arc::new(Leadership::new(clock::now));
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
     let writes = Writes::new(leadership, metrics.clone());
     let (lost_pods, vital) = (Arc::new(PolicyStanding::default()), Vital::default());

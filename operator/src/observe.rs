@@ -66,13 +66,6 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let of = async |kind, name: &str| whole(ctx, kind, &namespace, name).await;
 
     let service = typed::<Service>(of(Kind::Service, &service_name).await?)?;
-    let is_given_back = !dns.spec.service.clone().unwrap_or_default().adopt;
-    let foreign_pods = match &service {
-        Some(service) if is_given_back && !is_owned(service, dns) => {
-            foreign_pods::pods(&ctx.client, &ctx.lists, service).await?
-        }
-        Some(_) | None => Vec::new(),
-    };
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let config_map = match config_map {
@@ -157,9 +150,10 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         config_map,
         lost_document,
         pods,
-        foreign_pods,
+        foreign_pods: Vec::new(),
         pod_reports,
     };
+    observed.foreign_pods = foreign_pods::needed(&ctx.client, &ctx.lists, dns, &observed).await?;
     // Asks pods that were chosen from what they have just said.
     observed.comparison = match compare::look(dns, &observed, &ctx.rounds) {
         None => None,

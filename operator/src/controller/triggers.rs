@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::decide::admit::claimed_ips;
-use crate::desired::{Kind, is_of_another, may_select};
+use crate::desired::{Kind, may_select};
 use crate::names;
 use crate::observe::ca_bundles;
 
@@ -101,11 +101,13 @@ pub fn of_child(kind: Kind, all: &[Arc<ClusterDNS>], object: &DynamicObject) -> 
         Kind::ConfigMap => {
             those(all, |dns| is_here(dns) && ca_bundles::of(dns).iter().any(|(map, _)| map == name))
         }
-        Kind::PodDisruptionBudget => {
-            let selector = match_labels(object);
-            let name = |dns: &ClusterDNS| dns.metadata.name.clone().unwrap_or_default();
-            those(all, |dns| is_here(dns) && !is_of_another(&name(dns), &selector))
-        }
+        Kind::PodDisruptionBudget => match match_labels(object) {
+            // It selects no pod.
+            None => Vec::new(),
+            // Its expressions, if it has any, may select every pod.
+            Some(labels) if labels.is_empty() => those(all, is_here),
+            Some(labels) => those(all, |dns| is_here(dns) && may_select(dns, &labels)),
+        },
         Kind::ServiceAccount
         | Kind::ClusterRole
         | Kind::ClusterRoleBinding
@@ -145,9 +147,10 @@ pub fn selector(service: &DynamicObject) -> BTreeMap<String, String> {
     texts(service, "/spec/selector")
 }
 
-/// The labels that a PodDisruptionBudget selects by.
-pub fn match_labels(budget: &DynamicObject) -> BTreeMap<String, String> {
-    texts(budget, "/spec/selector/matchLabels")
+/// The labels that a PodDisruptionBudget selects by, besides its expressions; none: it has no selector.
+fn match_labels(budget: &DynamicObject) -> Option<BTreeMap<String, String>> {
+    budget.data.pointer("/spec/selector")?.as_object()?;
+    Some(texts(budget, "/spec/selector/matchLabels"))
 }
 
 fn texts(object: &DynamicObject, pointer: &str) -> BTreeMap<String, String> {
@@ -197,10 +200,6 @@ mod tests {
         assert_eq!(of_child(Kind::Service, &all, &other), [] as [&str; 0], "one of ours");
         assert_eq!(names(Kind::ConfigMap, here("corp-ca")), ["a"]);
         assert_eq!(names(Kind::ConfigMap, here("kube-proxy")), [] as [&str; 0]);
-        assert_eq!(
-            names(Kind::PodDisruptionBudget, json!({"name": "x", "namespace": "dns"})),
-            ["b"]
-        );
         let ours = json!({"name": "clusterdns-b", "labels": {"clusterdns.dev/instance": "b"}});
         assert_eq!(names(Kind::ClusterRole, ours), ["b"]);
     }
@@ -220,6 +219,34 @@ mod tests {
         assert_eq!(of_child(Kind::Service, &all, &service), ["d7"]);
         let of_others = object(json!({"selector": {"matchLabels": {"k8s-app": "kube-dns"}}}));
         assert_eq!(of_child(Kind::PodDisruptionBudget, &all, &of_others).len(), 200);
+    }
+
+    #[test]
+    fn o13_a_budget_wakes_only_those_whose_pods_it_may_select() {
+        let all = [
+            dns("a", json!({})),
+            dns("b", json!({"service": {"name": "dns-b"}})),
+            dns(
+                "c",
+                json!({"service": {"name": "dns-c"}, "placement": {"podLabels": {"team": "dns"}}}),
+            ),
+            dns("d", json!({"service": {"namespace": "elsewhere"}})),
+        ];
+        let expression = json!([{"key": "k8s-app", "operator": "Exists"}]);
+        for (selector, expected) in [
+            (json!({"matchLabels": {"app": "web"}}), &[][..]),
+            (json!({"matchLabels": {"app": "web"}, "matchExpressions": expression}), &[]),
+            (json!(null), &[]),
+            (json!({"matchLabels": {"k8s-app": "kube-dns"}}), &["a"]),
+            (json!({"matchLabels": {"team": "dns"}}), &["c"]),
+            (json!({"matchLabels": {names::MANAGED_BY: names::FIELD_MANAGER}}), &["a", "b", "c"]),
+            (json!({}), &["a", "b", "c"]),
+            (json!({"matchExpressions": expression}), &["a", "b", "c"]),
+        ] {
+            let mut budget = object(json!({"metadata": {"name": "x", "namespace": "kube-system"}}));
+            budget.data = json!({"spec": {"selector": selector}});
+            assert_eq!(of_child(Kind::PodDisruptionBudget, &all, &budget), expected, "{selector}");
+        }
     }
 
     /// What the stream gives to the controller now.

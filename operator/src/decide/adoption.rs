@@ -109,11 +109,8 @@ fn release(
     if replaced::is_another(dns, observed, service) {
         return Err(replaced::refusal(observed, service));
     }
-    let carried = pods::template_labels(observed, is_per_node(dns));
-    let serves_behind_it =
-        !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
     let others_serve = observed.foreign_pods.iter().any(pods::is_ready);
-    if (standing == Standing::Switched || serves_behind_it) && !others_serve {
+    if leaves_it_to_others(dns, observed, service) && !others_serve {
         let message = format!(
             "{} cannot be given back: no pod of the other DNS server is ready. Start that server, or set adopt to true",
             shown(service)
@@ -140,6 +137,23 @@ fn release(
             ),
         )),
     }
+}
+
+/// Does it matter whether pods of the other DNS server are ready? Only while the Service of `adopt: false` may lead to pods of
+/// ours, which leave it then. Each look at those pods is a list, so this is asked before it.
+pub fn needs_others(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let adopts = dns.spec.service.as_ref().is_some_and(|service| service.adopt);
+    let Some(service) = observed.service.as_ref().filter(|_| !adopts) else { return false };
+    standing(dns, Some(service)) != Standing::Own && leaves_it_to_others(dns, observed, service)
+}
+
+/// Its selector has our key, or our pods carry what else it selects by.
+fn leaves_it_to_others(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool {
+    let labels = selector_without_us(service);
+    let carried = pods::template_labels(observed, is_per_node(dns));
+    let serves_behind_it =
+        !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
+    standing(dns, Some(service)) == Standing::Switched || serves_behind_it
 }
 
 /// Another ClusterDNS may have it although no conflict shows: it is being deleted, or is gone. Which of those that exist has it

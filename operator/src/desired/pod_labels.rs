@@ -101,11 +101,12 @@ pub fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, St
 }
 
 /// Does it select the pods of another ClusterDNS by name, and so none of this one's?
-pub fn is_of_another(instance: &str, selector: &BTreeMap<String, String>) -> bool {
+fn is_of_another(instance: &str, selector: &BTreeMap<String, String>) -> bool {
     selector.get(names::INSTANCE).is_some_and(|of| of != instance)
 }
 
-/// Whether a change of a Service with this selector can concern this ClusterDNS: its pods have these labels, or would.
+/// Whether a change of a Service or a PodDisruptionBudget that selects by these labels can concern this ClusterDNS: its pods have
+/// them, or would. Behind an adopted Service they may have more: such a change is noticed at the next look.
 pub fn may_select(dns: &ClusterDNS, selector: &BTreeMap<String, String>) -> bool {
     // Checked first, because it is the usual case where there are many ClusterDNS: each has a Service that selects by
     // its name.

@@ -183,9 +183,13 @@ impl Silences {
         }
     }
 
-    /// No pod may be taken out now: what was heard is forgotten, not what is on its way.
-    pub(super) fn forget(&mut self) {
-        self.pods.clear();
+    /// No pod may be taken out now: what was heard is forgotten, not what is on its way, nor which pods must not be taken out
+    /// again soon. The policy may be back in a moment.
+    pub(super) fn forget(&mut self, now: Instant) {
+        self.pods.retain(|_, silence| !silence.may_be_taken_out(now));
+        for silence in self.pods.values_mut() {
+            *silence = Silence { taken_out: silence.taken_out, ..Silence::default() };
+        }
     }
 
     /// This pod was taken out of the Service.

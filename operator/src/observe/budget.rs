@@ -3,7 +3,7 @@
 //! reported, and read from the API server when they are needed (K23: memory does not follow what others write). What is ours,
 //! and Nodes, are never refused: to miss one of them is to decide wrongly.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -45,9 +45,9 @@ pub struct Budget {
 struct Books {
     /// Octets that each store holds, by its number.
     octets: HashMap<u64, Octets>,
-    /// Namespace and kind with name: octets. At most [`MAX_NAMED`] of each namespace. What has no namespace is not among them:
-    /// of ClusterRoles and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
-    refused: BTreeMap<(String, String), usize>,
+    /// Namespace, kind and name. At most [`MAX_NAMED`] of each namespace. What has no namespace is not among them: of ClusterRoles
+    /// and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
+    refused: BTreeSet<(String, String, String)>,
     /// Kinds and namespaces in which some objects are not kept, not even as a stub.
     incomplete: BTreeSet<(String, String)>,
 }
@@ -86,11 +86,12 @@ impl Budget {
         FOR_STUBS.min(self.most / 4)
     }
 
-    /// Objects of a namespace that are not kept whole, with their octets.
-    pub fn not_kept(&self, namespace: &str) -> Vec<(String, usize)> {
+    /// Kinds of which some objects of a namespace are not kept whole. The log names the objects: who writes them could change their
+    /// names, number and octets all the time, and so the status.
+    pub fn not_kept(&self, namespace: &str) -> BTreeSet<String> {
         let books = self.books();
-        let here = books.refused.iter().filter(|((of, _), _)| of == namespace);
-        here.map(|((_, name), octets)| (name.clone(), *octets)).collect()
+        let here = books.refused.iter().filter(|(of, _, _)| of == namespace);
+        here.map(|(_, kind, _)| kind.clone()).collect()
     }
 
     /// Octets of whole objects and of stubs that all stores hold.
@@ -288,14 +289,14 @@ impl Share {
     }
 
     fn refuse(&self, (namespace, name): (String, String), octets: usize) {
-        let what = format!("{} {name}", self.kind);
         let mut books = self.budget.books();
-        let named = books.refused.keys().filter(|(of, _)| *of == namespace).count();
-        let has_room = named < MAX_NAMED;
-        if has_room && books.refused.insert((namespace.clone(), what.clone()), octets).is_none() {
+        let named = books.refused.iter().filter(|(of, _, _)| *of == namespace).count();
+        let object = (namespace.clone(), self.kind.clone(), name.clone());
+        if named < MAX_NAMED && books.refused.insert(object) {
             tracing::warn!(
-                "{namespace}/{what} takes {octets} octets and is not kept whole, because all objects together may take {}: {}. \
+                "{namespace}/{} {name} takes {octets} octets and is not kept whole, because all objects together may take {}: {}. \
                  Delete what is not needed",
+                self.kind,
                 self.budget.most,
                 self.budget.consequence
             );
@@ -303,8 +304,8 @@ impl Share {
     }
 
     fn forget(&self, (namespace, name): &(String, String)) {
-        let what = format!("{} {name}", self.kind);
-        self.budget.books().refused.remove(&(namespace.clone(), what));
+        let object = (namespace.clone(), self.kind.clone(), name.clone());
+        self.budget.books().refused.remove(&object);
     }
 
     fn is_complete(&mut self) {

@@ -1,5 +1,6 @@
-//! What watches keep of the cluster, so that a reconcile reads nothing from the API server. One watch per kind and namespace
-//! feeds a store and enqueues the ClusterDNS concerned; the store has the change before their reconcile begins.
+//! What watches keep of the cluster, so that a reconcile reads little from the API server: the metadata of Secrets, pods of others,
+//! and what the budget does not keep. One watch per kind and namespace feeds a store and enqueues the ClusterDNS concerned; the
+//! store has the change before their reconcile begins.
 
 mod first_lists;
 mod keep;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
@@ -19,13 +20,22 @@ const FORBIDDEN: u16 = 403;
 
 /// Secrets whose last state is remembered.
 const MAX_REMEMBERED: usize = 2_000;
+/// How long a Secret that may be mounted is not looked at again: a ClusterDNS may be woken each second. Any other state is looked
+/// at each time, because a person may correct it now.
+const USABLE_FOR: Duration = Duration::from_secs(5);
 /// Octets of the text that says why a Secret could not be read.
 const MAX_REASON: usize = 200;
 
 /// The last known state of each Secret: it stays in use while the API server fails for that Secret.
 #[derive(Debug, Default)]
 pub struct Certificates {
-    known: Mutex<HashMap<(String, String), Certificate>>,
+    known: Mutex<HashMap<(String, String), Known>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    certificate: Certificate,
+    seen: Instant,
 }
 
 /// The state of the Secrets that listeners name.
@@ -51,11 +61,25 @@ impl Certificates {
         let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
         let mut read = Read::default();
         for name in wanted {
+            let now = Instant::now();
+            if self.is_usable(namespace, name, now) {
+                read.found.insert(name.to_owned(), Certificate::Usable);
+                continue;
+            }
             let is_named = named.iter().any(|one| one == name);
             let seen = look(&secrets, name, is_named).await;
-            self.add(&mut read, (namespace, name), seen, mounted.contains(name));
+            self.add(&mut read, (namespace, name), seen, mounted.contains(name), now);
         }
         read
+    }
+
+    /// Was it a moment ago?
+    fn is_usable(&self, namespace: &str, name: &str, now: Instant) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&(namespace.to_owned(), name.to_owned())).is_some_and(|known| {
+            known.certificate == Certificate::Usable
+                && now.saturating_duration_since(known.seen) < USABLE_FOR
+        })
     }
 
     fn add(
@@ -64,22 +88,23 @@ impl Certificates {
         (namespace, name): (&str, &str),
         seen: anyhow::Result<Certificate>,
         is_mounted: bool,
+        now: Instant,
     ) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
         let certificate = match seen {
-            Ok(seen) => {
+            Ok(certificate) => {
                 if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
                     known.clear();
                 }
-                known.insert(key, seen);
-                seen
+                known.insert(key, Known { certificate, seen: now });
+                certificate
             }
             Err(error) => {
                 let why = crate::shortened::shortened(&format!("{error:#}"), MAX_REASON);
                 read.unread.insert(name.to_owned(), why);
                 let before = if is_mounted { Certificate::Usable } else { Certificate::Unread };
-                known.get(&key).copied().unwrap_or(before)
+                known.get(&key).map_or(before, |known| known.certificate)
             }
         };
         let certificate = match certificate {
@@ -139,14 +164,67 @@ fn judge(of_type: &Listed, of_any: &Listed, is_named: bool) -> Certificate {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
+
+    /// An API server with one Secret, whose labels a test changes, and the lists that it was asked for.
+    #[derive(Default)]
+    struct Server {
+        label: Mutex<Option<&'static str>>,
+        lists: Mutex<usize>,
+    }
+
+    impl Server {
+        fn client(self: &Arc<Self>) -> Client {
+            let server = self.clone();
+            let service = tower::service_fn(move |_: Request<Body>| {
+                *server.lists.lock().unwrap() += 1;
+                let labels = server.label.lock().unwrap().map(|value| json!({CERTIFICATE: value}));
+                let metadata = json!({"name": "dns-tls", "namespace": "dns", "labels": labels});
+                let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
+                    "items": [{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}]});
+                let body = Body::from(list.to_string().into_bytes());
+                async move { Ok::<_, Infallible>(Response::new(body)) }
+            });
+            Client::new(service, "dns")
+        }
+
+        fn lists(&self) -> usize {
+            std::mem::take(&mut *self.lists.lock().unwrap())
+        }
+    }
+
+    #[tokio::test]
+    async fn s14_a_usable_secret_is_looked_at_every_few_seconds_and_any_other_each_time() {
+        let (server, certificates) = (Arc::new(Server::default()), Certificates::default());
+        let client = server.client();
+        let read = async || {
+            let (wanted, mounted) = (["dns-tls"].into(), BTreeSet::new());
+            let read = certificates.read(&client, "dns", wanted, &[], &mounted).await;
+            (read.found["dns-tls"], server.lists())
+        };
+        assert_eq!(read().await, (Certificate::NotMarked, 1));
+        *server.label.lock().unwrap() = Some("true");
+        assert_eq!(read().await, (Certificate::Usable, 1), "a correction counts at once");
+        assert_eq!(read().await, (Certificate::Usable, 0));
+        let now = Instant::now();
+        assert!(certificates.is_usable("dns", "dns-tls", now));
+        assert!(!certificates.is_usable("dns", "dns-tls", now + USABLE_FOR));
+        assert!(!certificates.is_usable("elsewhere", "dns-tls", now));
+    }
 
     #[test]
     fn s14_a_secret_that_cannot_be_read_costs_its_own_listener_at_most() {
         let certificates = Certificates::default();
         let look = |name: &str, seen: anyhow::Result<Certificate>, is_mounted| {
             let mut read = Read::default();
-            certificates.add(&mut read, ("dns", name), seen, is_mounted);
+            certificates.add(&mut read, ("dns", name), seen, is_mounted, Instant::now());
             (read.found[name], read.unread.get(name).cloned())
         };
         let fails = || Err(anyhow::anyhow!("etcd has no leader"));

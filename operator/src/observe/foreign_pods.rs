@@ -3,22 +3,42 @@
 //! then as they are now: what a watch cache remembers may be gone.
 
 use anyhow::Context;
+use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::lists::Lists;
+use super::observed::Observed;
+use crate::decide::adoption;
 use crate::names;
 use crate::runtime::time_limit::within;
 
 /// More pods than another DNS server has; the rest is not read.
 const PAGE: u32 = 500;
 
+/// These pods where a decision needs them. A list as it is now is dear for the API server, and a ClusterDNS may stay beside the
+/// Service of another DNS server for good.
+///
+/// # Errors
+/// When the API server does not answer.
+pub(super) async fn needed(
+    client: &Client,
+    lists: &Lists,
+    dns: &ClusterDNS,
+    observed: &Observed,
+) -> anyhow::Result<Vec<Pod>> {
+    match observed.service.as_ref().filter(|_| adoption::needs_others(dns, observed)) {
+        Some(service) => pods(client, lists, service).await,
+        None => Ok(Vec::new()),
+    }
+}
+
 /// Pods that this Service would select without our key and that are not ours.
 ///
 /// # Errors
 /// When the API server does not answer.
-pub async fn pods(client: &Client, lists: &Lists, service: &Service) -> anyhow::Result<Vec<Pod>> {
+async fn pods(client: &Client, lists: &Lists, service: &Service) -> anyhow::Result<Vec<Pod>> {
     let Some(selector) = without_ours(service) else { return Ok(Vec::new()) };
     let pods = Api::<Pod>::namespaced(client.clone(), &service.namespace().unwrap_or_default());
     let params = ListParams::default().labels(&selector).limit(PAGE);
@@ -61,13 +81,15 @@ fn slim(mut pod: Pod) -> Pod {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use hyper::{Request, Response};
     use kube::client::Body;
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{foreign_pod, kube_dns, pod};
+    use crate::fixtures::{deploy, dns, foreign_pod, kube_dns, own_service, pod};
 
     /// The value of a parameter of the request, as it is written in selectors.
     fn parameter(request: &Request<Body>, name: &str) -> String {
@@ -88,11 +110,12 @@ mod tests {
         })
     }
 
-    #[tokio::test]
-    async fn o15_many_pods_of_ours_do_not_hide_those_of_the_other_dns_server() {
-        let ours = (0..PAGE + 100).map(|n| pod(&format!("clusterdns-default-{n:04}"), 0, 0));
-        let all: Vec<Pod> = ours.chain([foreign_pod()]).collect();
+    /// An API server with these pods, and how often they were listed.
+    fn server(all: Vec<Pod>) -> (Client, Arc<AtomicUsize>) {
+        let lists = Arc::new(AtomicUsize::new(0));
+        let counted = lists.clone();
         let server = tower::service_fn(move |request: Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
             let (selector, limit) =
                 (parameter(&request, "labelSelector"), parameter(&request, "limit"));
             let limit: usize = limit.parse().unwrap();
@@ -105,11 +128,52 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(body))
             }
         });
-        let client = Client::new(server, "default");
+        (Client::new(server, "default"), lists)
+    }
+
+    fn switched() -> Service {
         let mut service = kube_dns();
         let selector = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()).unwrap();
         selector.insert(names::INSTANCE.to_owned(), "default".to_owned());
-        let found = pods(&client, &Lists::default(), &service).await.unwrap();
+        service
+    }
+
+    #[tokio::test]
+    async fn o15_many_pods_of_ours_do_not_hide_those_of_the_other_dns_server() {
+        let ours = (0..PAGE + 100).map(|n| pod(&format!("clusterdns-default-{n:04}"), 0, 0));
+        let (client, _) = server(ours.chain([foreign_pod()]).collect());
+        let found = pods(&client, &Lists::default(), &switched()).await.unwrap();
         assert_eq!(found.iter().map(|pod| pod.name_any()).collect::<Vec<_>>(), ["coredns-1"]);
+    }
+
+    #[tokio::test]
+    async fn o15_pods_of_the_other_server_are_listed_only_while_ours_serve_behind_the_service() {
+        let with = |service: Option<Service>| {
+            let mut observed = Observed { service, ..Observed::default() };
+            deploy(&mut observed, 2);
+            observed
+        };
+        let mut released = with(Some(kube_dns()));
+        let spec = released.deployment.as_mut().unwrap().spec.as_mut().unwrap();
+        spec.template.metadata.as_mut().unwrap().labels.as_mut().unwrap().remove("k8s-app");
+        let never_adopted = Observed { service: Some(kube_dns()), ..Observed::default() };
+        let adopt = "{service: {adopt: true}}";
+        for (what, spec, observed, expected) in [
+            ("our key is in the selector", "{}", with(Some(switched())), 1),
+            ("our pods have its labels", "{}", with(Some(kube_dns())), 1),
+            ("it was given back", "{}", released, 0),
+            ("another's, and nothing of ours", "{}", never_adopted, 0),
+            ("adopted", adopt, with(Some(switched())), 0),
+            ("our own", "{}", with(Some(own_service())), 0),
+            ("none", "{}", with(None), 0),
+        ] {
+            let (client, lists) = server(vec![foreign_pod()]);
+            let found = needed(&client, &Lists::default(), &dns(spec), &observed).await.unwrap();
+            assert_eq!(
+                (found.len(), lists.load(Ordering::Relaxed)),
+                (expected, expected),
+                "{what}"
+            );
+        }
     }
 }

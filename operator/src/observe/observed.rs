@@ -80,8 +80,8 @@ pub struct Observed {
     pub dead_nodes: BTreeSet<String>,
     /// PodDisruptionBudgets of the namespace that may select its pods, each selector once; its own is not among them.
     pub budgets: Vec<PodDisruptionBudget>,
-    /// Objects of its namespace that the operator does not keep whole, and their octets: its caches are full.
-    pub not_kept: Vec<(String, usize)>,
+    /// Kinds of which the operator does not keep some objects of its namespace whole: its caches are full.
+    pub not_kept: BTreeSet<String>,
     /// Everything labelled as this ClusterDNS's and owned by it, whether still wanted or not.
     pub children: Vec<Child>,
     /// What this API server offers.

@@ -1,4 +1,5 @@
-//! Kubernetes Events about a ClusterDNS: each text once an hour, and a few per minute at most. A lost Event is no failure.
+//! Kubernetes Events about a ClusterDNS: each text once an hour, and a few per minute at most, of one reason fewer still. A lost
+//! Event is no failure.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +19,8 @@ use crate::shortened::shortened;
 const SAME_AGAIN: Duration = Duration::from_secs(3_600);
 /// Events about one ClusterDNS in [`WINDOW`].
 const MOST: usize = 20;
+/// Of these with one reason. Some messages quote what others write, who may change it all the time: other news have room.
+const MOST_OF_REASON: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Octets of one; the API server takes 1,024.
 const MAX_NOTE: usize = 1_024;
@@ -46,25 +49,29 @@ struct Published(VecDeque<One>);
 struct One {
     at: Instant,
     uid: String,
-    what: String,
+    reason: String,
+    message: String,
 }
 
 impl Published {
     /// Whether this may be published now about the object with this uid.
-    fn admits(&mut self, uid: &str, what: &str, now: Instant) -> bool {
+    fn admits(&mut self, uid: &str, (reason, message): (&str, &str), now: Instant) -> bool {
         let age = |at: &Instant| now.saturating_duration_since(*at);
         self.0.retain(|it| age(&it.at) < SAME_AGAIN);
         let of_it = || self.0.iter().filter(|it| it.uid == uid);
-        let is_new = of_it().all(|it| it.what != what);
-        is_new && of_it().filter(|it| age(&it.at) < WINDOW).count() < MOST
+        let of_reason = |it: &&One| it.reason == reason;
+        let is_new = of_it().filter(of_reason).all(|it| it.message != message);
+        let lately = || of_it().filter(|it| age(&it.at) < WINDOW);
+        is_new && lately().count() < MOST && lately().filter(of_reason).count() < MOST_OF_REASON
     }
 
     /// Remembers that an Event was published.
-    fn add(&mut self, uid: &str, what: String, at: Instant) {
+    fn add(&mut self, uid: &str, (reason, message): (&str, &str), at: Instant) {
         if self.0.len() >= MAX_REMEMBERED {
             self.0.pop_front();
         }
-        self.0.push_back(One { at, uid: uid.to_owned(), what });
+        let (reason, message) = (reason.to_owned(), message.to_owned());
+        self.0.push_back(One { at, uid: uid.to_owned(), reason, message });
     }
 }
 
@@ -99,9 +106,9 @@ impl Events {
 
     async fn send(&self, dns: &ClusterDNS, is_warning: bool, reason: &str, message: &str) {
         let uid = dns.metadata.uid.as_deref().unwrap_or_default();
-        let what = format!("{reason} {message}");
+        let what = (reason, message);
         let now = Instant::now();
-        if !self.published.lock().unwrap_or_else(PoisonError::into_inner).admits(uid, &what, now) {
+        if !self.published.lock().unwrap_or_else(PoisonError::into_inner).admits(uid, what, now) {
             return;
         }
         let event = Event {
@@ -132,10 +139,10 @@ mod tests {
     #[test]
     fn the_same_news_is_published_once_an_hour_and_not_too_much_at_once() {
         let (mut published, begin) = (Published::default(), Instant::now());
-        let mut publish = |uid: &str, what: &str, at| {
-            let admits = published.admits(uid, what, at);
+        let mut publish = |uid: &str, reason: &str, at| {
+            let admits = published.admits(uid, (reason, "m"), at);
             if admits {
-                published.add(uid, what.to_owned(), at);
+                published.add(uid, (reason, "m"), at);
             }
             admits
         };
@@ -154,9 +161,26 @@ mod tests {
     #[test]
     fn o14_an_event_that_was_not_written_may_be_written_later() {
         let (mut published, now) = (Published::default(), Instant::now());
-        assert!(published.admits("u", "a", now));
-        assert!(published.admits("u", "a", now), "it was only asked whether it may");
-        published.add("u", "a".to_owned(), now);
-        assert!(!published.admits("u", "a", now));
+        let what = ("a", "m");
+        assert!(published.admits("u", what, now));
+        assert!(published.admits("u", what, now), "it was only asked whether it may");
+        published.add("u", what, now);
+        assert!(!published.admits("u", what, now));
+    }
+
+    #[test]
+    fn o19_news_whose_text_others_change_takes_no_room_from_other_news() {
+        let (mut published, now) = (Published::default(), Instant::now());
+        let texts = (0..100).filter(|n| {
+            let message = n.to_string();
+            let admits = published.admits("u", ("PodsUnschedulable", &message), now);
+            if admits {
+                published.add("u", ("PodsUnschedulable", &message), now);
+            }
+            admits
+        });
+        assert_eq!(texts.count(), MOST_OF_REASON);
+        assert!(published.admits("u", ("CanaryFailed", "m"), now));
+        assert!(published.admits("u", ("PodsUnschedulable", "x"), now + WINDOW));
     }
 }

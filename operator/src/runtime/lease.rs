@@ -1,10 +1,11 @@
 //! Which of several operators acts. The rules are client-go's, which every other controller of a cluster keeps: a Lease
-//! with optimistic concurrency, timed by the reader's own monotonic clock from when it last *saw* the record change.
+//! with optimistic concurrency, timed by the reader's own [`clock`] from when it last *saw* the record change.
 //!
 //! Not the crate kube-lease-manager: it compares the renew time in the record, another node's wall clock, with the local
 //! one. A clock that is 20 s ahead then takes a lease that is held, and two operators write. [`election`] holds the rules,
 //! [`Leadership`] is asked before each write, this file talks to the API server.
 
+pub mod clock;
 mod election;
 mod leadership;
 mod owner;
@@ -34,6 +35,17 @@ pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 pub const RETRY: Duration = Duration::from_secs(2);
 /// An attempt that takes longer has failed; two fit into the deadline.
 const ATTEMPT: Duration = Duration::from_secs(4);
+
+/// What became of one write of the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    /// The lease is ours from now on.
+    Holds,
+    /// Nothing was written: another may hold it.
+    Waits,
+    /// The record is not the one that was read last, or is gone.
+    Conflicts,
+}
 
 /// Takes part in the election.
 #[derive(Debug)]
@@ -136,8 +148,7 @@ impl Elector {
         let mut is_known = self.is_mine();
         loop {
             if !is_known {
-                let lease = self.leases.get_opt(NAME).await?;
-                self.observe(lease, self.leadership.now());
+                self.read().await?;
             }
             let Some(seen) = self.seen.as_ref().filter(|seen| seen.holder == self.me) else {
                 return Ok(false);
@@ -165,7 +176,7 @@ impl Elector {
         }
     }
 
-    /// At most one read, and at most one write.
+    /// At most one read and one write, and both once more where that write conflicts.
     async fn try_once(&mut self) -> kube::Result<bool> {
         if self.owner.is_none() {
             self.owner = Some(owner::owner(&self.reviews, &self.namespace).await?);
@@ -174,10 +185,29 @@ impl Elector {
         let started = self.leadership.now();
         // The holder writes without a read before it; a conflict makes it read.
         if !self.is_mine() {
-            let lease = self.leases.get_opt(NAME).await?;
-            // That of another counts from when it was seen: it may have been renewed while the request was on its way.
-            self.observe(lease, self.leadership.now());
+            self.read().await?;
         }
+        let mut tried = self.try_write(started).await?;
+        if tried == Tried::Conflicts {
+            self.read().await?;
+            // It is ours by a write whose answer never came. Only a write that is answered says since when, and the next attempt
+            // may end after the deadline.
+            if self.is_mine() {
+                tried = self.try_write(self.leadership.now()).await?;
+            }
+        }
+        Ok(tried == Tried::Holds)
+    }
+
+    /// The record of another counts from when it was seen: it may have been renewed while the request was on its way.
+    async fn read(&mut self) -> kube::Result<()> {
+        let lease = self.leases.get_opt(NAME).await?;
+        self.observe(lease, self.leadership.now());
+        Ok(())
+    }
+
+    /// One write at most, as the record that was read last allows it.
+    async fn try_write(&mut self, started: Instant) -> kube::Result<Tried> {
         if let Some(Some(owner)) = &self.owner
             && owner::is_of_another_installation(&self.metadata, owner)
         {
@@ -185,10 +215,10 @@ impl Elector {
             tracing::info!(
                 "the lease {NAME} belongs to an installation that is gone: waiting until Kubernetes deletes it"
             );
-            return Ok(false);
+            return Ok(Tried::Waits);
         }
         let (version, transitions) = match next(self.seen.as_ref(), &self.me, started) {
-            Move::Wait => return Ok(false),
+            Move::Wait => return Ok(Tried::Waits),
             Move::Create => (None, 0),
             Move::Take { version, transitions } | Move::Renew { version, transitions } => {
                 (Some(version), transitions)
@@ -199,12 +229,10 @@ impl Elector {
             Ok(lease) => {
                 self.observe(Some(lease), started);
                 self.leadership.renewed(started);
-                Ok(true)
+                Ok(Tried::Holds)
             }
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-                let lease = self.leases.get_opt(NAME).await?;
-                self.observe(lease, self.leadership.now());
-                Ok(false)
+                Ok(Tried::Conflicts)
             }
             Err(error) => Err(error),
         }

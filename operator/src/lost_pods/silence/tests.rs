@@ -10,7 +10,7 @@ struct Cluster {
 }
 
 /// What pods do in one round, a letter each: `+` answers, `.` is silent for all, `o` is silent for the operator only,
-/// `?` cannot be asked, `-` is not ready.
+/// `?` cannot be asked, `-` is not ready. The round `forget` is one without the admission policy.
 fn play(rounds: &[&str], needed: u32) -> Vec<(usize, String)> {
     play_on(rounds, needed, |pod| format!("node-{pod}"))
 }
@@ -21,6 +21,10 @@ fn play_on(rounds: &[&str], needed: u32, node: impl Fn(usize) -> String) -> Vec<
     let mut taken_out = Vec::new();
     for (second, round) in rounds.iter().enumerate() {
         cluster.now += Duration::from_secs(1);
+        if *round == "forget" {
+            cluster.silences.forget(cluster.now);
+            continue;
+        }
         for uid in cluster.round(round, needed, &node) {
             taken_out.push((second, uid));
         }
@@ -178,6 +182,24 @@ fn o20_a_pod_that_comes_and_goes_is_taken_out_once_a_minute_unless_it_answered()
     assert_eq!(play(&later, QUESTIONS), lost(&[(3, "b"), (76, "b")]), "a minute later");
     let answered = ["++", "+.", "+.", "+.", "++", "+.", "+.", "+."];
     assert_eq!(play(&answered, QUESTIONS), lost(&[(3, "b"), (7, "b")]));
+}
+
+#[test]
+fn o20_a_blink_of_the_policy_lets_no_pod_be_taken_out_again_within_a_minute() {
+    let once = ["++", "+.", "+.", "+.", "+?"];
+    let blink = ["forget", "+.", "+.", "+."];
+    for (what, then, again) in [
+        ("silent again", [&blink[..], &["+."; 9]].concat(), None),
+        ("a minute later", [&["+?"; 60][..], &blink].concat(), Some(68)),
+        ("it answered before the blink", [&["++"][..], &blink].concat(), Some(9)),
+        ("it answered after the blink", [&["forget", "++"][..], &["+."; 3]].concat(), Some(9)),
+    ] {
+        let rounds = [&once[..], &then].concat();
+        let expected: Vec<_> = [(3, "b")].into_iter().chain(again.map(|at| (at, "b"))).collect();
+        assert_eq!(play(&rounds, QUESTIONS), lost(&expected), "{what}");
+    }
+    let heard = ["++", "+.", "+.", "forget", "+.", "+."];
+    assert_eq!(play(&heard, QUESTIONS), [], "silence before a blink does not count");
 }
 
 #[test]

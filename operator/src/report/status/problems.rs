@@ -356,19 +356,20 @@ fn crd_outdated(observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// There are more objects than the cache holds. The operator reads those that it needs, each time.
+/// There are more objects than the cache holds. The operator reads those that it needs, each time. Kinds only: other words would
+/// let those who write the objects change the status all the time.
 fn cache_full(observed: &Observed) -> Option<Problem> {
     let not_kept = &observed.not_kept;
     if not_kept.is_empty() {
         return None;
     }
-    let shown = not_kept.iter().map(|(what, octets)| format!("{what} ({octets} octets)"));
+    let kinds: Vec<&str> = not_kept.iter().map(String::as_str).collect();
     problem(
         "CacheFull",
         format!(
-            "the cache of the operator is full, so it reads some objects of this namespace each \
-             time it needs them: {}. Delete what is not needed, or move it to another namespace",
-            named(shown.collect())
+            "the cache of the operator is full, so it reads some objects of this namespace ({}) each time it needs them. Its log \
+             names them and their size. Delete what is not needed, or move it to another namespace",
+            kinds.join(", ")
         ),
     )
 }

@@ -1,5 +1,5 @@
-//! Whether this process may write now. Asked before each write (O9): a process that was stopped for a minute finds its
-//! lease too old before it has read anything.
+//! Whether this process may write now. Asked before each write (O9): a process that was stopped for a minute, or whose
+//! machine was suspended, finds its lease too old before it has read anything.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use super::RENEW_DEADLINE;
 #[derive(Debug)]
 pub struct Leadership {
     renewed: Mutex<Option<Instant>>,
-    /// `Instant::now`, except in tests. Monotonic, and it runs while the process is stopped.
+    /// [`super::clock::now`], except in tests. Monotonic, and it runs while the process is stopped or the machine suspended.
     clock: fn() -> Instant,
 }
 

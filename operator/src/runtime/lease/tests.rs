@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
-use crate::runtime::write::WRITE_TIMEOUT;
+use crate::runtime::write::{WRITE_TIMEOUT, Writes};
 
 /// One Lease with optimistic concurrency, as an API server keeps it.
 #[derive(Default)]
@@ -86,7 +86,7 @@ fn reply(status: StatusCode, body: &Value) -> Response<Body> {
 }
 
 fn elector(server: &Arc<Server>) -> Elector {
-    let leadership = Arc::new(Leadership::new(Instant::now));
+    let leadership = Arc::new(Leadership::new(|| tokio::time::Instant::now().into_std()));
     Elector::new(server.client(), "dns", "operator-0", leadership)
 }
 
@@ -103,6 +103,46 @@ async fn o8_a_renewal_that_was_cancelled_does_not_keep_the_lease() {
     assert_ne!(server.holder(), "");
     elector.release().await;
     assert_eq!(server.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o9_a_renewal_whose_answer_is_lost_stops_no_writes() {
+    let server = Arc::new(Server::default());
+    let mut elector = elector(&server);
+    elector.acquire().await;
+    let writes = Writes::new(elector.leadership.clone(), Arc::default());
+    *server.is_mute.lock().unwrap() = true;
+    let watched = async {
+        server.applied.notified().await;
+        *server.is_mute.lock().unwrap() = false;
+        // The next attempt is after 6 s, and must write again to know that the lease is ours. The read before that is slow.
+        *server.slow_read.lock().unwrap() = Some(Duration::from_millis(500));
+        for tenth in 0..200 {
+            assert!(
+                writes.leads(),
+                "{tenth} tenths of a second after the renewal without an answer"
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        lost = elector.hold() => panic!("{lost}"),
+        () = watched => {}
+    }
+    assert_eq!(server.holder(), elector.me.as_str());
+}
+
+#[tokio::test(start_paused = true)]
+async fn o9_a_lease_that_another_has_taken_is_not_written_again() {
+    let server = Arc::new(Server::default());
+    let (mut first, mut second) = (elector(&server), elector(&server));
+    first.acquire().await;
+    first.release().await;
+    second.acquire().await;
+    let held = server.holder();
+    first.seen.as_mut().expect("a lease").holder = first.me.clone();
+    assert!(!first.attempt().await.expect("an answer"));
+    assert_eq!(server.holder(), held);
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,8 +188,7 @@ async fn o9_the_lease_of_another_counts_from_when_it_was_read() {
     // The holder may have written it just before the read was answered.
     let on_its_way = Duration::from_millis(3_500);
     *server.slow_read.lock().unwrap() = Some(on_its_way);
-    let leadership = Arc::new(Leadership::new(|| tokio::time::Instant::now().into_std()));
-    let mut elector = Elector::new(server.client(), "dns", "operator-0", leadership);
+    let mut elector = elector(&server);
     assert!(!elector.attempt().await.expect("an answer"));
     tokio::time::sleep(DURATION - Duration::from_millis(100)).await;
     assert!(!elector.attempt().await.expect("an answer"), "the holder may still write");

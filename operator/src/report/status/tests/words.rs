@@ -271,6 +271,18 @@ fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
 }
 
 #[test]
+fn k23_who_fills_the_cache_cannot_change_the_status_by_edits() {
+    let mut story = Story::settled("{}");
+    story.observed.not_kept = ["configmaps", "services"].map(str::to_owned).into();
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!((degraded.reason.as_str(), degraded.status.as_str()), ("CacheFull", "True"));
+    assert!(degraded.message.contains("(configmaps, services)"), "{}", degraded.message);
+    let has_number = degraded.message.chars().any(|it| it.is_ascii_digit());
+    assert!(!has_number, "a number changes with what others write: {}", degraded.message);
+}
+
+#[test]
 fn a_long_refusal_is_cut_to_what_the_api_server_takes() {
     let story = Story::settled("{}");
     let instances: Vec<String> = (0..40).map(|n| format!("{n:02}{}", "x".repeat(38))).collect();

@@ -4,6 +4,7 @@
 pub mod plan;
 pub mod config_map;
 pub mod admit;
+pub mod account;
 pub mod adoption;
 pub mod disruption_budget;
 pub mod scale;

@@ -17,6 +17,8 @@ pub const ADOPTED_BY: &str = "clusterdns.dev/adopted-by";
 pub const RETRY: &str = "clusterdns.dev/retry";
 /// On a Secret that listeners may use as their certificate: the right to change the Secret is the right to allow this.
 pub const CERTIFICATE: &str = "clusterdns.dev/certificate";
+/// On pods whose ServiceAccount was deleted and made again: the uid of the one that they have.
+pub const SERVICE_ACCOUNT: &str = "clusterdns.dev/service-account";
 /// Label of every object that we create; its value names the operator.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

@@ -79,6 +79,9 @@ fn shape(name: &str, children: Option<&BTreeMap<(Kind, String), Value>>) -> Vec<
         if let Some(mut state) = state.clone() {
             // So are those of the Service that is remembered.
             state["service"] = state["service"]["isOurs"].clone();
+            if let Some(account) = state.get_mut("account") {
+                account["uid"] = json!("of its ServiceAccount");
+            }
             object["data"]["rollout.json"] = state.to_string().into();
         }
         let content = ["spec", "data", "rules", "roleRef"].map(|field| object[field].clone());

@@ -111,5 +111,6 @@ fn rollout_before(
     }
     before.state.switch = plan.rollout.state.switch.clone();
     before.state.service = plan.rollout.state.service.clone();
+    before.state.account = plan.rollout.state.account.clone();
     Some(before)
 }

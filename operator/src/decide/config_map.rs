@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::decide::plan::{LastService, RolloutPlan, RolloutState, Switch};
+use crate::decide::plan::{Account, LastService, RolloutPlan, RolloutState, Switch};
 use crate::observe::observed::Observed;
 
 /// Key of the document that every pod runs, but for the canary.
@@ -106,7 +106,7 @@ pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
 }
 
 /// The ConfigMap that a deleted ClusterDNS of this name left behind, for one with this Service. Pods may still run its documents, so
-/// these and their trials count. What was done to a Service does not, nor the addresses of a Service of another name.
+/// these and their trials count. What was done to a Service does not, nor its ServiceAccount, nor the addresses of a Service of another name.
 pub fn left_behind(mut map: ConfigMap, (namespace, name): (&str, &str)) -> ConfigMap {
     let mut state = state_in(Some(&map));
     let is_its = |manifest: &Value| {
@@ -114,6 +114,8 @@ pub fn left_behind(mut map: ConfigMap, (namespace, name): (&str, &str)) -> Confi
         (metadata["namespace"].as_str(), metadata["name"].as_str()) == (Some(namespace), Some(name))
     };
     state.switch = Switch::default();
+    // It had a ServiceAccount of its own, which may be gone with it.
+    state.account = Account::default();
     if !state.service.manifest.as_ref().is_some_and(is_its) {
         state.service = LastService::default();
     }

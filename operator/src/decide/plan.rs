@@ -199,6 +199,9 @@ pub struct RolloutState {
     /// The Service as it was last seen: clients know its addresses, so it never gets others.
     #[serde(skip_serializing_if = "LastService::is_unknown")]
     pub service: LastService,
+    /// The ServiceAccount of the pods as it was last seen, so that another one is noticed.
+    #[serde(skip_serializing_if = "Account::is_unknown")]
+    pub account: Account,
 }
 
 /// A revision that failed its trial before the spec asked for another one.
@@ -208,6 +211,23 @@ pub struct FailedEarlier {
     pub revision: String,
     /// Why it failed, for status.
     pub failure: String,
+}
+
+/// The ServiceAccount of the pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Account {
+    pub uid: String,
+    /// It is not the one that was seen first: pods carry its uid, so that they are replaced when it changes.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_replaced: bool,
+}
+
+impl Account {
+    /// True if none has been seen yet.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Everything needed to create the deleted Service again with the same addresses.

@@ -15,6 +15,8 @@ use super::container::container;
 use super::instance::Instance;
 use super::pod_labels::pod_labels;
 use super::{ports, volumes};
+use crate::decide::plan::Account;
+use crate::names::SERVICE_ACCOUNT;
 
 /// The user of the image, by number: a name could be root's.
 const USER: i64 = 65532;
@@ -37,13 +39,20 @@ pub(super) enum Spread {
 
 pub(super) fn pod_template(of: &Instance<'_>, spread: Spread) -> PodTemplateSpec {
     let written = of.dns.spec.placement.as_ref().and_then(|it| it.pod_annotations.clone());
-    let annotations = annotations(written.unwrap_or_default(), spread);
+    let mut annotations = annotations(written.unwrap_or_default(), spread);
+    annotations.extend(account(&of.plan.rollout.state.account));
     let metadata = ObjectMeta {
         labels: Some(pod_labels(of.dns, &of.plan.service, of.observed)),
         annotations: (!annotations.is_empty()).then_some(annotations),
         ..ObjectMeta::default()
     };
     PodTemplateSpec { metadata: Some(metadata), spec: Some(pod(of, spread)) }
+}
+
+/// Replaces the pods of a ServiceAccount that is not the first one any more: their tokens are refused.
+fn account(account: &Account) -> Option<(String, String)> {
+    let Account { uid, is_replaced } = account;
+    is_replaced.then(|| (SERVICE_ACCOUNT.to_owned(), uid.clone()))
 }
 
 /// Those of the spec, and ours where it has none of that name.
@@ -217,6 +226,13 @@ mod tests {
         let written = json!({MAY_BE_LOST: ""});
         assert_eq!(of(written, Spread::OverNodesAndZones), [ours("")]);
         assert_eq!(of(json!({}), Spread::OnePerNode), [], "a DaemonSet keeps no node");
+    }
+
+    #[test]
+    fn o4_pods_are_replaced_only_for_another_serviceaccount_than_the_first() {
+        let of = |is_replaced| account(&Account { uid: "u".to_owned(), is_replaced });
+        assert_eq!(of(false), None);
+        assert_eq!(of(true), Some((SERVICE_ACCOUNT.to_owned(), "u".to_owned())));
     }
 
     #[test]

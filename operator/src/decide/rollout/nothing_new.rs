@@ -41,6 +41,7 @@ pub fn nothing_new(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opt
         needs_pods: before.needs_pods,
         switch: before.switch.clone(),
         service,
+        account: before.account.clone(),
         ..retry::remembered(before)
     };
     Some(plan)

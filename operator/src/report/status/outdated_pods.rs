@@ -63,8 +63,8 @@ pub(super) fn pods_cut_off(dns: &ClusterDNS, observed: &Observed) -> Option<Prob
     if is_said("(401)") {
         let kind = if is_per_node(dns) { Kind::DaemonSet } else { Kind::Deployment };
         advice = format!(
-            ". 401: most likely their ServiceAccount was deleted and made again, so their tokens are refused for up to an hour: \
-             kubectl -n {} rollout restart {}/{}",
+            ". 401: most likely their ServiceAccount was deleted and made again, so their tokens are refused for up to an hour. If \
+             they are not replaced now: kubectl -n {} rollout restart {}/{}",
             names::service(dns).0,
             resources::name(kind).to_lowercase(),
             names::child(&dns.name_any())

@@ -51,9 +51,11 @@ struct Last {
 impl Probe {
     /// Those of the configuration, else those that the manifests of kube-dns had. `own` is where this process answers.
     pub fn all(config: &Config, own: SocketAddr) -> Vec<Arc<Probe>> {
+        // SRV, as later manifests: that Service may have an IPv6 address only, and then it has no A record.
         let usual = |label: &str| Written {
             label: label.to_owned(),
             name: format!("kubernetes.default.svc.{}", config.domain),
+            qtype: ProbeType::SRV,
             ..Written::default()
         };
         let written = match config.metrics.probes.is_empty() {
@@ -180,6 +182,12 @@ const fn number(qtype: ProbeType) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use dataplane_core::{
+        Action, CacheCounters, Change, Counters, DataSource, Identity, Index, Key, Object,
+        Protocol, Query, Resource, Service, ServiceKind, ServicePort, Transport, WorkerCounters,
+        respond,
+    };
+
     use super::*;
 
     fn probe() -> Probe {
@@ -195,7 +203,54 @@ mod tests {
         assert_eq!(labels, ["kubedns", "dnsmasq"]);
         assert_eq!(all[0].server, SocketAddr::from(([127, 0, 0, 1], 5300)));
         assert_eq!(all[0].name.to_string(), "kubernetes.default.svc.cluster.local.");
-        assert_eq!((all[0].qtype, all[0].interval), (1, Duration::from_secs(5)));
+        assert_eq!((all[0].qtype, all[0].interval), (33, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn rr32_the_usual_probes_succeed_in_a_cluster_of_one_family_whichever_it_is() {
+        for cluster_ip in ["10.96.0.1", "fd00:96::1"] {
+            for probe in Probe::all(&Config::default(), SocketAddr::from(([127, 0, 0, 1], 53))) {
+                let key = LookupKey::new(probe.name.clone(), probe.qtype, false, false);
+                let reply = reply_to(&key.upstream_query(7).wire, cluster_ip);
+                assert_eq!(judge(7, &reply), Ok(()), "{} {cluster_ip}", probe.label);
+            }
+        }
+    }
+
+    /// What is answered in a cluster whose Service `kubernetes` has this address.
+    fn reply_to(query: &[u8], cluster_ip: &str) -> Vec<u8> {
+        let mut index = Index::new(crate::settings::of(&Config::default()).unwrap());
+        index.apply(Change::Apply(Object::Service(Service {
+            key: Key::new("default", "kubernetes"),
+            uid: 1,
+            version: 1,
+            labels: Vec::new(),
+            kind: ServiceKind::ClusterIp(vec![cluster_ip.parse().unwrap()]),
+            ports: vec![ServicePort { name: "https".into(), port: 443, protocol: Protocol::Tcp }],
+        })));
+        for resource in Resource::ALL {
+            index.end_list(resource, 0, DataSource::Live);
+        }
+        index.publish(1);
+        let counters = Counters {
+            own: &WorkerCounters::default(),
+            all: &[],
+            servers: &[],
+            cache: &CacheCounters::default(),
+            identity: &Identity::default(),
+        };
+        let query = Query {
+            packet: query,
+            client: SocketAddr::from(([127, 0, 0, 1], 1024)),
+            transport: Transport::Udp,
+            now_s: 0,
+            seed: 0,
+        };
+        let mut buffer = vec![0; 4096];
+        match respond(&index.records(), &query, &counters, &mut buffer) {
+            (Action::Reply(length), _) => buffer[..length.min(HEADER)].to_vec(),
+            (Action::Drop | Action::Forward(_), reason) => panic!("{reason:?}"),
+        }
     }
 
     #[test]

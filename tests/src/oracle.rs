@@ -14,6 +14,7 @@ mod reverse;
 mod extra;
 mod federations;
 mod special;
+mod groups;
 pub mod decode;
 pub mod compare;
 
@@ -336,7 +337,6 @@ impl Oracle {
 
     /// The order of §2.2: the first step that matches decides.
     fn route(&self, name: &Name, qtype: u16) -> Route {
-        let settings = &self.settings;
         // Special-use names come first (A12).
         if let Some(local) = self.special_use(name) {
             return Route::Ours(Box::new(local));
@@ -357,16 +357,7 @@ impl Oracle {
         if let Some(local) = self.extra(name) {
             return Route::Ours(Box::new(local));
         }
-        // A18: the longest suffix
-        let stub = (0..settings.stub_domains.len())
-            .map(|group| (Name::of(&settings.stub_domains[group]), group + 1))
-            .filter(|(suffix, _)| name.left_of(suffix).is_some())
-            .max_by_key(|(suffix, _)| suffix.0.len());
-        match stub {
-            Some((_, group)) => Route::Group(group),
-            None if settings.default_upstreams => Route::Group(0), // The default upstreams (A19).
-            None => Route::NoGroup,                                // There are none (A20).
-        }
+        self.group(name, qtype)
     }
 }
 

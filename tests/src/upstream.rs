@@ -304,6 +304,9 @@ async fn serve_stream(shared: &Shared, stream: TcpStream, from: SocketAddr) -> R
                 let half = framed(length, &reply[..reply.len() / 2]);
                 return Ok(writer.lock().await.write_all(&half).await?);
             }
+            Stream::Once => {
+                return Ok(writer.lock().await.write_all(&framed(length, &reply)).await?);
+            }
         }
     }
 }

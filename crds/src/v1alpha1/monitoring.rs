@@ -26,7 +26,7 @@ pub struct Metrics {
 
     /// Questions that each pod asks itself again and again, as --probe of the sidecar of kube-dns did, at most 8; shown at
     /// /healthcheck/<label> and in kubedns_probe_<label>_* on port 10054. They have no effect where compatibility lacks
-    /// KubeDNS. A list-map by label. Default: kubedns and dnsmasq, kubernetes.default.svc.<domain>, every 5 seconds.
+    /// KubeDNS. A list-map by label. Default: kubedns and dnsmasq, kubernetes.default.svc.<domain>, every 5 seconds, type SRV.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::PROBES))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]

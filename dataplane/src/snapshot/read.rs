@@ -48,6 +48,8 @@ pub enum Refusal {
     },
     /// The configuration reads parts of objects that were not kept.
     TooLittleKept,
+    /// Something in it met a defect of this program.
+    Panicked,
 }
 
 impl Refusal {
@@ -60,7 +62,8 @@ impl Refusal {
             | Refusal::TooLarge(_)
             | Refusal::Damaged
             | Refusal::Malformed(_)
-            | Refusal::OtherDomain { .. } => true,
+            | Refusal::OtherDomain { .. }
+            | Refusal::Panicked => true,
             Refusal::Unreadable(_) | Refusal::TooOld { .. } | Refusal::TooLittleKept => false,
         }
     }
@@ -92,6 +95,9 @@ impl fmt::Display for Refusal {
             Refusal::TooLittleKept => f.write_str(
                 "it was written under another exposure or endpointNames and has no labels or names \
                  that are read now",
+            ),
+            Refusal::Panicked => f.write_str(
+                "loading it panicked, which is a defect of ClusterDNS: please report it, with the log and that file",
             ),
         }
     }

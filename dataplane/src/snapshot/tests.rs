@@ -1,6 +1,7 @@
 //! Snapshots written, read, refused.
 
 mod lists;
+mod defect;
 mod shares;
 
 use std::fs;

@@ -14,6 +14,8 @@ use dataplane_core::{
 };
 use tokio::sync::watch;
 
+#[cfg(test)]
+pub(crate) use warm::DEFECT;
 pub use warm::KUBE_SYSTEM;
 
 use crate::forward::Upstreams;

@@ -102,7 +102,8 @@ impl Dnstap {
     pub(super) fn run(&self) -> ! {
         let mut connection = Connection::default();
         loop {
-            let (reader, speaker, asked) = self.wait();
+            // Without a wait before the first round: a panic may have left exchanges, and a connection that has ended.
+            let (reader, speaker, asked) = self.wanted();
             if connection.reader != reader {
                 // Earlier exchanges belong to the former reader.
                 self.send(&mut connection, &speaker);
@@ -124,21 +125,26 @@ impl Dnstap {
             state.done = state.done.max(asked);
             drop(state);
             self.changed.notify_all();
+            self.wait(connection.reader.as_ref());
         }
     }
 
-    /// Sleeps until there is something to do.
-    fn wait(&self) -> (Option<Reader>, Speaker, u64) {
+    fn wanted(&self) -> (Option<Reader>, Speaker, u64) {
         let state = self.state();
-        let state = match state.reader {
-            _ if state.asked > state.done => state,
-            Some(_) => {
-                let waited = self.changed.wait_timeout(state, EVERY);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-        };
         (state.reader.clone(), state.speaker.clone(), state.asked)
+    }
+
+    /// Sleeps until there is something to do. The thread has acted on `reader`: where it is another by now, the notice of
+    /// that came while nothing waited for it, and no other will come.
+    fn wait(&self, reader: Option<&Reader>) {
+        let state = self.state();
+        if state.asked > state.done || state.reader.as_ref() != reader {
+            return;
+        }
+        match reader {
+            Some(_) => drop(self.changed.wait_timeout(state, EVERY)),
+            None => drop(self.changed.wait(state)),
+        }
     }
 
     fn send(&self, connection: &mut Connection, speaker: &Speaker) {
@@ -280,9 +286,42 @@ fn pause(failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
+    use std::io::Read;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
+
+    /// What a reader says that takes any type.
+    const ACCEPT: &[u8] = b"\0\0\0\0\0\0\0\x04\0\0\0\x01";
+    const FINISH: &[u8] = b"\0\0\0\0\0\0\0\x04\0\0\0\x05";
+
+    #[test]
+    fn a_reader_that_is_removed_while_it_is_connected_gets_the_end_of_its_stream() {
+        let path = std::env::temp_dir().join(format!("clusterdns-removed-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        // Its thread never ends.
+        let dnstap: &Dnstap = Box::leak(Box::default());
+        dnstap.set_reader(Some(Reader::Unix(path.clone())));
+        std::thread::spawn(|| dnstap.run());
+        let (mut far, _) = listener.accept().unwrap();
+        far.set_read_timeout(Some(6 * PATIENCE)).unwrap();
+        // READY has come: the thread waits for the handshake.
+        far.read_exact(&mut [0; 42]).unwrap();
+        let exchange = Exchange { query: &[0; 12], reply: &[0; 12], ..Exchange::default() };
+        (0..3).for_each(|place| dnstap.put(place, &exchange));
+        dnstap.set_reader(None);
+        far.write_all(ACCEPT).unwrap();
+        far.write_all(FINISH).unwrap();
+        far.read_to_end(&mut Vec::new()).expect("the connection ends");
+        let until = Instant::now() + 6 * PATIENCE;
+        while dnstap.is_connected() || dnstap.sent() + dnstap.lost() < 3 {
+            assert!(Instant::now() < until, "{dnstap:?}");
+            std::thread::sleep(EVERY);
+        }
+        assert_eq!(dnstap.sent() + dnstap.lost(), 3);
+        let _ = std::fs::remove_file(&path);
+    }
 
     #[test]
     fn exchanges_without_a_reader_are_lost_and_counted() {

@@ -76,7 +76,8 @@ impl QueryLog {
         // Part of a line may have been written: the next one begins a line of its own.
         let mut is_torn = false;
         loop {
-            let asked = self.wait();
+            // Without a wait before the first round: a panic may have left queries.
+            let asked = self.state().asked;
             self.exchanges.drain(&mut spare, |mut part| {
                 let mut count = 0;
                 if is_torn {
@@ -99,25 +100,26 @@ impl QueryLog {
                 );
                 (reported, warned) = (lost, Some(Instant::now()));
             }
-            self.drained(asked, &mut spare, &mut lines);
+            let was_on = self.drained(asked, &mut spare, &mut lines);
+            self.wait(was_on);
         }
     }
 
-    /// Sleeps until it is time to take the buffers; returns the number of flushes that were requested.
-    fn wait(&self) -> u64 {
+    /// Sleeps until it is time to take the buffers. The thread has acted on `was_on`: where the log was switched since, the
+    /// notice of that came while nothing waited for it, and no other will come.
+    fn wait(&self, was_on: bool) {
         let state = self.state();
-        let state = match state.is_on {
-            _ if state.asked > state.done => state,
-            true => {
-                let waited = self.changed.wait_timeout(state, EVERY);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            false => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-        };
-        state.asked
+        if state.asked > state.done || state.is_on != was_on {
+            return;
+        }
+        match was_on {
+            true => drop(self.changed.wait_timeout(state, EVERY)),
+            false => drop(self.changed.wait(state)),
+        }
     }
 
-    fn drained(&self, asked: u64, spare: &mut Vec<u8>, lines: &mut Vec<u8>) {
+    /// Returns whether the log was on.
+    fn drained(&self, asked: u64, spare: &mut Vec<u8>, lines: &mut Vec<u8>) -> bool {
         let mut state = self.state();
         state.done = state.done.max(asked);
         let is_on = state.is_on;
@@ -130,6 +132,7 @@ impl QueryLog {
             });
             (*spare, *lines) = (Vec::new(), Vec::new());
         }
+        is_on
     }
 
     /// Waits until everything put so far is written, but no longer than this.
@@ -216,6 +219,22 @@ mod tests {
             std::thread::sleep(EVERY);
         }
         assert_eq!(log.written() + log.lost(), 6);
+    }
+
+    #[test]
+    fn queries_are_counted_where_the_log_is_switched_off_just_before_its_thread_sleeps() {
+        let log: &QueryLog = Box::leak(Box::default());
+        log.set_on(true);
+        let was_on = log.drained(0, &mut Vec::new(), &mut Vec::new());
+        (0..3).for_each(|place| log.put(place, &Exchange::default()));
+        log.set_on(false);
+        let (awake, is_awake) = mpsc::channel();
+        std::thread::spawn(move || {
+            log.wait(was_on);
+            let still_on = log.drained(0, &mut Vec::new(), &mut Vec::new());
+            let _ = awake.send((was_on, still_on, log.lost()));
+        });
+        assert_eq!(is_awake.recv_timeout(PATIENCE / 10), Ok((true, false, 3)));
     }
 
     #[test]

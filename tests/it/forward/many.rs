@@ -140,6 +140,22 @@ async fn fw54_queries_share_a_connection_and_it_is_used_again() {
     assert!(asked.iter().all(|asked| asked.transport == UpstreamTransport::Tcp));
 }
 
+/// As aardvark-dns did, the DNS server of Podman's networks, until July 2025.
+#[tokio::test]
+async fn fw54_a_server_that_answers_one_query_on_each_connection_answers_all_lookups() {
+    let script =
+        "server 10.0.0.2\n* *\n  udp truncated\n  delay 5ms\n  tcp once\n  answer @ 60 A 192.0.2.9";
+    let stage = Stage::new(script);
+    let names: Vec<String> = (0..8).map(|n| format!("n{n}.example.org")).collect();
+    for _ in 0..2 {
+        let asks = names.iter().map(|name| stage.ask(0, name, RecordType::A));
+        let replies = join_all(asks).await;
+        let good = replies.iter().filter(|reply| answers(reply) == ["192.0.2.9"]).count();
+        // The second time from the cache, which has no failure.
+        assert_eq!(good, names.len(), "{}", stage.view().text());
+    }
+}
+
 #[tokio::test]
 async fn f8_a_reply_that_comes_too_late_reaches_no_client() {
     let script = "server 10.0.0.2\nslow.example. A\n  delay 2000ms\n  answer @ 60 A 192.0.2.1\n\

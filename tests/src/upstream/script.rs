@@ -13,6 +13,7 @@
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `udp truncated` (TC and no records) ·
 //! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
+//! `tcp once` (over TCP: the connection is closed behind the reply, whatever else it has) ·
 //! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
 //! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable) ·
 //! `first guess|other-port|other-address` (the same, with the address 192.0.2.66, as an attacker would: with another id
@@ -81,6 +82,8 @@ pub(super) enum Stream {
     Hang,
     /// Half of the reply, then close.
     Half,
+    /// The reply, then close.
+    Once,
 }
 
 /// What is unusual about a response of HTTP.
@@ -270,6 +273,7 @@ impl Rule {
             ["tcp", "close"] => self.tcp = Stream::Close,
             ["tcp", "hang"] => self.tcp = Stream::Hang,
             ["tcp", "half"] => self.tcp = Stream::Half,
+            ["tcp", "once"] => self.tcp = Stream::Once,
             ["http", "status", status] => self.http.status = Some(status.parse()?),
             ["http", "type", kind] => self.http.media_type = Some((*kind).to_owned()),
             ["http", "age", seconds] => self.http.age = Some((*seconds).to_owned()),

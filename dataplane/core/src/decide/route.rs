@@ -5,6 +5,7 @@ use crate::decide::found::Found;
 use crate::decide::reverse::{Claims, cluster_ip_owner, is_cluster_ip};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::records::extra::{ExtraOwner, Match};
+use crate::records::zone::Zone;
 use crate::records::{Needs, Records};
 use crate::wire::address::Address;
 use crate::wire::labels::Labels;
@@ -88,10 +89,17 @@ pub(crate) fn route<'r: 'q, 'q>(
         let soa = Soa { owner: owner.wire(), kind: SoaKind::Extra };
         return Route::Own(Lookup::found(node, Needs::NOTHING), soa);
     }
-    match zone.stub_domains.longest(name, 0) {
-        Some(&group) => Route::Group(group),
-        None if zone.settings.default_upstreams => Route::Group(0),
-        None => Route::NoGroup,
+    group(zone, name, qtype).map_or(Route::NoGroup, Route::Group)
+}
+
+/// A18 to A20. The DS record of a stub domain is at the servers of the names above it (RFC 4035 §3.1.4.1): its own servers have
+/// none and cannot sign that, so a validating resolver would refuse every name below.
+fn group(zone: &Zone, name: &Labels, qtype: u16) -> Option<usize> {
+    let at_or_above = || zone.stub_domains.longest(name, 0).copied();
+    let default = zone.settings.default_upstreams.then_some(0);
+    match qtype {
+        rtype::DS => zone.stub_domains.longest(name, 1).copied().or(default).or_else(at_or_above),
+        _ => at_or_above().or(default),
     }
 }
 

@@ -80,9 +80,11 @@ pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
         let (hop, target) = match leads {
             Route::Own(lookup, soa) => own(records, &labels, (lookup, soa, withholds), qtype),
             Route::Group(group) => {
-                (forwarded(records, &labels, (Place::Group(group), withholds)), None)
+                (forwarded(records, &labels, (Place::Group(group), withholds), qtype), None)
             }
-            Route::NoGroup => (forwarded(records, &labels, (Place::NoGroup, withholds)), None),
+            Route::NoGroup => {
+                (forwarded(records, &labels, (Place::NoGroup, withholds), qtype), None)
+            }
         };
         hops.push(hop);
         let is_new = |target: &Name| hops.iter().all(|hop| hop.name != *target);
@@ -106,10 +108,24 @@ fn hop(labels: &Labels, place: Place) -> Hop {
 }
 
 /// A name that upstreams answer; `withholds`: although a namespace publishes its address.
-fn forwarded(records: &Records, labels: &Labels, (place, withholds): (Place, bool)) -> Hop {
+fn forwarded(
+    records: &Records,
+    labels: &Labels,
+    (place, withholds): (Place, bool),
+    qtype: u16,
+) -> Hop {
     let mut hop = hop(labels, place);
     if withholds {
         objects::withheld(&mut hop);
+    }
+    let own_group = records.zone.stub_domains.exact(labels).filter(|_| qtype == rtype::DS);
+    if let Some(&own) = own_group
+        && place != Place::Group(own)
+    {
+        hop.rules.push(rules::DS_OF_STUB_DOMAIN);
+        hop.notes.push(
+            "this is a stub domain, and its own servers are never asked for its DS record".into(),
+        );
     }
     match place {
         Place::Group(0) => hop.rules.push(rules::DEFAULT_UPSTREAMS),

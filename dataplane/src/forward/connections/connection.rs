@@ -1,13 +1,13 @@
-//! One connection, as the queries on it see it: the queries that wait on it, how long it may be used, and how it
-//! ends.
+//! One connection, as the queries on it see it: the queries that wait on it, and how long it may be used.
 
+mod ends;
 mod waiting;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::counts::Counts;
@@ -31,6 +31,10 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 /// Time without an octet, while queries wait, until a connection gets no other queries: it may be dead.
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
+/// Where a server may answer one query on each connection: time from the first reply until another query takes the connection.
+/// Such a server has closed it by then.
+pub(super) const LINGER: Duration = Duration::from_millis(100);
+
 /// One connection, as queries use it.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -52,6 +56,9 @@ pub(super) struct Shared {
     pub(super) freed: Notify,
     /// Octets of replies that have not come whole yet.
     pub(super) held: Held,
+    /// A connection ended behind its first reply while queries waited on it, and none has given a second one since: the server
+    /// may answer one query on each.
+    pub(super) gives_one: AtomicBool,
 }
 
 /// A message that came in.
@@ -177,13 +184,17 @@ impl Connection {
         waiting.good == 0 && waiting.is_silent(now)
     }
 
+    fn gives_one(&self) -> bool {
+        self.shared.gives_one.load(Ordering::Relaxed)
+    }
+
     /// A place for one query, if there is one; a task waits for its reply.
     pub(super) fn place(
         self: &Arc<Self>,
         query: impl Fn(u16) -> Vec<u8>,
         now: Instant,
     ) -> Option<Place> {
-        self.place_by(|waiting| waiting.way(now), query, now)
+        self.place_by(|waiting| waiting.way(now, self.gives_one()), query, now)
     }
 
     /// The same where no other connection has a place.
@@ -192,7 +203,7 @@ impl Connection {
         query: impl Fn(u16) -> Vec<u8>,
         now: Instant,
     ) -> Option<Place> {
-        self.place_by(|waiting| waiting.way_in_crowd(now), query, now)
+        self.place_by(|waiting| waiting.way_in_crowd(now, self.gives_one()), query, now)
     }
 
     fn place_by(
@@ -221,7 +232,7 @@ impl Connection {
             let (octets, call) = make(id)?;
             Some((octets, Waiter::Call(call)))
         };
-        self.enter(now, |waiting| waiting.way(now), waits).is_some()
+        self.enter(now, |waiting| waiting.way(now, self.gives_one()), waits).is_some()
     }
 
     /// Sends the query that `begin` writes for an id, if there is a place.
@@ -277,61 +288,6 @@ impl Connection {
         }
     }
 
-    /// Waits until it is idle or dead; it takes no more queries then.
-    pub(super) async fn unused(&self) {
-        loop {
-            let ends_at = self.waiting().ends_at();
-            sleep_until(ends_at.into()).await;
-            let mut waiting = self.waiting();
-            // Under the lock: no query finds a place on a connection that is about to end.
-            if now() >= waiting.ends_at() {
-                waiting.retire();
-                return;
-            }
-        }
-    }
-
-    /// Takes no more queries, fails those that wait, and ends the tasks that carry messages.
-    pub(super) fn close(&self) {
-        let mut waiting = self.waiting();
-        waiting.state = ConnectionState::Closed;
-        let lost = waiting.take_all();
-        // One that was idle has nothing to do with the query that was lost on it.
-        let has_just_lost =
-            waiting.has_lost && now().saturating_duration_since(waiting.used) < IDLE;
-        let is_useless = (!lost.is_empty() || has_just_lost) && waiting.good == 0;
-        drop(waiting);
-        if is_useless {
-            self.shared.pause.failed(&Failure::broken(), now());
-        }
-        // Counted before the waiting queries are woken.
-        lost.iter().for_each(|_| self.shared.counts.failed(&Failure::broken(), now()));
-        self.end.cancel();
-        for waiter in lost.into_values() {
-            if let Waiter::Call(call) = waiter {
-                call(Arrived::Failed(Failure::broken(), self.number));
-            }
-        }
-    }
-
-    /// The next connection for a query that was lost on this one has a number greater than this. If only one stream was
-    /// lost, it may be this one.
-    pub(super) fn after_loss(&self) -> u64 {
-        self.number - u64::from(self.is_open())
-    }
-
-    /// Takes no more queries; those that wait keep their time.
-    pub(super) fn retire(&self) {
-        self.waiting().retire();
-    }
-
-    /// Ends it where it takes no more queries and no lookup waits for those on it.
-    pub(super) fn close_if_over(&self) {
-        if self.waiting().forget_all_gone() {
-            self.close();
-        }
-    }
-
     /// Queries that wait on it.
     pub(super) fn in_progress(&self) -> usize {
         self.waiting().len()
@@ -362,6 +318,9 @@ impl Connection {
         waiting.silent_since = (waiting.len() > 0).then_some(now);
         waiting.used = now;
         waiting.good += u64::from(ended.is_ok());
+        if waiting.good == 2 {
+            self.shared.gives_one.store(false, Ordering::Relaxed);
+        }
         waiting.has_lost |= ended.as_ref().is_err_and(Failure::is_loss);
         // Its server has ended it, as by GOAWAY, and it gave no reply: the query that was lost must not find a pause that comes
         // later.

@@ -51,11 +51,13 @@ pub(super) async fn carry(
         }
     };
     // For any reason of the end, waiting queries are asked again on another connection.
+    // Replies that have come are read before a write that fails ends it.
     tokio::select! {
+        biased;
         () = connection.end.cancelled() => {}
         () = connection.unused() => {}
-        _ = write => {}
         _ = read => {}
+        _ = write => {}
     }
     connection.close();
 }

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 
-use super::connection::{IDLE, Message, SILENCE};
+use super::connection::{IDLE, LINGER, Message, SILENCE};
 use super::failure::Reason;
 use super::*;
 

@@ -28,11 +28,13 @@ pub(super) async fn carry(connection: Arc<Connection>, tls: Arc<TlsSession>, tcp
         }
     };
     // For any reason of the end, waiting queries are asked again on another connection.
+    // Replies that have come are read before a write that fails ends it.
     tokio::select! {
+        biased;
         () = connection.end.cancelled() => {}
         () = connection.unused() => {}
-        _ = tls.unblock(&tcp) => {}
         _ = read => {}
+        _ = tls.unblock(&tcp) => {}
     }
     connection.close();
     // The last that holds the socket closes it.

@@ -1,12 +1,13 @@
 //! The warm start, seen from the writer: the index filled from a snapshot, and given to the next
 //! one (E40-E46).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Config;
-use dataplane_core::{Change, DataSource, KeptAs, Object, Relist, Resource};
+use dataplane_core::{Change, DataSource, Index, KeptAs, Object, Relist, Resource};
 
 use super::{Writer, unix_s};
 use crate::identity;
@@ -16,6 +17,10 @@ use crate::status::snapshot::Loaded;
 
 /// The Namespace whose uid names a cluster.
 pub const KUBE_SYSTEM: &str = "kube-system";
+
+/// An object of this name in a snapshot meets a defect.
+#[cfg(test)]
+pub(crate) const DEFECT: &str = "defect";
 
 /// How often it is looked whether snapshots may be written again.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -135,11 +140,10 @@ impl Writer {
     /// Fills the empty index from a snapshot of `folder` and publishes it, if it may be used under
     /// the configuration that runs (E41). Returns whether it is.
     pub fn load(&mut self, folder: &Path, stored: Stored) -> bool {
-        let now_s = unix_s();
-        match self.try_load(stored, now_s) {
+        // A defect that an object of the file meets would end the process at each start: the file stays on the machine.
+        let loading = catch_unwind(AssertUnwindSafe(|| self.try_load(stored, unix_s())));
+        match loading.unwrap_or_else(|_| Err(self.begin_again())) {
             Ok(loaded) => {
-                self.status.read().snapshot.loaded = Some(loaded);
-                self.publish();
                 let objects: usize =
                     Resource::ALL.map(|kind| self.index.objects(kind)).iter().sum();
                 let age_s = loaded.age_s;
@@ -153,6 +157,29 @@ impl Writer {
         }
     }
 
+    /// After a panic while a snapshot was loaded. The index was empty before, and what is in it now may be wrong.
+    fn begin_again(&mut self) -> Refusal {
+        let settings = settings::at(&self.configs.borrow(), &self.location);
+        match settings.map(Index::new) {
+            Ok(mut index) => {
+                index.set_replicas(self.index.replicas());
+                self.index = index;
+            }
+            // Not in fact: this configuration is in use.
+            Err(_) => _ = self.index.forget_snapshot(),
+        }
+        self.warm.kube_system = None;
+        let mut reported = self.status.read();
+        reported.panics += 1;
+        reported.snapshot.loaded = None;
+        drop(reported);
+        // What was published may be of that index.
+        self.is_reconfigured = true;
+        self.publish();
+        Refusal::Panicked
+    }
+
+    /// Loads and publishes.
     fn try_load(&mut self, stored: Stored, now_s: u64) -> Result<Loaded, Refusal> {
         let usable = stored.usable(&self.configs.borrow(), now_s)?;
         self.warm.kube_system = stored.kube_system_uid();
@@ -164,6 +191,8 @@ impl Writer {
         }
         self.index.expect_many();
         let read = stored.objects(|object| {
+            #[cfg(test)]
+            assert!(&*object.key().name != DEFECT, "a defect");
             if usable[object.resource() as usize].is_some() {
                 // What of it is not served is reported when it is live.
                 self.index.apply(Change::Apply(without_version(object)));
@@ -180,7 +209,11 @@ impl Writer {
             return Err(refusal);
         }
         let confirmed_at_s = usable.into_iter().flatten().min().unwrap_or(now_s);
-        Ok(Loaded { confirmed_at_s, age_s: now_s - confirmed_at_s, at: Instant::now() })
+        let age_s = now_s - confirmed_at_s;
+        let loaded = Loaded { confirmed_at_s, age_s, at: Instant::now() };
+        self.status.read().snapshot.loaded = Some(loaded);
+        self.publish();
+        Ok(loaded)
     }
 
     /// From here on snapshots are written to this folder (E40), by [`Writer::step_snapshot`].

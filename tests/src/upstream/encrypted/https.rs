@@ -90,7 +90,7 @@ async fn answer(
     let mut body = reply;
     body.resize(body.len().max(octets), 0);
     let body = match reaction.stream {
-        Stream::Answer => whole(body.into()),
+        Stream::Answer | Stream::Once => whole(body.into()),
         Stream::Close => return Err(io::ErrorKind::ConnectionReset.into()),
         Stream::Hang => std::future::pending().await,
         Stream::Half => half(body.into()),

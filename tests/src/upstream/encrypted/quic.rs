@@ -94,7 +94,7 @@ async fn stream(
         return Ok(());
     };
     match reaction.stream {
-        Stream::Answer => {
+        Stream::Answer | Stream::Once => {
             let framed = [&u16::try_from(reply.len())?.to_be_bytes()[..], &reply].concat();
             send.write_all(&framed).await?;
             send.finish()?;

@@ -24,6 +24,10 @@ pub(super) const STUB_DOMAIN: Rule = rule(
     "A18",
     "a name at or below a stub domain goes to its group only; the longest suffix decides",
 );
+pub(super) const DS_OF_STUB_DOMAIN: Rule = rule(
+    "A18",
+    "the DS record of a stub domain is asked where the names above that domain are asked",
+);
 pub(super) const NO_GROUP: Rule = rule("A20", "no stub domain matches and there are no upstreams");
 pub(super) const NOT_READY: Rule =
     rule("N9", "a name of ours whose data is neither live nor from a snapshot is SERVFAIL");

@@ -6,7 +6,7 @@ use super::*;
 use crate::index::Index;
 use crate::object::{Change, Endpoint, Key, Object, Service, ServiceKind, Slice};
 use crate::records::DataSource;
-use crate::settings::{Federation, Settings};
+use crate::settings::{Federation, ServiceAddresses, Settings};
 use crate::testing::settings;
 
 /// The records of these objects, all of them live.
@@ -93,6 +93,45 @@ fn rr60_an_explanation_names_the_hidden_service_of_a_cluster_ip() {
     let hop = first(&index, "9.0.96.10.in-addr.arpa.", rtype::PTR);
     assert!(!hop.exists && hop.rules.iter().any(|rule| rule.id == "RR60"), "{hop:?}");
     assert_eq!(hop.source_count, 1);
+}
+
+/// Where a question leads, and the rules that say so.
+fn asked(index: &Index, name: &str, qtype: u16) -> (Place, Vec<&'static str>) {
+    let hop = first(index, name, qtype);
+    (hop.place, hop.rules.iter().map(|rule| rule.id).collect())
+}
+
+#[test]
+fn a18_the_ds_record_of_a_stub_domain_is_asked_where_the_names_above_it_are() {
+    let mut forwarding = settings();
+    let domains = ["corp.example.", "lab.corp.example."];
+    forwarding.stub_domains = domains.map(|name| Name::from_text(name).unwrap()).to_vec();
+    let mut alone = forwarding.clone();
+    alone.default_upstreams = false;
+    let [both, alone] = [forwarding, alone].map(|settings| records(settings, Vec::new()));
+    for index in [&both, &alone] {
+        let of_lab = asked(index, "lab.corp.example.", rtype::DS);
+        assert_eq!(of_lab, (Place::Group(1), vec!["A18", "A18"]));
+        let below = asked(index, "x.corp.example.", rtype::DS);
+        assert_eq!(below, (Place::Group(1), vec!["A18"]));
+        let other_type = asked(index, "lab.corp.example.", rtype::SOA);
+        assert_eq!(other_type, (Place::Group(2), vec!["A18"]));
+    }
+    let ds_of_corp = |index| asked(index, "corp.example.", rtype::DS);
+    assert_eq!(ds_of_corp(&both), (Place::Group(0), vec!["A18", "A19"]));
+    assert_eq!(ds_of_corp(&alone), (Place::Group(1), vec!["A18"]), "no other server is left");
+    assert_eq!(asked(&both, ".", rtype::DS), (Place::Group(0), vec!["A19"]));
+    assert_eq!(asked(&alone, "example.", rtype::DS), (Place::NoGroup, vec!["A20"]));
+}
+
+#[test]
+fn rr3_our_own_addresses_need_the_services_where_only_our_service_is_named() {
+    let mut by_name = settings();
+    by_name.service_addresses =
+        ServiceAddresses::OfService { namespace: "kube-system".into(), name: "dns".into() };
+    let unlisted = |settings| first(&Index::new(settings), "ns.dns.cluster.local.", rtype::A);
+    assert_eq!(unlisted(by_name).missing, [Resource::Services]);
+    assert_eq!(unlisted(settings()).missing, []);
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use super::{Ended, IDLE, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, OnArrival, SILENCE, Waiter};
+use super::{
+    Ended, IDLE, LINGER, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, OnArrival, SILENCE, Waiter,
+};
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +75,13 @@ impl Waiting {
         }
     }
 
-    /// How one more query takes a place, if it may have one.
-    pub(super) fn way(&self, now: Instant) -> Option<Way> {
+    /// How one more query takes a place, if it may have one. `gives_one`: the server may answer one query on each connection.
+    pub(super) fn way(&self, now: Instant, gives_one: bool) -> Option<Way> {
         let is_open = self.state == ConnectionState::Open;
-        let fits = self.in_progress(now) < self.places && self.len() < MAX_WAITING;
+        let fits = match gives_one && self.good < 2 {
+            true => self.len() == 0 && (self.good == 0 || self.used + LINGER <= now),
+            false => self.in_progress(now) < self.places && self.len() < MAX_WAITING,
+        };
         (is_open && fits).then_some(Way::Free)
     }
 
@@ -93,9 +98,10 @@ impl Waiting {
     /// The same where no other connection has a place: names without a reply must not take the places of others. There are ids
     /// for many more queries, and a connection whose ids are taken ends. There are some more streams, and a query that is
     /// overdue gives its own to another.
-    pub(super) fn way_in_crowd(&mut self, now: Instant) -> Option<Way> {
-        let way = self.way(now);
-        if way.is_some() || self.state != ConnectionState::Open {
+    pub(super) fn way_in_crowd(&mut self, now: Instant, gives_one: bool) -> Option<Way> {
+        let way = self.way(now, gives_one);
+        // A query in a crowd would be lost where one is answered.
+        if way.is_some() || self.state != ConnectionState::Open || (gives_one && self.good < 2) {
             return way;
         }
         match self.streams {

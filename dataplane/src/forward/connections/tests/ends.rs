@@ -169,12 +169,72 @@ async fn fw54_a_query_whose_second_connection_breaks_too_is_not_sent_again() {
     for _ in 0..TRIES {
         let (mut far, _) = listener.accept().await.unwrap();
         read_query(&mut far).await;
-        // A reply to another query: there is no pause before the next connection.
-        let other = connections.place(0, query, now()).unwrap();
-        let octets = read_query(&mut far).await;
-        write_reply(&mut far, &octets).await;
-        other.reply().await.unwrap();
+        // Replies to other queries: there is no pause before the next connection, and it has place for several.
+        for _ in 0..2 {
+            let other = connections.place(0, query, now()).unwrap();
+            let octets = read_query(&mut far).await;
+            write_reply(&mut far, &octets).await;
+            other.reply().await.unwrap();
+        }
     }
     assert!(asked.await.unwrap().is_err_and(|failure| failure.is_loss()));
     assert_eq!(connections.counted(now()).opened, TRIES as u64);
+}
+
+/// Asks this many queries together at a TCP server that closes each connection after this many replies; the replies, and how
+/// many connections were made.
+async fn asked_where_each_connection_has(replies: usize, together: usize) -> (usize, u64) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connections = Arc::new(Connections::new(listener.local_addr().unwrap(), None));
+    tokio::spawn(async move {
+        loop {
+            let (mut far, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                for _ in 0..replies {
+                    let asked = read_query(&mut far).await;
+                    write_reply(&mut far, &asked).await;
+                }
+            });
+        }
+    });
+    let asks = (0..together).map(|_| ask(&connections, Progress::Unsent, query));
+    let all = futures::future::join_all(asks).await;
+    (all.iter().filter(|reply| reply.is_ok()).count(), connections.counted(now()).opened)
+}
+
+#[tokio::test]
+async fn fw54_a_server_that_answers_one_query_on_each_connection_answers_all_of_them() {
+    let (good, opened) = asked_where_each_connection_has(1, 20).await;
+    assert_eq!(good, 20);
+    assert!((20..=21).contains(&opened), "{opened}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_that_gives_a_second_reply_ends_the_care_for_single_ones() {
+    let connections = idle();
+    let (near, mut far) = tokio::io::duplex(4096);
+    connections.keep(near);
+    let [first, second] = [(); 2].map(|()| connections.place(0, query, now()).unwrap());
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &asked).await;
+    assert!(first.reply().await.is_ok());
+    drop(far);
+    assert!(second.reply().await.is_err());
+
+    let (near, mut far) = tokio::io::duplex(4096);
+    connections.keep(near);
+    let alone = connections.place(0, query, now()).unwrap();
+    let has_place = || connections.place(0, query, now()).is_some();
+    assert!(!has_place() && connections.place_in_crowd(true, query).is_none());
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &asked).await;
+    assert!(alone.reply().await.is_ok());
+    assert!(!has_place(), "its server may be about to close it");
+    tokio::time::sleep(LINGER).await;
+    let again = connections.place(0, query, now()).unwrap();
+    assert!(!has_place());
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &asked).await;
+    assert!(again.reply().await.is_ok());
+    assert!(has_place() && has_place());
 }

@@ -1,0 +1,27 @@
+//! Which upstream group a name belongs to that is not ours (docs/dns.md A18 to A20).
+
+use super::expected::rtype;
+use super::names::Name;
+use super::{Oracle, Route};
+
+impl Oracle {
+    pub(super) fn group(&self, name: &Name, qtype: u16) -> Route {
+        let default = self.settings.default_upstreams.then_some(0);
+        let above = |own| self.stub_domain(name, own).or(default);
+        let group = match qtype {
+            // The parent has it, if there is anyone to ask for the parent.
+            rtype::DS => above(false).or(self.stub_domain(name, true)),
+            _ => above(true),
+        };
+        group.map_or(Route::NoGroup, Route::Group)
+    }
+
+    /// The stub domain with the longest suffix; `own`: the name itself may be it.
+    fn stub_domain(&self, name: &Name, own: bool) -> Option<usize> {
+        let domains = self.settings.stub_domains.iter().map(Name::of);
+        let matching = domains.zip(1..).filter(|(suffix, _)| {
+            name.left_of(suffix).is_some_and(|labels| own || !labels.is_empty())
+        });
+        matching.max_by_key(|(suffix, _)| suffix.0.len()).map(|(_, group)| group)
+    }
+}

@@ -36,7 +36,7 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- fail "metrics: podMonitor and serviceMonitor would both scrape every pod: choose one" -}}
 {{- end -}}
 {{- /* Prometheus takes no sample that is older than 5 minutes, so an alert that something is missing would come and go. */ -}}
-{{- if .Values.metrics.prometheusRule -}}
+{{- if and .Values.metrics.prometheusRule (or .Values.metrics.podMonitor .Values.metrics.serviceMonitor) -}}
 {{- $milliseconds := 0 -}}
 {{- range regexFindAll "[0-9]+(ms|s|m|h)" (.Values.metrics.interval | default "") -1 -}}
 {{- $unit := get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) (regexFind "[a-z]+" .) -}}

@@ -1,5 +1,6 @@
 //! Immutable fields: an accidental change would be an outage of the whole cluster.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::violations::{Reason, Violations};
@@ -39,14 +40,15 @@ pub fn check_update(resource: &ClusterDNS, new: &ClusterDNSSpec) -> Result<(), V
     violations.or(())
 }
 
-/// Does the Service have the first address of the spec? Addresses that it never got can be corrected. Where there is no
-/// status, as in a file, it may have them.
+/// Does the Service have the addresses of the spec? Those that it never got can be corrected. Where there is no status, as in a
+/// file, it may have them.
 fn has_written_addresses(resource: &ClusterDNS) -> bool {
-    let first = |of: &Vec<String>| of.first()?.parse::<IpAddr>().ok();
+    let of = |texts: &Vec<String>| -> BTreeSet<IpAddr> {
+        texts.iter().filter_map(|text| text.parse().ok()).collect()
+    };
     let service = resource.spec.service.as_ref();
-    let written = service.and_then(|service| service.cluster_ips.as_ref()).and_then(first);
-    match &resource.status {
-        Some(status) => written.is_some() && first(&status.cluster_ips) == written,
-        None => written.is_some(),
-    }
+    let written = service.and_then(|service| service.cluster_ips.as_ref()).map(of);
+    let Some(written) = written.filter(|written| !written.is_empty()) else { return false };
+    let real = resource.status.as_ref().map(|status| of(&status.cluster_ips));
+    real.is_none_or(|real| written.is_subset(&real))
 }

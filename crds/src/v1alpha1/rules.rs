@@ -89,7 +89,7 @@ pub(super) fn cluster_ips_are_immutable() -> Rule {
     rule(
         format!(
             "!has(oldSelf.spec.service) || !has({old}) || {old}.size() == 0 || \
-             !has(oldSelf.status) || !has({real}) || {real}.size() == 0 || ip({real}[0]) != ip({old}[0]) || \
+             !has(oldSelf.status) || !has({real}) || !{old}.all(c, {real}.exists(s, ip(s) == ip(c))) || \
              (has(self.spec.service) && has({new}) && {new} == {old})"
         ),
         format!(

@@ -233,13 +233,16 @@ impl Connections {
             return Ok(place);
         }
         self.close_finished();
-        let is_silent = self.open().iter().any(|connection| connection.is_useless(now()));
+        let gives_one = self.shared.gives_one.load(Ordering::Relaxed);
+        // One query has each connection of such a server for itself: its silence says nothing about the server.
+        let is_silent =
+            !gives_one && self.open().iter().any(|connection| connection.is_useless(now()));
         if let Some(failure) = self.shared.pause.holds(is_silent, now()) {
             let is_full = self.open().iter().any(|connection| connection.is_open());
             let failure = if is_full { Failure::full() } else { failure };
             return self.place_in_crowd(is_silent, &query).ok_or(failure);
         }
-        if self.open().len() >= MAX_CONNECTIONS {
+        if self.open().len() >= MAX_CONNECTIONS && !(gives_one && self.close_left()) {
             // A slow server may be silent on each of them.
             return self
                 .place_in_crowd(true, &query)
@@ -280,6 +283,12 @@ impl Connections {
         let failure = self.counted_failure(Failure::broken());
         self.shared.pause.failed(&failure, now());
         Err(failure)
+    }
+
+    /// Ends the first connection whose lookups are all over, although its server may still work on them; whether there is one.
+    fn close_left(&self) -> bool {
+        let open = self.open().clone();
+        open.iter().any(|connection| connection.close_if_left())
     }
 
     /// Counts why a query got no place on any connection.

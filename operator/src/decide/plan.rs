@@ -246,7 +246,8 @@ pub struct LastService {
     /// It was adopted, and is of the other DNS server again: while it does not exist, none of ours takes its name.
     #[serde(skip_serializing_if = "is_false")]
     pub is_given_back: bool,
-    /// Its uid, where it is ours: by it the same object is known again after another client replaced all that shows whose it is.
+    /// Its uid: by it the same object is known again, after another client replaced all that shows whose it is, or took an
+    /// address away.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     #[serde(skip_serializing_if = "Option::is_none")]

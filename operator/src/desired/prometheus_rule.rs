@@ -97,7 +97,7 @@ const ALERTS: [Alert; 16] = [
         expression: "sum by (pod) (increase(clusterdns_panics_total{{job}}[15m])) > 0",
         minutes: 0,
         summary: "A part of the program panicked.",
-        description: "{{ $labels.pod }} has a defect, which a message, an object or a task in the background brought out; its log says where. Please report it.",
+        description: "{{ $labels.pod }} has a defect, which a message, an object, a task in the background or a snapshot brought out; its log says where. Please report it.",
     },
     Alert {
         name: "ClusterDNSUpstreamErrorsHigh",

@@ -40,7 +40,7 @@ use crate::shortened::shortened;
 pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
 use fields::{cluster_ips, live_size, replicas, skipped, wanted};
-use problem::named;
+use problem::{Problem, named};
 use problems::problems;
 use readiness::{readiness, still_ready};
 use up_to_date::up_to_date;
@@ -107,7 +107,8 @@ fn not_accepted(
         ConditionState::no("NotAccepted", "the spec is refused: correct what Accepted names");
     conditions.set("UpToDate", waits.clone());
     conditions.set("Progressing", waits);
-    conditions.set("Degraded", degraded_by((reason, why), dns, put_back));
+    let cut_off = outdated_pods::pods_cut_off(dns, observed);
+    conditions.set("Degraded", degraded_by((reason, why), dns, put_back, cut_off));
     conditions.set_if("Stalled", Some(ConditionState::yes(reason, why)));
     conditions.set_if("Reconciling", None);
     ClusterDNSStatus {
@@ -131,11 +132,12 @@ fn degraded_by(
     (reason, why): (&str, &str),
     dns: &ClusterDNS,
     put_back: &PutBack,
+    cut_off: Option<Problem>,
 ) -> ConditionState {
     match &put_back.service {
         Restored::Unneeded | Restored::Created => {
             let applied = &put_back.outcome.applied;
-            let others = [problems::apply_failed(applied), problems::contended(applied)];
+            let others = [problems::apply_failed(applied), problems::contended(applied), cut_off];
             let others = others.into_iter().flatten().map(|it| format!("; {}", it.message));
             ConditionState::yes(reason, &format!("{why}{}", others.collect::<String>()))
         }

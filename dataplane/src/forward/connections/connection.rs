@@ -154,6 +154,8 @@ impl Reply {
         if is_useless {
             self.connection.shared.pause.failed(&Failure::wrong(), now());
         }
+        // We end it: that says nothing about how many queries its server answers.
+        self.connection.retire();
         self.connection.close();
     }
 }
@@ -318,7 +320,7 @@ impl Connection {
         waiting.silent_since = (waiting.len() > 0).then_some(now);
         waiting.used = now;
         waiting.good += u64::from(ended.is_ok());
-        if waiting.good == 2 {
+        if ended.is_ok() && waiting.good >= 2 {
             self.shared.gives_one.store(false, Ordering::Relaxed);
         }
         waiting.has_lost |= ended.as_ref().is_err_and(Failure::is_loss);

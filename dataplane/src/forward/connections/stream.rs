@@ -65,5 +65,10 @@ pub(super) async fn carry(
 /// False if no query waits for the id of this message (FW54).
 pub(super) fn arrived(connection: &Arc<Connection>, octets: Vec<u8>) -> bool {
     let Some(id) = octets.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return false };
-    connection.answered(id, Ok(Message { octets, age_s: 0 }), now())
+    let is_expected = connection.answered(id, Ok(Message { octets, age_s: 0 }), now());
+    if !is_expected {
+        // We end it: that says nothing about how many queries its server answers.
+        connection.retire();
+    }
+    is_expected
 }

@@ -28,7 +28,7 @@ pub(super) async fn carry(connection: Arc<Connection>, tls: Arc<TlsSession>, tcp
         }
     };
     // For any reason of the end, waiting queries are asked again on another connection.
-    // Replies that have come are read before a write that fails ends it.
+    // Replies that have come are read before a write of this task that fails ends it.
     tokio::select! {
         biased;
         () = connection.end.cancelled() => {}

@@ -138,7 +138,7 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         is_pinned: is_ours && before.is_pinned,
         is_ours,
         is_given_back: false,
-        uid: service.metadata.uid.clone().filter(|_| is_ours).unwrap_or_default(),
+        uid: service.metadata.uid.clone().unwrap_or_default(),
         manifest: Some(as_it_was(service)),
     }
 }
@@ -153,13 +153,14 @@ pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
 }
 
-/// None if the spec names the present addresses: then the user chose them. Nor where the first one is still there: Kubernetes
-/// changes the second one of a Service that exists, where people take a family away.
+/// None if the spec names the present addresses: then the user chose them. Nor where the same object has the first one still:
+/// Kubernetes lets people take the second family of a Service away.
 fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<String> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
     let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));
+    let is_same = before.uid.is_empty() || service.metadata.uid.as_ref() == Some(&before.uid);
     let has_first = before.cluster_ips.first().is_some_and(|first| has(&first));
-    if has_first || written(dns).any(|text| has(&text)) {
+    if (is_same && has_first) || written(dns).any(|text| has(&text)) {
         return Vec::new();
     }
     before.cluster_ips.iter().filter(|text| !has(text)).cloned().collect()

@@ -42,6 +42,11 @@ impl HeldBy {
         HeldBy::Interrupted,
     ];
 
+    /// Would pods take the configuration if it were not tried? Those that cannot read it would not.
+    pub fn is_over_without_a_trial(self) -> bool {
+        self != HeldBy::CutOff
+    }
+
     /// The reason of the condition and of the Event: one CamelCase word.
     pub fn reason(self) -> &'static str {
         match self {

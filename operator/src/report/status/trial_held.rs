@@ -20,9 +20,12 @@ pub(super) fn trial_held(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
         ),
         _ => String::new(),
     };
+    let untried = match held.by.is_over_without_a_trial() {
+        true => ". spec.rollout.canary: false gives the configuration to every pod without a trial",
+        false => "",
+    };
     let message = format!(
-        "the trial of configuration {} is paused. The operator cannot test the pod: {}. {}. spec.rollout.canary: false gives the \
-         configuration to every pod without a trial{again}",
+        "the trial of configuration {} is paused. The operator cannot test the pod: {}. {}{untried}{again}",
         plan.rollout.desired_revision,
         held.why,
         advice(held.by, dns)

@@ -25,7 +25,7 @@ impl Connection {
     /// Takes no more queries, fails those that wait, and ends the tasks that carry messages.
     pub(in crate::forward::connections) fn close(&self) {
         let mut waiting = self.waiting();
-        // One that we end for its silence drains before.
+        // One that we end drains before.
         let is_ended_by_server = waiting.state == ConnectionState::Open;
         waiting.state = ConnectionState::Closed;
         let lost = waiting.take_all();
@@ -60,6 +60,15 @@ impl Connection {
     /// Takes no more queries; those that wait keep their time.
     pub(in crate::forward::connections) fn retire(&self) {
         self.waiting().retire();
+    }
+
+    /// Ends it where queries wait on it and no lookup waits for any of these; whether that is so.
+    pub(in crate::forward::connections) fn close_if_left(&self) -> bool {
+        let is_left = self.waiting().retire_if_left();
+        if is_left {
+            self.close();
+        }
+        is_left
     }
 
     /// Ends it where it takes no more queries and no lookup waits for those on it.

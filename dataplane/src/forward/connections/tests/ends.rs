@@ -238,3 +238,39 @@ async fn fw54_a_connection_that_gives_a_second_reply_ends_the_care_for_single_on
     assert!(again.reply().await.is_ok());
     assert!(has_place() && has_place());
 }
+
+#[tokio::test(start_paused = true)]
+async fn l16_slow_names_of_a_server_of_single_replies_hold_up_no_others() {
+    let server = Opener::new();
+    server.connections.shared.gives_one.store(true, Ordering::Relaxed);
+    let silent = |far| async move {
+        let _far = far;
+        std::future::pending().await
+    };
+    // More than there may be connections. The lookups end before the connections do.
+    for _ in 0..2 * MAX_CONNECTIONS {
+        assert!(!server.ask(silent).await);
+    }
+    for number in 0..20 {
+        assert!(server.ask(answer_one).await, "{number}");
+    }
+    let open = server.connections.open().len();
+    assert!(open <= MAX_CONNECTIONS + 1, "{open}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_connection_that_we_end_does_not_say_that_its_server_answers_one_query() {
+    let connections = idle();
+    let (near, mut far) = tokio::io::duplex(4096);
+    let connection = connections.keep(near);
+    let [first, _second] = [(); 2].map(|()| connections.place(0, query, now()).unwrap());
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &asked).await;
+    assert!(first.reply().await.is_ok());
+    // No query waits for this id.
+    write_reply(&mut far, &asked).await;
+    while !connection.is_closed() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!connections.shared.gives_one.load(Ordering::Relaxed));
+}

@@ -364,6 +364,7 @@ fn o16_a_service_that_lost_its_second_family_was_not_replaced() {
         let dns = dns(spec);
         let mut service = service;
         let both = ["10.96.0.10", "fd00:96::a"].map(str::to_owned);
+        service.metadata.uid = Some("first".to_owned());
         service.spec.as_mut().unwrap().cluster_ips = Some(both.to_vec());
         let mut observed = with(service);
         reconcile(&mut observed, &dns, 0).unwrap();
@@ -372,6 +373,12 @@ fn o16_a_service_that_lost_its_second_family_was_not_replaced() {
         let one = vec![both[0].clone()];
         observed.service.as_mut().unwrap().spec.as_mut().unwrap().cluster_ips = Some(one.clone());
         assert_eq!(lost_addresses(&dns, &observed), [""; 0], "{spec}");
+        let uid = |observed: &mut Observed, uid: &str| {
+            observed.service.as_mut().unwrap().metadata.uid = Some(uid.to_owned());
+        };
+        uid(&mut observed, "another");
+        assert_eq!(lost_addresses(&dns, &observed), ["fd00:96::a"], "{spec}");
+        uid(&mut observed, "first");
         reconcile(&mut observed, &dns, 1).unwrap();
         let last = config_map::state(&observed).service;
         assert_eq!(last.cluster_ips, one, "{spec}");

@@ -225,7 +225,10 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ),
         ("extraArgs={--namespace=x}", "its rights are for that: remove --namespace"),
         ("metrics.interval=often", "metrics/interval"),
-        ("metrics.prometheusRule=true,metrics.interval=1m61s", "a scrape each 1m61s is too rare"),
+        (
+            "metrics.prometheusRule=true,metrics.podMonitor=true,metrics.interval=1m61s",
+            "a scrape each 1m61s is too rare",
+        ),
         ("dataplane.extraEnv.A=b\nPOD_NAME=c", "dataplane/extraEnv/A"),
         ("metrics.runbookBaseURL=docs/runbooks", "metrics/runbookBaseURL"),
         ("allowedImages={*}", "allowedImages/0"),

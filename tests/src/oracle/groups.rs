@@ -16,7 +16,7 @@ impl Oracle {
         group.map_or(Route::NoGroup, Route::Group)
     }
 
-    /// The stub domain with the longest suffix; `own`: the name itself may be it.
+    /// The stub domain with the longest suffix; `own`: the name itself counts too.
     fn stub_domain(&self, name: &Name, own: bool) -> Option<usize> {
         let domains = self.settings.stub_domains.iter().map(Name::of);
         let matching = domains.zip(1..).filter(|(suffix, _)| {

@@ -13,7 +13,7 @@
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `udp truncated` (TC and no records) ·
 //! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
-//! `tcp once` (over TCP: the connection is closed behind the reply, whatever else it has) ·
+//! `tcp once` (over TCP: the connection is closed behind the reply, also if it has more queries) ·
 //! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
 //! `first wrong-id|wrong-question|wrong-case|query|garbage|half` (sent over UDP before the reply, repeatable) ·
 //! `first guess|other-port|other-address` (the same, with the address 192.0.2.66, as an attacker would: with another id

@@ -32,7 +32,7 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 pub(super) const SILENCE: Duration = Duration::from_secs(1);
 
 /// Where a server may answer one query on each connection: time from the first reply until another query takes the connection.
-/// Such a server has closed it by then.
+/// Such a server has closed it within this time.
 pub(super) const LINGER: Duration = Duration::from_millis(100);
 
 /// One connection, as queries use it.

@@ -47,6 +47,16 @@ impl HeldBy {
         self != HeldBy::CutOff
     }
 
+    /// What the Event says that a person can do.
+    pub fn advice(self) -> &'static str {
+        match self.is_over_without_a_trial() {
+            true => {
+                "Degraded says what to do. spec.rollout.canary: false gives it to every pod without a trial"
+            }
+            false => "Degraded says what to do",
+        }
+    }
+
     /// The reason of the condition and of the Event: one CamelCase word.
     pub fn reason(self) -> &'static str {
         match self {

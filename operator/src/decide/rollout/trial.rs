@@ -351,13 +351,7 @@ impl<'a> Trial<'a> {
 
     /// The pod returns to the stable configuration. The revision is not marked as bad.
     fn take_back(self, canary: &CanaryPod, held: Held) -> RolloutPlan {
-        let advice = match held.by.is_over_without_a_trial() {
-            true => {
-                "Degraded says what to do. spec.rollout.canary: false gives it to every pod without a trial"
-            }
-            false => "Degraded says what to do",
-        };
-        let mut plan = self.end(canary, &held.why, (held.by.reason(), advice));
+        let mut plan = self.end(canary, &held.why, (held.by.reason(), held.by.advice()));
         plan.state.is_unjudged = true;
         plan.state.unjudged_by = held.by.reason().to_owned();
         plan.state.failure = shortened(&held.why, MAX_FAILURE);

@@ -65,7 +65,10 @@ fn o4_what_failed_goes_to_no_pod_because_the_configuration_was_deleted() {
         let plan = story.written_again(110);
         assert_eq!(plan.stable, crate::fixtures::config(&dns(OLD)).to_json());
         assert_eq!(plan.state.stable, revision(OLD));
-        assert!(!reasons(&[plan.clone()]).contains(&"ConfigurationChanged"), "{plan:?}");
+        assert!(
+            !reasons(std::slice::from_ref(&plan)).contains(&"ConfigurationChanged"),
+            "{plan:?}"
+        );
         // Where its failure is known, it is not tried again before its time.
         let failed = if is_known { revision(NEW) } else { String::new() };
         assert_eq!((plan.state.failed, plan.canary.is_none()), (failed, is_known));

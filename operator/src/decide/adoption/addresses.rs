@@ -23,7 +23,7 @@ pub(super) fn keep(
     service: &Service,
 ) -> Result<(), Refusal> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
-    let written: Vec<IpAddr> = deleted::written(dns).filter_map(|text| text.parse().ok()).collect();
+    let written: Vec<IpAddr> = deleted::written(dns).collect();
     let is_leaving = service.metadata.deletion_timestamp.is_some();
     if is_leaving || real.is_empty() || are_compatible(&written, &real) {
         return Ok(());
@@ -49,8 +49,8 @@ pub(super) fn keep(
 /// `ClusterIPsDiffer`: it has not all addresses of the spec, and no field of it is changed but its selector.
 pub(super) fn can_keep(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
-    let mut written = deleted::written(dns).filter_map(|text| text.parse::<IpAddr>().ok());
-    let Some(other) = written.find(|address| !real.contains(address)) else { return Ok(()) };
+    let other = deleted::written(dns).find(|address| !real.contains(address));
+    let Some(other) = other else { return Ok(()) };
     let message = format!(
         "{} has {} and cannot get {other}, because an adopted Service keeps its addresses: leave clusterIPs out",
         shown(service),

@@ -24,7 +24,7 @@ pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan,
     if !dns.spec.service.clone().unwrap_or_default().adopt {
         // Who writes its addresses wants a Service of ours with them.
         let is_wanted = !last.cluster_ips.is_empty()
-            && addresses_of(&last.cluster_ips).is_subset(&addresses_of(written(dns)));
+            && addresses_of(&last.cluster_ips).is_subset(&written(dns).collect());
         return match last.is_given_back && !is_wanted {
             true => Err(given_back(dns, &last)),
             false => Ok(ServicePlan::Own),
@@ -63,12 +63,13 @@ pub(super) fn known(observed: &Observed) -> BTreeSet<IpAddr> {
 }
 
 /// The addresses that the spec names.
-pub(super) fn written(dns: &ClusterDNS) -> impl Iterator<Item = &String> {
-    dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten())
+pub(super) fn written(dns: &ClusterDNS) -> impl Iterator<Item = IpAddr> {
+    let texts = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+    texts.filter_map(|text| text.parse().ok())
 }
 
-fn addresses_of<'a>(texts: impl IntoIterator<Item = &'a String>) -> BTreeSet<IpAddr> {
-    texts.into_iter().filter_map(|text| text.parse().ok()).collect()
+fn addresses_of(texts: &[String]) -> BTreeSet<IpAddr> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
 fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
@@ -160,7 +161,7 @@ fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<Str
     let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));
     let is_same = before.uid.is_empty() || service.metadata.uid.as_ref() == Some(&before.uid);
     let has_first = before.cluster_ips.first().is_some_and(|first| has(&first));
-    if (is_same && has_first) || written(dns).any(|text| has(&text)) {
+    if (is_same && has_first) || written(dns).any(|ip| real.contains(&ip)) {
         return Vec::new();
     }
     before.cluster_ips.iter().filter(|text| !has(text)).cloned().collect()

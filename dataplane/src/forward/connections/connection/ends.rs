@@ -64,10 +64,13 @@ impl Connection {
 
     /// Ends it where queries wait on it and no lookup waits for any of these; whether that is so.
     pub(in crate::forward::connections) fn close_if_left(&self) -> bool {
-        let is_left = self.waiting().retire_if_left();
+        let mut waiting = self.waiting();
+        let is_left = waiting.are_all_gone();
         if is_left {
-            self.close();
+            waiting.retire();
         }
+        drop(waiting);
+        self.close_if_over();
         is_left
     }
 

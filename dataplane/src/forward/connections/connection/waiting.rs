@@ -191,13 +191,9 @@ impl Waiting {
         }
     }
 
-    /// Takes no more queries, and forgets those that there are, where no lookup waits for any of them; whether that is so.
-    pub(super) fn retire_if_left(&mut self) -> bool {
-        let is_left = self.len() > 0 && self.replies.values().all(Waiter::is_gone);
-        if is_left {
-            self.retire();
-        }
-        is_left && self.forget_all_gone()
+    /// Whether queries wait, and no lookup waits for any of them.
+    pub(super) fn are_all_gone(&self) -> bool {
+        self.len() > 0 && self.replies.values().all(Waiter::is_gone)
     }
 
     /// Forgets its queries where it takes no others and no lookup waits for a reply to any of them; whether that is so.

@@ -268,6 +268,19 @@ mod tests {
     }
 
     #[test]
+    fn wr44_the_listening_side_has_the_limits_of_the_configuration() {
+        let json = r#"{"format":1,"limits":{"tcpConnections":71,"tcpConnectionsPerClient":17,
+            "tcpBufferBytes":1234567}}"#;
+        let expected = serve::Limits {
+            tcp_connections: 71,
+            tcp_connections_per_client: 17,
+            tcp_buffer_bytes: 1_234_567,
+            ..serve::Limits::default()
+        };
+        assert_eq!(limits(&config(json)), expected);
+    }
+
+    #[test]
     fn a20_upstreams_none_leaves_no_default_group() {
         assert!(!of(&config(r#"{"format":1,"upstreams":"none"}"#)).unwrap().default_upstreams);
     }

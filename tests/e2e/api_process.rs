@@ -4,10 +4,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value;
 use tests::control_plane::ControlPlane;
 use tests::data_plane::{DataPlane, wait_for};
 use tests::fault_proxy::{FaultProxy, Link};
 use tests::scratch::Scratch;
+use tests::upstream::{Script, ScriptedUpstream};
 
 use super::api_objects::service;
 
@@ -51,28 +53,58 @@ async fn d4_k2_a_killed_process_answers_again_from_its_snapshot_without_the_api_
     assert!(again.answers(&cart, &address));
 }
 
+/// What a kubelet asks while both may be away: it stays ready and alive, and answers names of the cluster.
+fn stays_ready(running: &DataPlane, what: &str, (name, address): (&str, &str)) {
+    for _ in 0..30 {
+        let (status, why) = running.get("/readyz");
+        assert_eq!((status, running.get("/livez").0), (200, 200), "{what}: {why}");
+        assert!(running.answers(name, address), "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_readiness_stays_while_the_api_server_and_the_upstream_are_away() {
     let Some(plane) = ControlPlane::shared().await else { return };
     let namespace = plane.namespace("ready").await;
     let proxy = FaultProxy::start(plane).await;
     let address = service(&plane.client().await, namespace.name(), "cart").await;
-    let cart = format!("cart.{}", namespace.name());
-    let state = Scratch::new("state").expect("a scratch directory");
-    let running = start(proxy.kubeconfig(), state.path());
+    let name = format!("cart.{}", namespace.name());
+    let cart = (name.as_str(), address.as_str());
+    let script =
+        ["www.example.org. A\n    answer @ 600 A 192.0.2.80", "* *\n    silent"].map(Script::one);
+    let [good, silent] = script.map(|script| script.expect("a script"));
+    let upstream = ScriptedUpstream::start(good).expect("a port");
+    let at = upstream.address();
+    let folder = Scratch::new("ready").expect("a scratch directory");
+    let dns = format!(
+        "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: ready}}\nspec:\n  upstreams: {{servers: \
+         [{{address: {}, port: {}}}]}}\n",
+        at.ip(),
+        at.port()
+    );
+    let config = folder.write("dns.yaml", dns).expect("a file").display().to_string();
+    let state = folder.path().join("state").display().to_string();
+    let flags = ["--config", &config, "--state-dir", &state];
+    let running = DataPlane::start(proxy.kubeconfig(), &flags);
     wait_for("readiness", || (running.get("/readyz").0 == 200).then_some(()));
-    wait_for("the answer", || running.answers(&cart, &address).then_some(()));
+    wait_for("the answer", || running.answers(cart.0, cart.1).then_some(()));
+    assert!(running.ask_a("www.example.org.").to_string().contains("192.0.2.80"));
 
     for link in [Link::Cut, Link::Hung] {
         proxy.link(link);
-        // As often as a kubelet would in a minute; each failing watch is tried again several times meanwhile.
-        for _ in 0..30 {
-            let (status, why) = running.get("/readyz");
-            assert_eq!((status, running.get("/livez").0), (200, 200), "{link:?}: {why}");
-            assert!(running.answers(&cart, &address), "{link:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        stays_ready(&running, &format!("{link:?}"), cart);
     }
+    drop(upstream);
+    let _silent = ScriptedUpstream::start_at(at, silent).expect("the same port");
+    let mut asked = 0;
+    wait_for("the upstream to be down", || {
+        asked += 1;
+        running.ask_a(&format!("n{asked}.example.org."));
+        let shown: Value = serde_json::from_str(&running.get("/upstreams").1).ok()?;
+        (shown["groups"][0]["servers"][0]["state"] == "down").then_some(())
+    });
+    stays_ready(&running, "both away", cart);
     proxy.heal();
-    assert_eq!(running.get("/readyz").0, 200);
+    stays_ready(&running, "the upstream away", cart);
 }

@@ -90,6 +90,11 @@ fn assert_found_nothing(report: &Report) {
     for outcome in ["own names: records", "own names: NXDOMAIN", "names of others: answered"] {
         assert!(report.questions.get(outcome).is_some_and(|count| *count > 20), "{report:?}");
     }
+    let of = |is: fn(&str) -> bool| -> u64 {
+        report.questions.iter().filter(|(outcome, _)| is(outcome)).map(|(_, count)| *count).sum()
+    };
+    let (unjudged, all) = (of(|outcome| outcome.starts_with("not judged")), of(|_| true));
+    assert!(unjudged * 10 < all, "a run that judges few replies finds little: {report:?}");
 }
 
 #[test]

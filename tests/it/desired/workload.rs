@@ -278,7 +278,7 @@ fn replicas_are_the_autoscalers_once_there_is_one() {
     let size = |hold, queries_per_second| Size::Autoscaled {
         min: 3,
         max: 9,
-        cpu_millicores: 300,
+        cpu_millicores: 450,
         queries_per_second,
         hold,
     };
@@ -302,7 +302,10 @@ fn replicas_are_the_autoscalers_once_there_is_one() {
         let autoscaler: HorizontalPodAutoscaler = object(&desired, Kind::HorizontalPodAutoscaler);
         let spec = autoscaler.spec.unwrap();
         assert_eq!((spec.min_replicas, spec.max_replicas), (Some(3), 9));
-        spec.metrics.unwrap().iter().map(|metric| metric.type_.clone()).collect::<Vec<_>>()
+        let metrics = spec.metrics.unwrap();
+        let cpu = metrics[0].resource.as_ref().expect("the processor comes first");
+        assert_eq!(cpu.target.average_value.as_ref().expect("a value").0, "450m");
+        metrics.iter().map(|metric| metric.type_.clone()).collect::<Vec<_>>()
     };
     assert_eq!(metrics(None), ["Resource"]);
     assert_eq!(metrics(Some(1000)), ["Resource", "Pods"]);

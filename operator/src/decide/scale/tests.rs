@@ -197,11 +197,11 @@ fn o12_per_node_is_a_daemon_set() {
 
 #[test]
 fn o12_load_holds_what_runs_until_our_manager_has_let_go() {
-    let spec = dns("{scaling: {load: {maxReplicas: 9, queriesPerSecondPerReplica: 20000}}}").spec;
+    let spec = dns("{scaling: {load: {maxReplicas: 9, cpuMillicoresPerReplica: 450, queriesPerSecondPerReplica: 20000}}}").spec;
     let scaled = |hold, queries_per_second| Size::Autoscaled {
         min: 2,
         max: 9,
-        cpu_millicores: 300,
+        cpu_millicores: 450,
         queries_per_second,
         hold,
     };

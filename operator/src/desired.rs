@@ -23,7 +23,7 @@ mod prometheus_rule;
 pub mod without_effect;
 pub mod adopted_service;
 
-pub use autoscaler::QUERIES_PER_SECOND;
+pub use crate::names::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, LARGE_PAGES, VARIABLES};
 pub use kind::Kind;
 pub use pod_labels::{

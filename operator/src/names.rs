@@ -19,6 +19,8 @@ pub const RETRY: &str = "clusterdns.dev/retry";
 pub const CERTIFICATE: &str = "clusterdns.dev/certificate";
 /// On pods whose ServiceAccount was deleted and made again: the uid of the one that they have.
 pub const SERVICE_ACCOUNT: &str = "clusterdns.dev/service-account";
+/// The rate of `clusterdns_queries_total` of a pod, as a metrics adapter must call it.
+pub const QUERIES_PER_SECOND: &str = "clusterdns_queries_per_second";
 /// Label of every object that we create; its value names the operator.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

@@ -38,6 +38,22 @@ fn asked() -> Plane {
     plane
 }
 
+/// A metric of another API, so no page of ours shows it, and a rule that a person writes makes it.
+#[test]
+fn the_metric_that_autoscalers_ask_for_is_on_the_page_with_the_rule_that_makes_it() {
+    let page = read("docs/metrics.md");
+    let (_, part) = page.split_once("\n## Scaling by queries\n").expect("the part");
+    let name = operator::desired::QUERIES_PER_SECOND;
+    assert!(part.contains(&format!("as: {name}}}")), "{part}");
+    let (_, series) = part.split_once("seriesQuery: '").expect("a rule");
+    let series: String =
+        series.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+    assert!(is_shown(&series), "{series}");
+    for path in ["crds/clusterdns.yaml", "crds/examples/load-scaled.yaml"] {
+        assert!(read(path).contains(name), "{path}");
+    }
+}
+
 /// Waits until the SERVFAIL of an upstream is counted.
 fn expect_upstream_failure(plane: &Plane) {
     let to = plane.twin_of("10.0.0.2".parse().unwrap()).unwrap();

@@ -157,8 +157,9 @@ pub struct Load {
     #[schemars(range(min = 10, max = 100_000))]
     pub cpu_millicores_per_replica: u32,
 
-    /// Queries per second that a pod should answer on average, 1-10000000, where the metrics API offers that number.
-    /// Default: only CPU counts. Example: 20000.
+    /// Queries per second that a pod should answer on average, 1-10000000. They count where the API custom.metrics.k8s.io has
+    /// the metric clusterdns_queries_per_second of pods: docs/metrics.md has the rule for prometheus-adapter. Default: only
+    /// CPU counts. Example: 20000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = bounds::SCALE))]
     pub queries_per_second_per_replica: Option<u32>,

@@ -74,7 +74,7 @@ pub enum Size {
         max: u32,
         /// Average CPU in thousandths of a core.
         cpu_millicores: u32,
-        /// Average queries per second, where the metrics API offers them.
+        /// Average queries per second, where the metrics API has that metric.
         queries_per_second: Option<u32>,
         /// What runs now and must be held under a second field manager before ours lets go; for a Deployment that does not
         /// exist yet, or that another client scaled to 0: what ours writes, to be handed over by the next reconcile.

@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
 
 use crate::decide::plan::Size;
-use crate::names::FIELD_MANAGER;
+use crate::names::{FIELD_MANAGER, QUERIES_PER_SECOND};
 use crate::observe::observed::{ClusterSize, Observed};
 
 /// Percent. Pods are removed only when the cluster, were it larger by this part, would still need fewer.
@@ -130,9 +130,20 @@ fn by_load(load: &Load, observed: &Observed) -> Size {
         cpu_millicores: load.cpu_millicores_per_replica,
         queries_per_second: load
             .queries_per_second_per_replica
-            .filter(|_| observed.offers.custom_metrics),
+            .filter(|_| counts_queries(observed)),
         hold,
     }
+}
+
+/// An autoscaler takes no pod away while one of its metrics is missing, so it gets this one only where it exists. Where the
+/// metrics API could not be read, the autoscaler stays as it is: such an API is often away for a while.
+fn counts_queries(observed: &Observed) -> bool {
+    observed.offers.queries_per_second.unwrap_or_else(|| {
+        let spec = observed.autoscaler.as_ref().and_then(|autoscaler| autoscaler.spec.as_ref());
+        let metrics = spec.iter().flat_map(|spec| spec.metrics.iter().flatten());
+        let mut of_pods = metrics.filter_map(|metric| metric.pods.as_ref());
+        of_pods.any(|pods| pods.metric.name == QUERIES_PER_SECOND)
+    })
 }
 
 /// Pods that a DaemonSet of ours has on its nodes.

@@ -8,9 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::instance::Instance;
 use crate::decide::plan::Size;
-
-/// The rate of `clusterdns_queries_total`, as a metrics adapter calls it.
-pub const QUERIES_PER_SECOND: &str = "clusterdns_queries_per_second";
+use crate::names::QUERIES_PER_SECOND;
 
 pub(super) fn autoscaler(of: &Instance<'_>) -> Option<HorizontalPodAutoscaler> {
     let (min, max, cpu, queries) = match of.plan.size {

@@ -154,9 +154,10 @@ pub fn missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<&'static str> {
     rows.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, kind)| kind).collect()
 }
 
-/// Fields that only objects of missing kinds would have.
+/// Fields that only objects of missing kinds would have, or that need a metric that is missing.
 pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
+    let load = dns.spec.scaling.as_ref().and_then(|scaling| scaling.load.as_ref());
     let lacks_monitor = metrics.pod_monitor && !offers.pod_monitor;
     let rows = [
         (
@@ -168,6 +169,13 @@ pub fn of_missing_kinds(dns: &ClusterDNS, offers: &Offers) -> Vec<WithoutEffect>
             metrics.interval_seconds.is_some() && lacks_monitor,
             "spec.metrics.intervalSeconds",
             "the API server does not have the kind PodMonitor",
+        ),
+        (
+            load.is_some_and(|load| load.queries_per_second_per_replica.is_some())
+                && offers.queries_per_second == Some(false),
+            "spec.scaling.load.queriesPerSecondPerReplica",
+            "custom.metrics.k8s.io does not have the metric clusterdns_queries_per_second of pods, so only CPU counts: add a rule \
+             to the metrics adapter",
         ),
     ];
     of_rows(rows).collect()
@@ -280,5 +288,23 @@ mod tests {
         let spec = "{metrics: {podMonitor: false, prometheusRule: false, labels: {a: b}}}";
         assert!(missing_kinds(&dns(spec), &Offers::default()).is_empty());
         assert!(of_missing_kinds(&dns(spec), &Offers::default()).is_empty(), "said once");
+    }
+
+    #[test]
+    fn o18_queries_per_second_without_their_metric_are_named() {
+        let by_load = "{scaling: {load: {queriesPerSecondPerReplica: 9}}}";
+        for (spec, queries_per_second, expected) in [
+            (by_load, Some(false), &["scaling.load.queriesPerSecondPerReplica"][..]),
+            (by_load, Some(true), &[]),
+            (by_load, None, &[]),
+            ("{scaling: {load: {}}}", Some(false), &[]),
+        ] {
+            let offers = Offers { queries_per_second, ..Offers::default() };
+            let found = of_missing_kinds(&dns(spec), &offers);
+            assert_eq!(fields(&found), expected, "{spec} {queries_per_second:?}");
+            let names_it =
+                |it: &WithoutEffect| it.instead.contains(crate::names::QUERIES_PER_SECOND);
+            assert!(found.iter().all(names_it), "{found:?}");
+        }
     }
 }

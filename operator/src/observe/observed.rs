@@ -183,8 +183,8 @@ pub struct Offers {
     pub pod_monitor: bool,
     /// The API server serves PrometheusRule.
     pub prometheus_rule: bool,
-    /// `custom.metrics.k8s.io` is served.
-    pub custom_metrics: bool,
+    /// The metrics API has the queries per second of pods; `None` while it could not be read.
+    pub queries_per_second: Option<bool>,
     /// Minor version of Kubernetes 1.x: PreferSameZone and PreferSameNode are known from 34 on.
     pub minor: u32,
     /// Fields that this operator knows are missing from the served schema of ClusterDNS.

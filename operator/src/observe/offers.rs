@@ -1,6 +1,8 @@
 //! What this API server offers, read every few minutes: a kind appears with its CRD, and a CRD may change with an
-//! upgrade. A broken aggregated API is common in clusters, so nothing here waits for one: the API server's own list
-//! of groups shows whether there is a metrics API, and the last known answer counts where another cannot be read.
+//! upgrade. A broken aggregated API is common in clusters, so nothing here waits long for one: the API server's own
+//! list of groups shows whether there is a metrics API, and the last known answer counts where another cannot be read.
+
+mod custom_metrics;
 
 use std::time::Duration;
 
@@ -47,14 +49,20 @@ pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Read> {
     let version = within(version).await.context("cannot read its version")?;
     let groups = client.list_api_groups();
     let groups = within(groups).await.context("cannot read its API groups")?.groups;
-    let serves = |name: &str, version: Option<&str>| {
+    let serves = |name: &str, version: &str| {
         let mut versions =
             groups.iter().filter(|group| group.name == name).flat_map(|group| &group.versions);
-        versions.any(|served| version.is_none_or(|version| served.version == version))
+        versions.any(|served| served.version == version)
     };
-    let (monitoring, crd_is_outdated) = futures::join!(
-        monitoring_kinds(client, serves(MONITORING, Some("v1"))),
-        crd_is_outdated(client)
+    let metrics_api = groups.iter().find(|group| group.name == CUSTOM_METRICS);
+    // The version that the controller of autoscalers asks.
+    let metrics_api = metrics_api
+        .and_then(|group| group.preferred_version.as_ref().or(group.versions.first()))
+        .map(|version| version.group_version.as_str());
+    let (monitoring, crd_is_outdated, queries_per_second) = futures::join!(
+        monitoring_kinds(client, serves(MONITORING, "v1")),
+        crd_is_outdated(client),
+        queries_per_second(client, metrics_api, before.queries_per_second)
     );
     let mut unread = Vec::new();
     let (pod_monitor, prometheus_rule) =
@@ -62,7 +70,7 @@ pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Read> {
     let offers = Offers {
         pod_monitor,
         prometheus_rule,
-        custom_metrics: serves(CUSTOM_METRICS, None),
+        queries_per_second,
         minor: minor(&version.minor),
         crd_is_outdated: or_before(crd_is_outdated, before.crd_is_outdated, &mut unread),
     };
@@ -74,6 +82,24 @@ fn or_before<T>(read: anyhow::Result<T>, before: T, unread: &mut Vec<String>) ->
         unread.push(format!("{error:#}"));
         before
     })
+}
+
+/// Whether pods have this metric. A broken metrics API, of which many clusters have one, is no reason to look again soon.
+async fn queries_per_second(
+    client: &Client,
+    group_version: Option<&str>,
+    before: Option<bool>,
+) -> Option<bool> {
+    let Some(group_version) = group_version else { return Some(false) };
+    match custom_metrics::has_queries_per_second(client, group_version).await {
+        Ok(has) => Some(has),
+        Err(error) => {
+            tracing::warn!(
+                "autoscalers keep their metrics: cannot read {group_version}: {error:#}"
+            );
+            before
+        }
+    }
 }
 
 /// Whether PodMonitor and PrometheusRule exist.
@@ -130,7 +156,55 @@ fn has_gaps(served: &Value, known: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
+
+    /// An API server whose metrics API gives this answer; none: it has no metrics API.
+    fn server(metrics_api: Option<(u16, Value)>) -> Client {
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let group = json!({"name": CUSTOM_METRICS, "versions": [
+                {"groupVersion": "custom.metrics.k8s.io/v1beta2", "version": "v1beta2"}]});
+            let groups: Vec<Value> = metrics_api.iter().map(|_| group.clone()).collect();
+            let (code, reply) = match (request.uri().path(), &metrics_api) {
+                ("/version", _) => (200, json!({"major": "1", "minor": "36"})),
+                ("/apis", _) => (200, json!({"kind": "APIGroupList", "groups": groups})),
+                ("/apis/custom.metrics.k8s.io/v1beta2", Some(reply)) => reply.clone(),
+                _ => (404, json!({"kind": "Status", "code": 404, "message": "not found"})),
+            };
+            let reply =
+                Response::builder().status(code).body(Body::from(reply.to_string().into_bytes()));
+            async move { Ok::<_, Infallible>(reply.unwrap()) }
+        });
+        Client::new(server, "default")
+    }
+
+    #[tokio::test]
+    async fn o12_the_metrics_api_is_asked_whether_it_has_queries_per_second() {
+        let list = |names: &[&str]| {
+            let all: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+            Some((200, json!({"kind": "APIResourceList", "resources": all})))
+        };
+        let ours = format!("pods/{}", crate::names::QUERIES_PER_SECOND);
+        let of_services = format!("services/{}", crate::names::QUERIES_PER_SECOND);
+        for (what, reply, before, expected) in [
+            ("no metrics API", None, Some(true), Some(false)),
+            ("other metrics", list(&["pods/other", &of_services]), Some(true), Some(false)),
+            ("no metrics", list(&[]), None, Some(false)),
+            ("the metric", list(&["pods/other", &ours]), None, Some(true)),
+            ("it is broken, and was not", Some((503, json!({}))), Some(true), Some(true)),
+            ("it was always broken", Some((503, json!({}))), None, None),
+            ("it gives something else", Some((200, json!([]))), None, None),
+        ] {
+            let before = Offers { queries_per_second: before, ..Offers::default() };
+            let read = read(&server(reply), before).await.unwrap();
+            assert_eq!(read.offers.queries_per_second, expected, "{what}");
+        }
+    }
 
     #[test]
     fn o11_a_served_schema_without_a_field_of_ours_is_outdated_and_a_newer_one_is_not() {

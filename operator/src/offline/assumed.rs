@@ -27,7 +27,7 @@ pub(super) fn observed(dns: &ClusterDNS) -> Observed {
     let offers = Offers {
         pod_monitor: true,
         prometheus_rule: true,
-        custom_metrics: true,
+        queries_per_second: Some(true),
         minor: MINOR,
         crd_is_outdated: false,
     };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fixtures::{deploy, dns, from};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::json;
 
 fn cluster(nodes: u32, cores: u32) -> Observed {
@@ -228,7 +229,7 @@ fn o12_load_holds_what_runs_until_our_manager_has_let_go() {
     owned_by(&mut observed, FIELD_MANAGER);
     assert_eq!(size(&spec, &observed), scaled(Some(5), None));
     owned_by(&mut observed, crate::names::HANDOVER_MANAGER);
-    observed.offers.custom_metrics = true;
+    observed.offers.queries_per_second = Some(true);
     assert_eq!(size(&spec, &observed), scaled(None, Some(20_000)));
     deploy(&mut observed, 1);
     owned_by(&mut observed, FIELD_MANAGER);
@@ -268,5 +269,31 @@ fn o12_load_puts_back_a_number_of_zero_because_an_autoscaler_never_does() {
         let mut observed = scaled_to(count, manager);
         observed.autoscaler = autoscaler.map(wants);
         assert_eq!(hold(&observed), expected, "{what}");
+    }
+}
+
+#[test]
+fn o12_load_counts_queries_only_where_the_metric_exists_or_was_there_before() {
+    let spec = dns("{scaling: {load: {queriesPerSecondPerReplica: 20000}}}").spec;
+    let counts = |observed: &Observed| match size(&spec, observed) {
+        Size::Autoscaled { queries_per_second, .. } => queries_per_second.is_some(),
+        other => panic!("{other:?}"),
+    };
+    let by_queries: HorizontalPodAutoscaler = from(json!({"spec": {"maxReplicas": 9,
+        "scaleTargetRef": {"kind": "Deployment", "name": "a"},
+        "metrics": [{"type": "Resource"}, {"type": "Pods", "pods": {
+            "metric": {"name": QUERIES_PER_SECOND}, "target": {"type": "AverageValue"}}}]}}));
+    let by_cpu: HorizontalPodAutoscaler = from(json!({"spec": {"maxReplicas": 9,
+        "scaleTargetRef": {"kind": "Deployment", "name": "a"}, "metrics": [{"type": "Resource"}]}}));
+    for (what, offered, autoscaler, expected) in [
+        ("the metric exists", Some(true), &by_cpu, true),
+        ("other metrics exist", Some(false), &by_queries, false),
+        ("the metrics API is broken, and was not", None, &by_queries, true),
+        ("the metrics API is broken", None, &by_cpu, false),
+    ] {
+        let mut observed = cluster(9, 9);
+        observed.offers.queries_per_second = offered;
+        observed.autoscaler = Some(autoscaler.clone());
+        assert_eq!(counts(&observed), expected, "{what}");
     }
 }

@@ -376,6 +376,18 @@ fn s14_a_required_anti_affinity_keeps_no_pods_of_others_off_the_nodes() {
         ("preferred", "{topologyKey: kubernetes.io/os, labelSelector: {}}".to_owned(), false),
     ] {
         let expected = is_refused.then(|| ("AffinityTooWide", field.to_owned()));
+        ("required", excluding("{key: controller-revision-hash, operator: Exists}"), true),
+        (
+            "required",
+            excluding("{key: app, operator: Exists}, {key: app, operator: NotIn, values: [a]}"),
+            true,
+        ),
+        (
+            "required",
+            excluding("{key: app, operator: Exists}, {key: app, operator: In, values: [a]}"),
+            false,
+        ),
+        ("required", excluding("{key: clusterdns.dev/instance, operator: Exists}"), false),
         assert_eq!(with(kind, &term), expected, "{kind} {term}");
     }
 }

@@ -7,6 +7,7 @@ use kube::Client;
 use crate::apply::memory::Memory;
 use crate::controller::attempts::Attempts;
 use crate::controller::backoff::Backoff;
+use crate::controller::large::Turns;
 use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
@@ -55,6 +56,8 @@ pub struct Context {
     /// What happens to pods that no longer answer.
     pub lost_pods: Arc<PolicyStanding>,
     pub(crate) offers: RwLock<Offers>,
+    /// Turns of those ClusterDNS of which only a stub is kept.
+    pub(crate) large: Turns,
 }
 
 impl std::fmt::Debug for Context {

@@ -5,6 +5,7 @@ pub mod triggers;
 pub mod backoff;
 pub mod attempts;
 pub mod crd;
+pub mod large;
 pub mod orphaned_services;
 pub mod unreadable;
 
@@ -35,6 +36,7 @@ use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::offers;
 use crate::observe::sample::Samples;
+use crate::observe::stubs;
 use crate::probe::compare::RoundPermits;
 use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
@@ -104,6 +106,7 @@ pub async fn run(
         metrics,
         lost_pods,
         offers: RwLock::new(Offers::default()),
+        large: large::Turns::default(),
     });
     let offers_again_in = tokio::select! {
         again_in = prepare(&ctx) => again_in,
@@ -240,6 +243,12 @@ async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, In
 
 async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     let (name, generation, began) = (dns.name_any(), dns.metadata.generation, Instant::now());
+    // It is held until this reconcile ends. Those that are kept whole wait for none of the others.
+    let turn = match stubs::is_stub(dns.as_ref()).then(|| ctx.large.begin()) {
+        None => None,
+        Some(Some(turn)) => Some(turn),
+        Some(None) => return Action::requeue(large::AGAIN_IN),
+    };
     if let Err(wait) = ctx.backoff.begin(&name, generation, is_without_service(&dns, &ctx), began) {
         return Action::requeue(wait);
     }
@@ -247,7 +256,21 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     if dns.metadata.deletion_timestamp.is_some() {
         return Action::await_change();
     }
-    let dns = ctx.last_written.newest(&dns);
+    let dns = match turn {
+        None => ctx.last_written.newest(&dns),
+        Some(_) => match large::whole(&name, &ctx).await {
+            Ok(Some(whole)) => Arc::new(whole),
+            // Its watch shows that it is gone, or going.
+            Ok(None) => return Action::await_change(),
+            Err(error) => {
+                tracing::warn!("the operator cannot read the ClusterDNS {name}: {error:#}");
+                let failure = Failure::default();
+                let again = ctx.backoff.failed(&name, generation, Instant::now(), failure);
+                ctx.metrics.reconciled("failed", began.elapsed());
+                return Action::requeue(again);
+            }
+        },
+    };
     if let Some(unread) = ctx.caches.unread(&names::service(&dns).0) {
         say_unread(&dns, &ctx, &unread).await;
         // It is woken when the lists of its namespace are complete.

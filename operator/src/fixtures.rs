@@ -109,6 +109,7 @@ pub(crate) fn context_with(
         metrics,
         lost_pods: Default::default(),
         offers: RwLock::default(),
+        large: Default::default(),
     }
 }
 

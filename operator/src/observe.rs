@@ -27,7 +27,7 @@ mod pages;
 pub mod sample;
 pub mod last_documents;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,13 +103,19 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let selectors = possible.selectors(of_others);
     let dns_services = slices::dns_services(ctx, dns, &services, &possible, &pods).await?;
     drop(services);
-    let wanted = ca_bundles::of(dns);
-    let mut maps = BTreeMap::new();
-    for (map, _) in &wanted {
-        let read = of(Kind::ConfigMap, map).await;
-        maps.insert(map.clone(), read.and_then(typed::<ConfigMap>).ok().flatten());
+    let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (map, key) in ca_bundles::of(dns) {
+        wanted.entry(map).or_default().insert(key);
     }
-    let bundle = |map: &str| maps.get(map).cloned().flatten();
+    let mut bundles = ca_bundles::Bundles::default();
+    for (map, keys) in wanted {
+        if bundles.are_too_much() {
+            bundles.pass_over(&map, keys);
+            continue;
+        }
+        let read = of(Kind::ConfigMap, &map).await;
+        bundles.add(&map, keys, read.and_then(typed::<ConfigMap>).ok().flatten());
+    }
     let deployment = typed(of(Kind::Deployment, &name).await?)?;
     let daemon_set = typed(of(Kind::DaemonSet, &name).await?)?;
     let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());
@@ -133,7 +139,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         dns_services,
         certificates: certificates.found,
         unread_certificates: certificates.unread,
-        ca_bundles: ca_bundles::read(wanted, bundle),
+        ca_bundles: bundles.found(),
         size: caches.size(),
         no_node_fits: caches.no_node_fits(&wanted_nodes),
         unfit_nodes: caches.unfit_nodes(pods.iter().filter_map(pods::node), &wanted_nodes),

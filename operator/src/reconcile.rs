@@ -12,7 +12,7 @@ use crate::apply::outcome::{Outcome, PutBack};
 use crate::apply::{Newest, apply, restore};
 use crate::context::Context;
 use crate::decide::{admit, decide};
-use crate::desired::{Desired, Kind};
+use crate::desired::{Desired, Kind, not_remembered};
 use crate::names;
 use crate::observe::observe;
 use crate::report::{Unreported, changes, report, status};
@@ -88,6 +88,15 @@ pub async fn reconcile(
     if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
         let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
         tracing::info!(name = dns.name_any(), ?written, pruned = ?outcome.pruned, "applied");
+        let has_state = outcome.written.iter().any(|it| it.kind == Kind::ConfigMap);
+        let left_out = observed.service.as_ref().filter(|_| has_state).and_then(not_remembered);
+        if let Some(what) = left_out {
+            let (namespace, service) = names::service(dns);
+            tracing::warn!(
+                "the Service {namespace}/{service} is so large that the operator does not remember {what}: if it is deleted, \
+                 it is created again without that, or not at all. Delete what is not needed of it"
+            );
+        }
     }
     let status = status::of(dns, &config, &plan, &outcome.applied, &observed, now);
     let mut changes = changes::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);

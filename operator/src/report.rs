@@ -6,7 +6,7 @@ pub mod changes;
 pub mod events;
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
@@ -49,7 +49,16 @@ pub async fn report(
 ) -> anyhow::Result<()> {
     let status = as_read_back(&status)?;
     ctx.metrics.reported(dns, &status);
-    if dns.status.as_ref().map(ours).as_ref() == Some(&status) {
+    let before = dns.status.as_ref().map(ours);
+    if before.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    let names_before = before.as_ref().map(|it| it.skipped_objects.as_slice());
+    let has_new_names = names_before.unwrap_or_default() != status.skipped_objects.as_slice();
+    // The next looks see them again.
+    if before.is_some_and(|before| differs_only_in_names(before, &status))
+        && !ctx.last_written.may_change_names(&dns.name_any(), Instant::now())
+    {
         return Ok(());
     }
     let what = format!("the status of ClusterDNS {}", dns.name_any());
@@ -76,6 +85,9 @@ pub async fn report(
     {
         Ok(written) => {
             ctx.attempts.succeeded(&what);
+            if has_new_names {
+                ctx.last_written.changed_names(&name, Instant::now());
+            }
             // One that cannot be read has a status too.
             if let Ok(written) = written.try_parse::<ClusterDNS>() {
                 ctx.last_written.remember(written);
@@ -115,6 +127,12 @@ fn resources(ctx: &Context) -> Api<DynamicObject> {
     Api::all_with(ctx.client.clone(), &ApiResource::erase::<ClusterDNS>(&()))
 }
 
+/// Is the rest of this status the same?
+fn differs_only_in_names(mut before: ClusterDNSStatus, status: &ClusterDNSStatus) -> bool {
+    before.skipped_objects = status.skipped_objects.clone();
+    before == *status
+}
+
 /// Without the conditions of others: our writes do not remove them.
 fn ours(status: &ClusterDNSStatus) -> ClusterDNSStatus {
     let mut status = status.clone();
@@ -130,6 +148,24 @@ fn as_read_back(status: &ClusterDNSStatus) -> serde_json::Result<ClusterDNSStatu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn e15_a_status_that_differs_in_more_than_names_is_written_at_once() {
+        let skipped = |name: &str| crds::v1alpha1::SkippedObject {
+            kind: "Service".to_owned(),
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            reason: "r".to_owned(),
+        };
+        let status = |name: &str, domain: &str| ClusterDNSStatus {
+            domain: Some(domain.to_owned()),
+            skipped_objects: vec![skipped(name)],
+            ..ClusterDNSStatus::default()
+        };
+        let before = status("a", "cluster.local");
+        assert!(differs_only_in_names(before.clone(), &status("b", "cluster.local")));
+        assert!(!differs_only_in_names(before, &status("b", "c.example")));
+    }
 
     #[test]
     fn times_are_compared_as_they_are_read_back() {

@@ -15,8 +15,8 @@ use crate::names;
 
 /// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
 pub(super) const KNOWS_SAME_NODE: u32 = 34;
-/// Octets of a remembered Service; the annotations of a larger one are not remembered. It is in the ConfigMap beside
-/// the configuration, and a ConfigMap has at most 1 MiB.
+/// Octets of a remembered Service; of a larger one only what clients depend on is remembered. It is in the ConfigMap beside
+/// the configuration, and a ConfigMap has at most 1 MiB: a larger one could not be written any more.
 const MAX_MANIFEST: usize = 64 * 1024;
 
 pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
@@ -28,8 +28,39 @@ pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
     }
 }
 
-/// A Service as it is created again after it was deleted. A foreign one gets no field of ours, not even the owner.
-pub fn as_it_was(service: &Service) -> Value {
+/// A Service as it is created again after it was deleted; none: it is too large to be remembered. A foreign one gets no field of
+/// ours, not even the owner.
+pub fn as_it_was(service: &Service) -> Option<Value> {
+    let mut again = whole(service);
+    let fitting = |again: &Service| {
+        let value = serde_json::to_value(again).unwrap_or_default();
+        (value.to_string().len() <= MAX_MANIFEST).then_some(value)
+    };
+    if let Some(value) = fitting(&again) {
+        return Some(value);
+    }
+    again.metadata.annotations = None;
+    if let Some(value) = fitting(&again) {
+        return Some(value);
+    }
+    // Anyone who may edit the Service can add as many. Ranges of a load balancer stay: without them it would be open to all.
+    again.metadata.labels = None;
+    again.spec.iter_mut().for_each(|spec| spec.external_ips = None);
+    fitting(&again)
+}
+
+/// What is not remembered of a Service, for people; none: all of it is.
+pub fn not_remembered(service: &Service) -> Option<&'static str> {
+    let whole = serde_json::to_value(whole(service)).unwrap_or_default();
+    let Some(kept) = as_it_was(service) else { return Some("anything but its addresses") };
+    let has_lost = |field: &str| kept.pointer(field).is_none() && whole.pointer(field).is_some();
+    if has_lost("/spec/externalIPs") || has_lost("/metadata/labels") {
+        return Some("its annotations, labels and externalIPs");
+    }
+    has_lost("/metadata/annotations").then_some("its annotations")
+}
+
+fn whole(service: &Service) -> Service {
     let seen = &service.metadata;
     let ours = seen.owner_references.iter().flatten().filter(|owner| owner.kind == "ClusterDNS");
     let owners: Vec<_> = ours.cloned().collect();
@@ -43,14 +74,7 @@ pub fn as_it_was(service: &Service) -> Value {
     };
     let mut spec = service.spec.clone().unwrap_or_default();
     spec.health_check_node_port = None;
-    let mut again = Service { metadata, spec: Some(spec), status: None };
-    let value = |service: &Service| serde_json::to_value(service).unwrap_or_default();
-    let whole = value(&again);
-    if whole.to_string().len() <= MAX_MANIFEST {
-        return whole;
-    }
-    again.metadata.annotations = None;
-    value(&again)
+    Service { metadata, spec: Some(spec), status: None }
 }
 
 fn own(of: &Instance<'_>) -> Service {
@@ -134,4 +158,60 @@ pub(super) fn distribution(
         TrafficDistribution::PreferSameZone if knows => "PreferSameZone",
         TrafficDistribution::PreferSameNode | TrafficDistribution::PreferSameZone => "PreferClose",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::kube_dns;
+
+    /// This many labels, as others may write them.
+    fn many(count: usize) -> BTreeMap<String, String> {
+        (0..count).map(|n| (format!("label-{n}"), "x".repeat(60))).collect()
+    }
+
+    #[test]
+    fn o16_a_huge_annotation_is_not_remembered() {
+        let mut service = kube_dns();
+        assert_eq!(not_remembered(&service), None);
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        annotations.insert("big".to_owned(), "x".repeat(100_000));
+        service.metadata.labels = Some(many(3));
+        let kept = as_it_was(&service).unwrap();
+        assert!(kept.to_string().len() <= MAX_MANIFEST);
+        assert_eq!(kept["spec"]["clusterIP"], "10.96.0.10");
+        assert_eq!(kept["metadata"]["labels"], json!(many(3)));
+        assert_eq!(not_remembered(&service), Some("its annotations"));
+    }
+
+    #[test]
+    fn o16_of_a_service_that_others_made_large_what_clients_need_is_remembered() {
+        let large = |change: fn(&mut Service)| {
+            let mut service = kube_dns();
+            change(&mut service);
+            service
+        };
+        let services = [
+            large(|it| {
+                let ips = (0..70_000).map(|n: u32| std::net::Ipv4Addr::from(n).to_string());
+                it.spec.as_mut().unwrap().external_ips = Some(ips.collect());
+            }),
+            large(|it| it.metadata.labels = Some(many(3_000))),
+        ];
+        let expected = serde_json::to_value(kube_dns().spec).unwrap();
+        for service in services {
+            let kept = as_it_was(&service).unwrap();
+            let octets = kept.to_string().len();
+            assert!(octets <= MAX_MANIFEST, "{octets} octets");
+            assert_eq!((&kept["spec"], &kept["metadata"]["name"]), (&expected, &json!("kube-dns")));
+            assert_eq!(not_remembered(&service), Some("its annotations, labels and externalIPs"));
+        }
+        let huge = large(|it| it.spec.as_mut().unwrap().selector = Some(many(3_000)));
+        assert_eq!(as_it_was(&huge), None, "without its selector it would be another Service");
+        assert_eq!(not_remembered(&huge), Some("anything but its addresses"));
+    }
 }

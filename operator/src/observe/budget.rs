@@ -1,7 +1,7 @@
 //! How much of the cluster the operator keeps. A user with write access to a watched namespace can make objects of 1 MiB, and
 //! as many as etcd takes. Objects beyond the limit are kept as stubs, with only the fields that decisions need. They are
 //! reported, and read from the API server when they are needed (K23: memory does not follow what others write). What is ours,
-//! and Nodes, are never refused: to miss one of them is to decide wrongly.
+//! and Nodes, are never refused: to miss one of them is to decide wrongly. ClusterDNS have a budget of their own.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// Octets of all objects that are kept, as they are counted in [`super::stubs::octets`]. While a kind is listed again the
 /// objects from before are held as well, and the container has 256 MiB.
 pub(super) const MOST: usize = 80 << 20;
+/// The same of every ClusterDNS, which have a room of their own: who fills the other one hides none of them, and who may write
+/// ClusterDNS ends no operator.
+const MOST_OF_RESOURCES: usize = 32 << 20;
 /// Least octets that a stub counts for.
 const STUB: usize = 512;
 /// The part of it that is reserved for stubs; when it is full, further objects are not kept at all. Stubs take no
@@ -20,6 +23,8 @@ const FOR_STUBS: usize = 8 << 20;
 const MAX_NAMED: usize = 100;
 /// What happens with an object that is not kept whole.
 const READ_WHEN_NEEDED: &str = "the operator reads it from the API server when it needs it";
+const READ_TO_RECONCILE: &str =
+    "the operator reads it from the API server each time that it reconciles it";
 
 /// How an object is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +50,8 @@ pub struct Budget {
 struct Books {
     /// Octets that each store holds, by its number.
     octets: HashMap<u64, Octets>,
-    /// Namespace, kind and name. At most [`MAX_NAMED`] of each namespace. What has no namespace is not among them: of ClusterRoles
-    /// and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
+    /// Namespace, kind and name. At most [`MAX_NAMED`] of each namespace. What has no namespace is among them only as a ClusterDNS:
+    /// of ClusterRoles and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
     refused: BTreeSet<(String, String, String)>,
     /// Kinds and namespaces in which some objects are not kept, not even as a stub.
     incomplete: BTreeSet<(String, String)>,
@@ -74,6 +79,11 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// The budget of every ClusterDNS.
+    pub(super) fn of_resources() -> Budget {
+        Budget::of(MOST_OF_RESOURCES, READ_TO_RECONCILE)
+    }
+
     pub(super) fn of(most: usize, consequence: &'static str) -> Budget {
         Budget { most, consequence, books: Mutex::default() }
     }

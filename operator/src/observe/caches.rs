@@ -52,7 +52,7 @@ pub struct Caches {
     means: Means,
     triggers: Arc<Triggers>,
     namespaces: Vec<String>,
-    /// Every ClusterDNS; fed by [`Caches::keep_resources`].
+    /// Every ClusterDNS, some as stubs ([`stubs::stub_of_resource`]); fed by [`Caches::keep_resources`].
     pub resources: Store<ClusterDNS>,
     /// Those that cannot be read, which are not among them.
     pub unreadable: Arc<Unreadable>,
@@ -65,8 +65,9 @@ pub struct Caches {
     watches: Mutex<JoinSet<()>>,
     /// Says if one of them ends: what it keeps would stay as it is.
     pub vital: Vital,
-    /// What all stores may hold, and do.
+    /// What all stores but that of ClusterDNS may hold, and do.
     pub budget: Arc<Budget>,
+    budget_of_resources: Arc<Budget>,
     stores: AtomicU64,
 }
 
@@ -109,6 +110,7 @@ impl Caches {
             watches: Mutex::default(),
             vital: Vital::default(),
             budget: Arc::default(),
+            budget_of_resources: Arc::new(Budget::of_resources()),
             stores: AtomicU64::new(0),
         };
         let of_nodes = Followed {

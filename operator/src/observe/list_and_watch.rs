@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams, WatchParams};
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
@@ -56,6 +57,8 @@ pub(super) enum Heard<'a, K> {
     Changed(&'a K),
     /// An object cannot be read, so the store does not have it, or not any more.
     Unreadable(&'a Undecodable),
+    /// There is no room for an object, nor for a stub of it: the same.
+    NotKept(&'a ObjectMeta),
     /// A list is complete, and the store has it.
     Listed,
     /// The list or the watch failed; it begins again.
@@ -275,7 +278,7 @@ where
         }
         let all = &self.means.all;
         let is_needed = |it: &K| is_needed(&all.state(), it);
-        let (event, verdict) = bounded(event, &mut self.share, stub, is_needed);
+        let verdict = admitted(&mut event, &mut self.share, stub, is_needed);
         (self.means.gauge)(&self.means.metrics, self.share.held_by_all());
         match verdict {
             BudgetVerdict::Whole => {}
@@ -283,22 +286,33 @@ where
                 self.means.metrics.not_kept(&self.share.kind)
             }
         }
-        let Some(event) = event else { return };
+        let event = match (verdict, event) {
+            (BudgetVerdict::Whole | BudgetVerdict::Stub, event) => event,
+            // The state that was kept before is outdated.
+            (BudgetVerdict::Nothing, Event::Apply(object)) => Event::Delete(object),
+            (BudgetVerdict::Nothing, Event::InitApply(object)) => {
+                return (self.heard)(Heard::NotKept(object.meta()));
+            }
+            (BudgetVerdict::Nothing, _) => return,
+        };
         self.writer.apply_watcher_event(&event);
         if let Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) = &event {
             (self.heard)(Heard::Changed(object));
+            if verdict == BudgetVerdict::Nothing {
+                (self.heard)(Heard::NotKept(object.meta()));
+            }
         }
     }
 }
 
-/// The event as it fits into the budget, `None` if its object is not kept at all; and how the object is kept.
-fn bounded<K: Resource + Serialize>(
-    mut event: Event<K>,
+/// How the object of this event is kept; it is made a stub if need be.
+fn admitted<K: Resource + Serialize>(
+    event: &mut Event<K>,
     share: &mut Share,
     stub: Option<fn(&mut K)>,
     is_needed: impl Fn(&K) -> bool,
-) -> (Option<Event<K>>, BudgetVerdict) {
-    let verdict = match &mut event {
+) -> BudgetVerdict {
+    match event {
         Event::Init => {
             share.list();
             BudgetVerdict::Whole
@@ -324,14 +338,7 @@ fn bounded<K: Resource + Serialize>(
                 }
             }
         }
-    };
-    let event = match (verdict, event) {
-        (BudgetVerdict::Whole | BudgetVerdict::Stub, event) => Some(event),
-        // The state that was kept before is outdated.
-        (BudgetVerdict::Nothing, Event::Apply(object)) => Some(Event::Delete(object)),
-        (BudgetVerdict::Nothing, _) => None,
-    };
-    (event, verdict)
+    }
 }
 
 /// A random number between 0 and 1.

@@ -16,6 +16,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::decide::plan::Held;
 use crate::desired::kind::Kind;
+use crate::observe::ca_bundles::Bundle;
 use crate::observe::named_services::NamedService;
 
 /// What was read of the cluster for one ClusterDNS.
@@ -69,7 +70,7 @@ pub struct Observed {
     /// Ranges from which nodes give addresses to pods, as far as nodes say.
     pub pod_ranges: Vec<IpNet>,
     /// ConfigMaps with CA bundles that the spec names: (name, key) to the PEM text, or why there is none.
-    pub ca_bundles: BTreeMap<(String, String), Result<String, String>>,
+    pub ca_bundles: BTreeMap<(String, String), Bundle>,
     /// How big the cluster is.
     pub size: ClusterSize,
     /// What of `spec.placement` keeps our pods off every node; none: they may run on some node, or there is none.

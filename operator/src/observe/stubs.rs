@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
+use crds::ClusterDNS;
 use crds::defaults::DNS_PORT;
+use crds::v1alpha1::{ClusterDNSSpec, ClusterDNSStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -28,7 +30,7 @@ const OF_MAP: usize = 632;
 
 /// About how many octets an object takes in memory: its text as JSON, and the overhead of its values and maps. Text
 /// alone would say too little: `{"a":1}` is 7 octets of text and some 700 in memory.
-pub(super) fn octets(object: &impl Serialize) -> usize {
+pub(crate) fn octets(object: &impl Serialize) -> usize {
     struct Counter(usize);
     impl Write for Counter {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
@@ -86,6 +88,28 @@ pub(super) fn stub_of_budget(object: &mut DynamicObject) {
         expressions.truncate(MAX_PAIRS);
     }
     object.data = json!({"spec": {"selector": selector}});
+}
+
+/// The same of a ClusterDNS, with what it claims and whether it is acted on. It is read whole when it is reconciled.
+pub(crate) fn stub_of_resource(dns: &mut ClusterDNS) {
+    slim(&mut dns.metadata);
+    dns.metadata.owner_references = None;
+    let spec = std::mem::take(&mut dns.spec);
+    dns.spec = ClusterDNSSpec {
+        management_state: spec.management_state,
+        service: spec.service,
+        ..ClusterDNSSpec::default()
+    };
+    dns.status = dns.status.take().map(|status| {
+        let mut conditions = status.conditions;
+        conditions.retain(|condition| condition.type_ == "Accepted");
+        conditions.iter_mut().for_each(|condition| condition.message = String::new());
+        ClusterDNSStatus {
+            cluster_ips: status.cluster_ips,
+            conditions,
+            ..ClusterDNSStatus::default()
+        }
+    });
 }
 
 fn keep_first(pairs: Option<&mut Value>) {

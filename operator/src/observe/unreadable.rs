@@ -1,13 +1,19 @@
-//! Every ClusterDNS that this version cannot read: a newer one wrote it, or its status has a value that no type holds. Nothing
-//! is decided about them; that they are there must still show.
+//! Every ClusterDNS that this version cannot read: a newer one wrote it, its status has a value that no type holds, or there is no
+//! room for it. Nothing is decided about them; that they are there must still show.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::runtime::decode::Undecodable;
 
 /// ClusterDNS that are remembered. A cluster has one or a few; of more, the first of their names are.
 const MAX_REMEMBERED: usize = 1_000;
+
+/// Why one is not read for which there is no room.
+const NO_ROOM: &str = "there are more and larger ClusterDNS than the operator has room for: delete those that are not needed, and \
+                       then restart the operator";
 
 /// How one of them was seen last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,10 +38,22 @@ impl Unreadable {
     pub(super) fn found(&self, undecodable: &Undecodable) {
         let name = undecodable.metadata.name.clone();
         let version = undecodable.metadata.resource_version.clone().unwrap_or_default();
+        let is_leaving = undecodable.metadata.deletion_timestamp.is_some();
+        self.insert(name, Seen { version, why: undecodable.why(), is_leaving, lists: 0 });
+    }
+
+    /// There are so many that not even a stub of this one can be kept.
+    pub(super) fn has_no_room(&self, metadata: &ObjectMeta) {
+        let name = metadata.name.clone().unwrap_or_default();
+        let version = metadata.resource_version.clone().unwrap_or_default();
+        let is_leaving = metadata.deletion_timestamp.is_some();
+        self.insert(name, Seen { version, why: NO_ROOM.to_owned(), is_leaving, lists: 0 });
+    }
+
+    fn insert(&self, name: String, seen: Seen) {
         let mut all = self.lock();
         if !name.is_empty() {
-            let is_leaving = undecodable.metadata.deletion_timestamp.is_some();
-            all.insert(name, Seen { version, why: undecodable.why(), is_leaving, lists: 0 });
+            all.insert(name, seen);
         }
         if all.len() > MAX_REMEMBERED {
             all.pop_last();
@@ -93,6 +111,14 @@ mod tests {
         assert!(unreadable.stays("a") && unreadable.all().len() == 1);
         unreadable.forget("a");
         assert!(!unreadable.stays("a"));
+    }
+
+    #[test]
+    fn k23_a_clusterdns_for_which_there_is_no_room_is_there_and_says_why() {
+        let unreadable = Unreadable::default();
+        let metadata = ObjectMeta { name: Some("a".to_owned()), ..ObjectMeta::default() };
+        unreadable.has_no_room(&metadata);
+        assert!(unreadable.stays("a") && unreadable.all()["a"].why.contains("delete those"));
     }
 
     #[test]

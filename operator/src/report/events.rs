@@ -106,7 +106,9 @@ impl Events {
 
     async fn send(&self, dns: &ClusterDNS, is_warning: bool, reason: &str, message: &str) {
         let uid = dns.metadata.uid.as_deref().unwrap_or_default();
-        let what = (reason, message);
+        // What is remembered of it has a bound too: it may quote what others write, of any length.
+        let message = shortened(message, MAX_NOTE);
+        let what = (reason, message.as_str());
         let now = Instant::now();
         if !self.published.lock().unwrap_or_else(PoisonError::into_inner).admits(uid, what, now) {
             return;
@@ -114,7 +116,7 @@ impl Events {
         let event = Event {
             type_: if is_warning { EventType::Warning } else { EventType::Normal },
             reason: reason.to_owned(),
-            note: Some(shortened(message, MAX_NOTE)),
+            note: Some(message.clone()),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
@@ -134,7 +136,33 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
+    use crate::fixtures::dns;
+    use crate::runtime::lease::Leadership;
+
+    #[tokio::test]
+    async fn k23_of_an_event_that_quotes_much_no_more_is_remembered_than_is_sent() {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            let reply = json!({"metadata": {"name": "event"}}).to_string();
+            let body = Body::from(reply.into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(201).body(body).unwrap())
+        });
+        let leadership = Arc::new(Leadership::new(Instant::now));
+        leadership.renewed(Instant::now());
+        let writes = Writes::new(leadership, Arc::default());
+        let events = Events::new(Client::new(server, "default"), "operator", writes);
+        events.warn(&dns("{}"), "PodLabelsSelected", &"x".repeat(1_000_000)).await;
+        let published = events.published.lock().unwrap();
+        let octets: Vec<usize> = published.0.iter().map(|it| it.message.len()).collect();
+        assert_eq!(octets, [MAX_NOTE]);
+    }
 
     #[test]
     fn the_same_news_is_published_once_an_hour_and_not_too_much_at_once() {

@@ -1,64 +1,137 @@
-//! The ClusterDNS as the API server answered our last write of its status: a reconcile begins from it while the watch is
-//! behind.
+//! What the API server answered to our last write of a status: a reconcile begins from it while the watch is behind. And when a
+//! status was written whose names others choose.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
+use crds::v1alpha1::ClusterDNSStatus;
 use kube::ResourceExt;
+
+use crate::observe::stubs::octets;
 
 /// Statuses that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
+/// Octets of all of them, as they are counted in [`octets`]. The specs are kept elsewhere, with a bound of their own.
+const MAX_OCTETS: usize = 8 << 20;
+/// Between two writes of a status that differs only in the names of skipped objects.
+const NAMES_EVERY: Duration = Duration::from_secs(60);
 
 /// The status that was written last. It is used while the watch is behind, because each status follows from the one
 /// before.
 #[derive(Debug, Default)]
 pub struct LastWritten {
-    last: Mutex<HashMap<String, ClusterDNS>>,
+    last: Mutex<Remembered>,
+    /// When the names of skipped objects were written.
+    names: Mutex<HashMap<String, Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct Remembered {
+    by_name: HashMap<String, Written>,
+    octets: usize,
+}
+
+/// The answer to a write, without its spec: that is the one which the write was about.
+#[derive(Debug)]
+struct Written {
+    uid: Option<String>,
+    generation: Option<i64>,
+    version: Option<String>,
+    status: Option<ClusterDNSStatus>,
+    octets: usize,
+}
+
+impl Remembered {
+    fn remove(&mut self, name: &str) {
+        let gone = self.by_name.remove(name);
+        self.octets -= gone.map_or(0, |gone| gone.octets);
+    }
 }
 
 impl LastWritten {
-    /// The newest known state of this ClusterDNS.
+    /// The newest known state of this ClusterDNS. What the watch shows as well is not needed any more.
     pub fn newest(&self, kept: &Arc<ClusterDNS>) -> Arc<ClusterDNS> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match last.get(&kept.name_any()) {
-            Some(last)
-                if version(last) > version(kept) && last.metadata.uid == kept.metadata.uid =>
-            {
-                Arc::new(last.clone())
-            }
-            Some(_) | None => kept.clone(),
+        let mut last = self.last();
+        let name = kept.name_any();
+        let Some(written) = last.by_name.get(&name) else { return kept.clone() };
+        if version(written.version.as_deref()) <= version(kept.metadata.resource_version.as_deref())
+        {
+            last.remove(&name);
+            return kept.clone();
         }
+        // Of another spec the watch has shown nothing yet.
+        if written.uid != kept.metadata.uid || written.generation != kept.metadata.generation {
+            return kept.clone();
+        }
+        let mut newest = ClusterDNS::clone(kept);
+        newest.metadata.resource_version = written.version.clone();
+        newest.status = written.status.clone();
+        Arc::new(newest)
     }
 
     /// This ClusterDNS was deleted: nothing is remembered of it.
     pub fn forget(&self, name: &str) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.last().remove(name);
+        self.names().remove(name);
     }
 
     /// Versions mean nothing any more: the API server shows an older state.
     pub fn forget_all(&self) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.last() = Remembered::default();
+    }
+
+    /// May a status be written that differs only in the names of skipped objects? Those who write these objects could change their
+    /// names all the time.
+    pub(super) fn may_change_names(&self, name: &str, now: Instant) -> bool {
+        let age = |at: &Instant| now.saturating_duration_since(*at);
+        self.names().get(name).is_none_or(|at| age(at) >= NAMES_EVERY)
+    }
+
+    /// They were written.
+    pub(super) fn changed_names(&self, name: &str, now: Instant) {
+        let mut names = self.names();
+        if names.len() >= MAX_REMEMBERED {
+            names.clear();
+        }
+        names.insert(name.to_owned(), now);
     }
 
     /// Remembers what the API server answered to the last write.
     pub(super) fn remember(&self, dns: ClusterDNS) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.len() >= MAX_REMEMBERED {
-            last.clear();
+        let (name, octets) = (dns.name_any(), octets(&dns.status));
+        let mut last = self.last();
+        last.remove(&name);
+        if last.by_name.len() >= MAX_REMEMBERED || last.octets + octets > MAX_OCTETS {
+            *last = Remembered::default();
         }
-        last.insert(dns.name_any(), dns);
+        if octets > MAX_OCTETS {
+            return;
+        }
+        last.octets += octets;
+        let ClusterDNS { metadata, status, .. } = dns;
+        let (uid, generation, version) =
+            (metadata.uid, metadata.generation, metadata.resource_version);
+        last.by_name.insert(name, Written { uid, generation, version, status, octets });
+    }
+
+    fn last(&self) -> MutexGuard<'_, Remembered> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn version(dns: &ClusterDNS) -> Option<u128> {
-    dns.metadata.resource_version.as_deref()?.parse().ok()
+fn version(text: Option<&str>) -> Option<u128> {
+    text?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crds::v1alpha1::ClusterDNSStatus;
 
     fn dns(version: &str, uid: &str, domain: &str) -> ClusterDNS {
         let mut dns = ClusterDNS::default();
@@ -78,7 +151,48 @@ mod tests {
         assert_eq!(newest(dns("5", "u", "kept")), "kept");
         last.remember(dns("10", "u", "written"));
         assert_eq!(newest(dns("9", "u", "kept")), "written");
-        assert_eq!(newest(dns("11", "u", "kept")), "kept");
         assert_eq!(newest(dns("9", "v", "kept")), "kept", "another of the same name");
+        let mut before = dns("9", "u", "kept");
+        before.metadata.generation = Some(1);
+        assert_eq!(newest(before), "kept", "its spec is another one");
+        assert_eq!(newest(dns("9", "u", "kept")), "written");
+        assert_eq!(newest(dns("11", "u", "kept")), "kept");
+        assert!(last.last().by_name.is_empty() && last.last().octets == 0, "the watch has it");
+    }
+
+    #[test]
+    fn k23_of_a_clusterdns_that_was_written_its_status_is_remembered_and_no_spec() {
+        let last = LastWritten::default();
+        for n in 0..200 {
+            let mut large = dns("10", "u", "written");
+            large.metadata.name = Some(format!("n{n}"));
+            large.metadata.annotations = Some([("a".to_owned(), "x".repeat(100_000))].into());
+            large.spec.image = Some("x".repeat(100_000));
+            last.remember(large);
+        }
+        let (count, held) = (last.last().by_name.len(), last.last().octets);
+        assert!(count == 200 && held < 1 << 20, "{count}, {held} octets");
+        for n in 0..200 {
+            let mut large = dns("10", "u", &"x".repeat(100_000));
+            large.metadata.name = Some(format!("n{n}"));
+            last.remember(large);
+            let held = last.last().octets;
+            let counted: usize = last.last().by_name.values().map(|it| it.octets).sum();
+            assert!(held == counted && held <= MAX_OCTETS, "{held} octets, {counted} counted");
+        }
+        last.forget("n199");
+        last.forget_all();
+        last.remember(dns("10", "u", &"x".repeat(MAX_OCTETS)));
+        assert_eq!(last.last().octets, 0, "one alone is too large");
+    }
+
+    #[test]
+    fn e15_names_that_others_choose_are_no_write_at_each_look() {
+        let (last, begin) = (LastWritten::default(), Instant::now());
+        assert!(last.may_change_names("a", begin));
+        last.changed_names("a", begin);
+        assert!(!last.may_change_names("a", begin + NAMES_EVERY / 2));
+        assert!(last.may_change_names("b", begin), "another ClusterDNS");
+        assert!(last.may_change_names("a", begin + NAMES_EVERY));
     }
 }

@@ -39,6 +39,8 @@ struct Counted {
     version_resets: AtomicU64,
     /// Octets of whole objects and of stubs; none before they were counted.
     cached: Mutex<Option<(usize, usize)>>,
+    /// The same of every ClusterDNS, whole or not.
+    cached_resources: Mutex<Option<usize>>,
     /// The same of what the lookout for lost pods keeps, all of it whole.
     cached_pods: Mutex<Option<usize>>,
     not_kept: Counters<String>,
@@ -120,8 +122,10 @@ impl Own {
         let rows =
             cached.into_iter().flat_map(|(whole, stubs)| [("whole", whole), ("stubs", stubs)]);
         let pods = locked(&self.0.cached_pods).map(|octets| ("lost_pods", octets));
-        let rows = rows.chain(pods).map(|(part, octets)| ([("part", part)], octets as f64));
-        let help = "Estimated size in memory of cached objects, in bytes: whole objects, stubs, and what is kept to find lost pods";
+        let resources = locked(&self.0.cached_resources).map(|octets| ("clusterdns", octets));
+        let rows = rows.chain(resources).chain(pods);
+        let rows = rows.map(|(part, octets)| ([("part", part)], octets as f64));
+        let help = "Estimated size in memory of cached objects, in bytes: whole objects, stubs, every ClusterDNS, and what is kept to find lost pods";
         page.gauges("cache_bytes", help, rows)?;
         let rows = self.0.not_kept.read().into_iter();
         let rows = rows.map(|(resource, count)| ([("resource", resource)], count));
@@ -175,9 +179,14 @@ impl Metrics {
         self.counted.version_resets.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All caches hold this many octets of whole objects and of stubs.
+    /// All caches but that of ClusterDNS hold this many octets of whole objects and of stubs.
     pub fn cached(&self, octets: (usize, usize)) {
         *locked(&self.counted.cached) = Some(octets);
+    }
+
+    /// Every ClusterDNS takes this many octets, whole or as a stub.
+    pub fn cached_resources(&self, (whole, stubs): (usize, usize)) {
+        *locked(&self.counted.cached_resources) = Some(whole + stubs);
     }
 
     /// The lookout for lost pods holds this many octets of whole objects; of stubs it has none.

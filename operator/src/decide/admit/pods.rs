@@ -122,7 +122,8 @@ fn metadata_is_allowed(dns: &ClusterDNS, allowed: &Allowed) -> Result<(), Refusa
 }
 
 /// A required podAntiAffinity is symmetric: the scheduler places no pod that it selects beside our pods. If it
-/// selected every pod, or pods of other namespaces, no node would take the pods of others.
+/// selected pods without naming a value of a label, or pods of other namespaces, no node would take the pods of others. Which
+/// topologyKey it has does not matter: there may be a pod of ours on each node.
 fn affinity_is_narrow(dns: &ClusterDNS) -> Result<(), Refusal> {
     let placement = dns.spec.placement.clone().unwrap_or_default();
     let rules = placement.affinity.and_then(|affinity| affinity.pod_anti_affinity);
@@ -130,13 +131,16 @@ fn affinity_is_narrow(dns: &ClusterDNS) -> Result<(), Refusal> {
     let (own, _) = names::service(dns);
     let is_wide = |term: &PodAffinityTerm| {
         let selects_all = term.label_selector.as_ref().is_some_and(|selector| {
-            // Pods that lack a label are selected by these, so nearly all pods of others are.
-            let excludes = |it: &LabelSelectorRequirement| {
-                matches!(it.operator.as_str(), "NotIn" | "DoesNotExist")
+            // Without a value, nearly all pods of others are selected: those that lack a label, or those that have one
+            // which their controllers write.
+            let names_no_value = |it: &LabelSelectorRequirement| match it.operator.as_str() {
+                "NotIn" | "DoesNotExist" => true,
+                "Exists" => it.key != names::INSTANCE,
+                _ => false,
             };
             let expressions = selector.match_expressions.iter().flatten();
             selector.match_labels.as_ref().is_none_or(BTreeMap::is_empty)
-                && expressions.into_iter().all(excludes)
+                && expressions.into_iter().all(names_no_value)
         });
         let has_others = term.namespaces.iter().flatten().any(|name| *name != own);
         selects_all || has_others || term.namespace_selector.is_some()
@@ -145,8 +149,9 @@ fn affinity_is_narrow(dns: &ClusterDNS) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = format!(
-        "a required podAntiAffinity that selects all pods, or pods of other namespaces, keeps the pods of others off the nodes: \
-         select {}, leave namespaces and namespaceSelector out, or use a preferred rule",
+        "a required podAntiAffinity that selects pods by no value of a label, or pods of other namespaces, keeps the pods of \
+         others off the nodes: select {}, or name a value with matchLabels or In; leave namespaces and namespaceSelector out; \
+         or use a preferred rule",
         names::INSTANCE
     );
     let field = "spec.placement.affinity.podAntiAffinity";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::fixtures::{config, deploy, dns, from, own_service, settings, unready};
+use crate::observe::ca_bundles::Bundle;
 use crate::observe::observed::Certificate;
 use crds::bounds::CONFIG_BYTES;
 use serde_json::json;
@@ -191,9 +192,13 @@ fn encrypted() -> Config {
 
 fn bundles(first: Result<&str, &str>, second: &str) -> Observed {
     let key = |key: &str| ("ca".to_owned(), key.to_owned());
-    let first = first.map(str::to_owned).map_err(str::to_owned);
+    let first = match first {
+        Ok(text) => Bundle::Text(text.to_owned()),
+        Err(why) => Bundle::Missing(why.to_owned()),
+    };
+    let second = Bundle::Text(second.to_owned());
     Observed {
-        ca_bundles: [(key("ca.crt"), first), (key("other.pem"), Ok(second.to_owned()))].into(),
+        ca_bundles: [(key("ca.crt"), first), (key("other.pem"), second)].into(),
         ..Observed::default()
     }
 }
@@ -371,6 +376,18 @@ fn s14_a_required_anti_affinity_keeps_no_pods_of_others_off_the_nodes() {
         ("required", format!("{{topologyKey: zone, {own}, namespaces: [kube-system]}}"), false),
         ("required", excluding("{key: app, operator: NotIn, values: [a]}"), true),
         ("required", excluding("{key: app, operator: DoesNotExist}"), true),
+        ("required", excluding("{key: controller-revision-hash, operator: Exists}"), true),
+        (
+            "required",
+            excluding("{key: app, operator: Exists}, {key: app, operator: NotIn, values: [a]}"),
+            true,
+        ),
+        (
+            "required",
+            excluding("{key: app, operator: Exists}, {key: app, operator: In, values: [a]}"),
+            false,
+        ),
+        ("required", excluding("{key: clusterdns.dev/instance, operator: Exists}"), false),
         ("required", excluding("{key: app, operator: In, values: [a]}"), false),
         ("required", format!("{{topologyKey: kubernetes.io/hostname, {own}}}"), false),
         ("preferred", "{topologyKey: kubernetes.io/os, labelSelector: {}}".to_owned(), false),

@@ -114,14 +114,16 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let real: Vec<String> = cluster_ips(service).map(|ip| ip.to_string()).collect();
     // The other DNS server decides about it now. Where it is deleted, its addresses must still be known.
     if standing == Standing::Foreign && !adopt {
-        let was_adopted = before.is_given_back || (before.manifest.is_some() && !before.is_ours);
+        // One that is too large has no manifest.
+        let was_adopted =
+            before.is_given_back || (!before.cluster_ips.is_empty() && !before.is_ours);
         if !was_adopted {
             return LastService::default();
         }
         return LastService {
             cluster_ips: real,
             is_given_back: true,
-            manifest: Some(as_it_was(service)),
+            manifest: as_it_was(service),
             ..LastService::default()
         };
     }
@@ -140,7 +142,7 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         is_ours,
         is_given_back: false,
         uid: service.metadata.uid.clone().unwrap_or_default(),
-        manifest: Some(as_it_was(service)),
+        manifest: as_it_was(service),
     }
 }
 

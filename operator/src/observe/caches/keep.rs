@@ -15,33 +15,38 @@ use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
 use super::super::budget::Share;
-use super::super::list_and_watch::{Followed, Heard, follow};
-use super::slim::drop_managed_fields;
+use super::super::list_and_watch::{Followed, Heard, Means, follow};
+use super::super::stubs;
+use super::slim::slim_resource;
 use super::{Caches, plural};
 use crate::controller::crd::{self, Definition};
 use crate::controller::triggers;
+use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
 
 impl Caches {
-    /// Keeps every ClusterDNS, and wakes each that is listed or has changed. Those that cannot be read are named apart:
-    /// who writes one of them keeps no other from being reconciled.
+    /// Keeps every ClusterDNS, as a stub where all are too large, and wakes each that is listed or has changed. Those that cannot
+    /// be read are named apart: who writes one of them keeps no other from being reconciled.
     pub fn keep_resources(&self, writer: Writer<ClusterDNS>, definition: Arc<Definition>) {
         let followed = Followed {
             api: Api::<ClusterDNS>::all(self.means.client.clone()),
             label: None,
-            slim: drop_managed_fields,
-            stub: None,
-            is_needed: |_, _| true,
+            slim: slim_resource,
+            stub: Some(stubs::stub_of_resource),
+            is_needed: |_, _| false,
             longest_wait: crd::LOOKED_FOR_EVERY,
         };
+        let share = Share::new(self.budget_of_resources.clone(), 0, &plural(&followed.api));
+        let means = Means { gauge: Metrics::cached_resources, ..self.means.clone() };
         let (all, triggers) = (self.resources.clone(), self.triggers.clone());
         let unreadable = self.unreadable.clone();
-        self.spawn(writer, followed, move |heard: Heard<'_, ClusterDNS>| match heard {
+        let heard = move |heard: Heard<'_, ClusterDNS>| match heard {
             Heard::Changed(dns) => {
                 unreadable.forget(&dns.name_any());
                 triggers.enqueue(&all.state(), [dns.name_any()]);
             }
             Heard::Unreadable(undecodable) => unreadable.found(undecodable),
+            Heard::NotKept(metadata) => unreadable.has_no_room(metadata),
             Heard::Listed => {
                 unreadable.look_again();
                 definition.is_there();
@@ -49,7 +54,8 @@ impl Caches {
                 triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
             }
             Heard::Failed(error) => definition.failed(error),
-        });
+        };
+        self.spawn(writer, followed, (share, means), heard);
     }
 
     /// Keeps the objects of one kind in one place, and wakes each ClusterDNS that one concerns.
@@ -82,13 +88,17 @@ impl Caches {
                 }
                 // It is counted and logged; no ClusterDNS depends on what it says.
                 Heard::Unreadable(_) => return,
+                // It is counted, and read when it is needed.
+                Heard::NotKept(_) => return,
             };
             if is_news {
                 let all = all.state();
                 triggers.enqueue(&all, triggers::of_namespace(&all, &namespace));
             }
         };
-        self.spawn(writer, followed, heard)
+        let store = self.stores.fetch_add(1, Ordering::Relaxed);
+        let share = Share::new(self.budget.clone(), store, &plural(&followed.api));
+        self.spawn(writer, followed, (share, self.means.clone()), heard)
     }
 
     /// Feeds a store in a task that ends with the caches.
@@ -96,17 +106,15 @@ impl Caches {
         &self,
         writer: Writer<K>,
         followed: Followed<K>,
+        (share, means): (Share, Means),
         heard: impl Fn(Heard<'_, K>) + Send + Sync + 'static,
     ) -> AbortHandle
     where
         K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
-        let kind = plural(&followed.api);
-        let store = self.stores.fetch_add(1, Ordering::Relaxed);
-        let share = Share::new(self.budget.clone(), store, &kind);
         let name = format!("the watch of {}", followed.api.resource_url());
-        let following = follow(followed, writer, share, self.means.clone(), heard);
+        let following = follow(followed, writer, share, means, heard);
         let following = self.vital.clone().run(name, following);
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were ended.

@@ -1,5 +1,6 @@
 //! Which fields of objects the caches keep: those that a decision reads. Pure.
 
+use crds::ClusterDNS;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::Resource;
@@ -44,6 +45,16 @@ pub(super) fn keep_labels<K: Resource>(object: &mut K) {
     let metadata = object.meta_mut();
     (metadata.managed_fields, metadata.annotations) = (None, None);
     (metadata.owner_references, metadata.finalizers) = (None, None);
+}
+
+/// Of the metadata of a ClusterDNS only what names it and one annotation of ours is read. `kubectl apply` writes the whole spec
+/// into another one.
+pub(super) fn slim_resource(dns: &mut ClusterDNS) {
+    let annotations = dns.metadata.annotations.take();
+    keep_labels(dns);
+    dns.metadata.labels = None;
+    let retry = annotations.and_then(|mut all| all.remove_entry(names::RETRY));
+    dns.metadata.annotations = retry.map(|entry| [entry].into());
 }
 
 /// ConfigMaps of others are kept because a ClusterDNS may refer to one: their binary data, and what `kubectl apply`

@@ -18,6 +18,8 @@ use crate::observe::pods;
 use crate::probe::pod_reports::http_address;
 use crate::runtime::restored::{Resets, confirming};
 
+mod resources;
+
 const MANY: usize = 200;
 /// Each ClusterDNS has one object of each of these kinds.
 const KINDS: [&str; 5] = ["services", "configmaps", "deployments", "pods", "replicasets"];
@@ -30,6 +32,8 @@ struct Api {
     watches: Arc<Mutex<BTreeMap<String, Pieces>>>,
     /// Its version, and how many ClusterDNS have objects.
     has: Arc<Mutex<(usize, usize)>>,
+    /// Every ClusterDNS.
+    resources: Arc<Mutex<Vec<Value>>>,
     /// The namespace in which the operator may list nothing.
     refused: Arc<Mutex<Option<&'static str>>>,
 }
@@ -37,7 +41,8 @@ struct Api {
 impl Default for Api {
     fn default() -> Api {
         let has = Arc::new(Mutex::new((1, MANY)));
-        Api { watches: Arc::default(), has, refused: Arc::default() }
+        let (watches, resources, refused) = (Arc::default(), Arc::default(), Arc::default());
+        Api { watches, has, resources, refused }
     }
 }
 
@@ -77,7 +82,10 @@ impl Api {
             let is_made = KINDS.contains(&kind.as_str());
             let (version, many) = *self.has.lock().unwrap();
             let count = if is_made { many } else { 0 };
-            let items: Vec<Value> = (0..count).map(|n| child(&kind, &format!("d{n}"), 1)).collect();
+            let items: Vec<Value> = match kind.as_str() {
+                "clusterdnses" => self.resources.lock().unwrap().clone(),
+                kind => (0..count).map(|n| child(kind, &format!("d{n}"), 1)).collect(),
+            };
             let version = version.to_string();
             let list = json!({"metadata": {"resourceVersion": version}, "items": items});
             pieces.unbounded_send(Ok(Frame::data(list.to_string().into()))).unwrap();
@@ -93,7 +101,11 @@ impl Api {
 
     /// An object has changed. The watch may not have begun yet.
     async fn change(&self, kind: &str, instance: &str) {
-        let event = json!({"type": "MODIFIED", "object": child(kind, instance, 2)});
+        self.changed(kind, &child(kind, instance, 2)).await;
+    }
+
+    async fn changed(&self, kind: &str, object: &Value) {
+        let event = json!({"type": "MODIFIED", "object": object});
         loop {
             let watch = self.watches.lock().unwrap().get(kind).cloned();
             if let Some(watch) = watch {

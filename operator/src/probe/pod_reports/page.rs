@@ -18,8 +18,7 @@ use crate::shortened::shortened;
 const MAX_SKIPPED: usize = crds::bounds::REPORTED;
 /// Octets of the reason of each.
 const MAX_SKIP_REASON: usize = crds::bounds::MESSAGE;
-/// Rows of a list that are held while the page is read: of upstreams and groups, those that matter; of skipped objects more
-/// than are kept, because they are sorted first.
+/// Rows of a list that are held while the page is read: of upstreams and groups, those that matter.
 const MAX_ROWS: usize = 1_000;
 /// Octets of all upstreams and groups: entries beyond that are left out.
 const MAX_UPSTREAM_OCTETS: usize = 128 << 10;
@@ -259,7 +258,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         max_format,
         role,
         rejection,
-        mut skipped_objects,
+        skipped_objects,
         upstreams_down,
         upstreams_failing,
         upstreams_looping,
@@ -268,10 +267,8 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         closed_listeners,
         watches,
     } = serde_json::from_slice(body)?;
-    skipped_objects
-        .sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
-    skipped_objects.truncate(MAX_SKIPPED);
-    let skipped = skipped_objects.iter().map(|it| SkippedObject {
+    // In the order of the page, which shows objects of each namespace in turn.
+    let skipped = skipped_objects.iter().take(MAX_SKIPPED).map(|it| SkippedObject {
         kind: shortened(&it.kind, MAX_WORD),
         namespace: shortened(&it.namespace, MAX_NAME),
         name: shortened(&it.name, MAX_NAME),

@@ -1,6 +1,6 @@
 //! The fields of a status besides its conditions: pods, addresses, and objects that pods skipped.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crds::bounds::{LABEL, MESSAGE, OBJECT_NAME, REPORTED};
 use crds::v1alpha1::{Replicas, SkippedObject};
@@ -61,18 +61,27 @@ pub(super) fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
     }
 }
 
-/// Objects that pods could not serve, each once, in a stable order. A pod says what they are called: no text is longer than
-/// the schema allows, because the API server would refuse the whole status.
+/// Objects that pods could not serve, each once, in a stable order. Where there are more than status shows, of each namespace
+/// in turn, so that one namespace hides no other. A pod says what they are called: no text is longer than the schema allows,
+/// because the API server would refuse the whole status.
 pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
     let all = observed
         .pod_reports
         .values()
         .filter_map(|answer| answer.reported.as_ref().ok())
         .flat_map(|reported| reported.skipped.iter());
-    let mut seen = BTreeSet::new();
-    let mut listed: Vec<SkippedObject> = all
-        .filter(|object| seen.insert((&object.kind, &object.namespace, &object.name)))
-        .map(|object| SkippedObject {
+    let mut of_each: BTreeMap<&str, BTreeMap<(&str, &str), &SkippedObject>> = BTreeMap::new();
+    for object in all {
+        let names = (object.kind.as_str(), object.name.as_str());
+        of_each.entry(&object.namespace).or_default().entry(names).or_insert(object);
+    }
+    let mut in_turns: Vec<(usize, &SkippedObject)> =
+        of_each.values().flat_map(|objects| objects.values().copied().enumerate()).collect();
+    in_turns.sort_by_key(|(turn, object)| (*turn, &object.namespace));
+    in_turns.truncate(REPORTED);
+    let mut listed: Vec<SkippedObject> = in_turns
+        .into_iter()
+        .map(|(_, object)| SkippedObject {
             kind: shortened(&object.kind, LABEL),
             namespace: shortened(&object.namespace, LABEL),
             name: shortened(&object.name, OBJECT_NAME),
@@ -80,6 +89,5 @@ pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
         })
         .collect();
     listed.sort_by(|a, b| (&a.kind, &a.namespace, &a.name).cmp(&(&b.kind, &b.namespace, &b.name)));
-    listed.truncate(REPORTED);
     listed
 }

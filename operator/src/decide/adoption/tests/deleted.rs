@@ -270,13 +270,20 @@ fn o16_what_a_clusterdns_wrote_itself_counts_as_a_whole() {
 }
 
 #[test]
-fn o16_a_huge_annotation_is_not_remembered() {
-    let mut service = switched();
-    let annotations = service.metadata.annotations.get_or_insert_default();
-    annotations.insert("big".to_owned(), "x".repeat(100_000));
-    let kept = crate::desired::as_it_was(&service);
-    assert!(kept.to_string().len() < 64 * 1024);
-    assert_eq!(kept["spec"]["clusterIP"], "10.96.0.10");
+fn o16_a_service_too_large_to_be_remembered_keeps_its_addresses_when_given_back() {
+    let large = |mut service: Service| {
+        let ranges = (0..9_000).map(|n| format!("192.0.2.{n}/32")).collect();
+        service.spec.as_mut().unwrap().load_balancer_source_ranges = Some(ranges);
+        service
+    };
+    let mut observed = with(large(switched()));
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+    assert_eq!(config_map::state(&observed).service.manifest, None);
+    reconcile(&mut observed, &dns("{}"), 1).unwrap();
+    observed.service = Some(large(kube_dns()));
+    reconcile(&mut observed, &dns("{}"), 2).unwrap();
+    let last = config_map::state(&observed).service;
+    assert!(last.is_given_back && last.cluster_ips == ["10.96.0.10"], "{last:?}");
 }
 
 /// Our Service, as the API server made it.

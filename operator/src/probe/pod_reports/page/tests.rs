@@ -83,6 +83,19 @@ fn what_a_data_plane_shows_is_read() {
 }
 
 #[test]
+fn e15_of_skipped_objects_the_first_of_the_page_are_kept() {
+    let object = |namespace: &str, n: usize| json!({"kind": "Service", "namespace": namespace, "name": format!("s{n:02}"), "reason": "r"});
+    // As data planes list them: of each namespace in turn.
+    let mut all = vec![object("a", 0), object("shop", 0)];
+    all.extend((1..30).map(|n| object("a", n)));
+    let shown = json!({"revision": "r", "maxFormat": 1, "skippedObjects": all});
+    let reported = read(shown.to_string().as_bytes()).unwrap();
+    let namespaces: Vec<&str> = reported.skipped.iter().map(|it| it.namespace.as_str()).collect();
+    assert_eq!(namespaces[..3], ["a", "shop", "a"]);
+    assert_eq!(namespaces.len(), MAX_SKIPPED);
+}
+
+#[test]
 fn k23_a_report_is_bounded_also_where_a_pod_answers_with_much() {
     let long = "x".repeat(2_000);
     let down = json!({"group": long, "server": long, "transport": long, "serverName": long,

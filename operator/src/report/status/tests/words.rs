@@ -271,6 +271,24 @@ fn what_pods_skip_is_listed_once_in_one_order_and_at_most_twenty() {
 }
 
 #[test]
+fn e15_objects_of_one_namespace_hide_none_of_another_in_status() {
+    let mut story = Story::settled("{}");
+    let object = |namespace: &str, n: usize| SkippedObject {
+        kind: "Service".to_owned(),
+        namespace: namespace.to_owned(),
+        name: format!("s{n:02}"),
+        reason: "r".to_owned(),
+    };
+    reported(&mut story.observed, "dns-0").skipped = (0..20).map(|n| object("a", n)).collect();
+    let of_other = (10..29).map(|n| object("a", n)).chain([object("shop", 7)]);
+    reported(&mut story.observed, "dns-1").skipped = of_other.collect();
+    let listed = story.reconcile(10).skipped_objects;
+    let mut expected: Vec<SkippedObject> = (0..19).map(|n| object("a", n)).collect();
+    expected.push(object("shop", 7));
+    assert_eq!(listed, expected);
+}
+
+#[test]
 fn k23_who_fills_the_cache_cannot_change_the_status_by_edits() {
     let mut story = Story::settled("{}");
     story.observed.not_kept = ["configmaps", "services"].map(str::to_owned).into();

@@ -234,10 +234,9 @@ pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
 
 /// The configuration ConfigMap, and of one that another ClusterDNS of this name had what is true of this one too.
 pub(crate) fn believed(map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
-    let (namespace, service) = names::service(dns);
     match is_owned(&map, dns) {
         true => map,
-        false => config_map::left_behind(map, (&namespace, &service)),
+        false => config_map::left_behind(map, dns),
     }
 }
 

@@ -8,6 +8,7 @@ mod deleted;
 mod replaced;
 mod ports;
 
+pub use addresses::asks_for_others;
 pub use deleted::{last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};

@@ -143,9 +143,13 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         lost_document,
         pods,
         foreign_pods: Vec::new(),
+        unread_foreign_pods: None,
         pod_reports,
     };
-    observed.foreign_pods = foreign_pods::needed(&ctx.client, &ctx.lists, dns, &observed).await?;
+    match foreign_pods::needed(&ctx.client, &ctx.lists, dns, &observed).await {
+        Ok(found) => observed.foreign_pods = found,
+        Err(why) => observed.unread_foreign_pods = Some(why),
+    }
     // Asks pods that were chosen from what they have just said.
     observed.comparison = match compare::look(dns, &observed, &ctx.rounds) {
         None => None,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::decide::adoption;
 use crate::decide::plan::{Account, LastService, RolloutPlan, RolloutState, Switch};
+use crate::decide::rollout::what_failed;
 use crate::names;
 use crate::observe::observed::Observed;
 
@@ -56,8 +57,9 @@ impl Current {
         let text = match (written, observed.lost_document.as_deref()) {
             (None, None) => return Self { state, ..Self::default() },
             (None, Some(lost)) => {
+                // The state of another document, but what failed beside that one failed.
                 if state.stable != config::revision_of(lost) {
-                    state = RolloutState::default();
+                    state = RolloutState { needs_pods: state.needs_pods, ..what_failed(&state) };
                 }
                 lost
             }

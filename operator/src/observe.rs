@@ -68,10 +68,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let service = typed::<Service>(of(Kind::Service, &service_name).await?)?;
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
-    let config_map = match config_map {
-        Some(map) => Some(believed(ctx.last_documents.with_own_state(&instance, map), dns)),
-        None => ctx.last_documents.deleted(dns),
-    };
+    let config_map = ctx.last_documents.believed(dns, config_map);
     let replica_sets = caches.replica_sets(&namespace, &instance);
     let workload = |kind| caches.object(kind, &namespace, &name).and_then(|it| it.uid());
     let workloads: Vec<String> =
@@ -79,12 +76,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let makers = pods::makers(&workloads, &replica_sets);
     let pod_reports = ctx.pod_reports.read(&pods, &makers, config_map.as_ref()).await;
     let lost_document = match config_map::whole(config_map.as_ref()) {
-        Some(text) => {
-            let rollout = config_map::text(config_map.as_ref(), config_map::ROLLOUT);
-            let whose = last_documents::whose(dns);
-            ctx.last_documents.seen(whose, text, rollout.unwrap_or_default());
-            None
-        }
+        Some(_) => None,
         None => {
             // Another client changed or deleted it: this process may know it, or pods.
             let revision = config_map::state_in(config_map.as_ref()).stable;
@@ -157,9 +149,13 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         lost_document,
         pods,
         foreign_pods: Vec::new(),
+        unread_foreign_pods: None,
         pod_reports,
     };
-    observed.foreign_pods = foreign_pods::needed(&ctx.client, &ctx.lists, dns, &observed).await?;
+    match foreign_pods::needed(&ctx.client, &ctx.lists, dns, &observed).await {
+        Ok(found) => observed.foreign_pods = found,
+        Err(why) => observed.unread_foreign_pods = Some(why),
+    }
     // Asks pods that were chosen from what they have just said.
     observed.comparison = match compare::look(dns, &observed, &ctx.rounds) {
         None => None,
@@ -248,10 +244,9 @@ pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
 
 /// The configuration ConfigMap, and of one that another ClusterDNS of this name had what is true of this one too.
 pub(crate) fn believed(map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
-    let (namespace, service) = names::service(dns);
     match is_owned(&map, dns) {
         true => map,
-        false => config_map::left_behind(map, (&namespace, &service)),
+        false => config_map::left_behind(map, dns),
     }
 }
 

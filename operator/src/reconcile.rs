@@ -155,18 +155,21 @@ mod tests {
     use crate::fixtures;
     use crate::settings::Settings;
 
-    #[tokio::test]
-    async fn o14_an_event_says_why_a_spec_is_refused_also_where_the_status_cannot_be_written() {
+    /// The Events that a reconcile sends in a cluster in which nothing happens, and there are only these Services; no status can be
+    /// written.
+    async fn events(settings: Settings, services: serde_json::Value) -> Vec<String> {
         let events = Arc::<Mutex<Vec<String>>>::default();
         let sent = events.clone();
         let server = tower::service_fn(move |request: Request<Body>| {
-            let sent = sent.clone();
+            let (sent, services) = (sent.clone(), services.clone());
             async move {
+                let path = request.uri().path().to_owned();
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let asks = |text: &str| query.contains(text);
                 let code = match *request.method() {
-                    // A cluster in which there is nothing, and nothing happens.
-                    Method::GET if request.uri().query().is_some_and(|it| it.contains("watch")) => {
-                        pending().await
-                    }
+                    Method::GET if asks("watch") => pending().await,
+                    // The list of pods of another DNS server.
+                    Method::GET if path.ends_with("/pods") && asks("k8s-app") => 500,
                     Method::GET => 200,
                     Method::PATCH => 422,
                     _ => {
@@ -176,6 +179,9 @@ mod tests {
                     }
                 };
                 let reply = match code {
+                    200 if path.ends_with("/services") => {
+                        json!({"metadata": {"resourceVersion": "7"}, "items": services})
+                    }
                     200 => json!({"metadata": {"resourceVersion": "7"}, "items": []}),
                     201 => json!({"metadata": {"name": "event"}}),
                     _ => {
@@ -188,13 +194,27 @@ mod tests {
                 Ok::<_, Infallible>(reply)
             }
         });
-        // An operator that manages another ClusterDNS only.
-        let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
         let ctx = fixtures::context(Client::new(server, "default"), settings);
         ctx.caches.wait_until_read("kube-system").await;
         let reconciled = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap();
         assert!(!reconciled.is_complete && reconciled.again.is_some(), "{reconciled:?}");
-        let events = events.lock().unwrap();
+        events.lock().unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn o14_an_event_says_why_a_spec_is_refused_also_where_the_status_cannot_be_written() {
+        // An operator that manages another ClusterDNS only.
+        let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
+        let events = events(settings, json!([])).await;
         assert!(events.iter().any(|it| it.contains("NameNotManaged")), "{events:?}");
+    }
+
+    #[tokio::test]
+    async fn o15_where_pods_of_the_other_server_cannot_be_listed_only_giving_back_waits() {
+        let mut service = fixtures::kube_dns();
+        let selector = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()).unwrap();
+        selector.insert(names::INSTANCE.to_owned(), "default".to_owned());
+        let events = events(fixtures::settings(), json!([service])).await;
+        assert!(events.iter().any(|it| it.contains("OtherServerUnknown")), "{events:?}");
     }
 }

@@ -20,27 +20,31 @@ pub fn seen(dns: &ClusterDNS, observed: &Observed) -> Account {
         it.kind == Kind::ServiceAccount && it.namespace == namespace && it.name == name
     };
     let found = observed.children.iter().find(is_its);
+    // Where the state was lost, pods must keep what they have: without it they would be replaced.
+    let before = match written(observed) {
+        Some(uid) if before.uid.is_empty() => Account { uid, is_replaced: true },
+        Some(_) => Account { is_replaced: true, ..before },
+        None => before,
+    };
     // While it is missing, nothing is known of the next one.
     let Some(uid) = found.map(|it| it.uid.clone()).filter(|uid| !uid.is_empty()) else {
         return before;
     };
     let is_another = !before.uid.is_empty() && before.uid != uid;
-    let is_replaced = before.is_replaced || is_another || is_written(observed);
-    Account { uid, is_replaced }
+    Account { uid, is_replaced: before.is_replaced || is_another }
 }
 
-/// Do pods get the uid of their ServiceAccount already? Where the state was lost, they must keep it: without it they would be
-/// replaced.
-fn is_written(observed: &Observed) -> bool {
+/// The uid that pods get already, if they get one.
+fn written(observed: &Observed) -> Option<String> {
     let of_deployment = observed.deployment.as_ref().and_then(|it| it.spec.as_ref());
     let of_daemon_set = observed.daemon_set.as_ref().and_then(|it| it.spec.as_ref());
     let templates = of_deployment.map(|it| &it.template).into_iter();
-    templates.chain(of_daemon_set.map(|it| &it.template)).any(has_it)
+    templates.chain(of_daemon_set.map(|it| &it.template)).find_map(uid_in)
 }
 
-fn has_it(template: &PodTemplateSpec) -> bool {
+fn uid_in(template: &PodTemplateSpec) -> Option<String> {
     let annotations = template.metadata.as_ref().and_then(|it| it.annotations.as_ref());
-    annotations.is_some_and(|all| all.contains_key(SERVICE_ACCOUNT))
+    annotations.and_then(|all| all.get(SERVICE_ACCOUNT)).cloned()
 }
 
 #[cfg(test)]
@@ -89,6 +93,11 @@ mod tests {
         let metadata = spec.template.metadata.get_or_insert_default();
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(SERVICE_ACCOUNT.to_owned(), "b".to_owned());
-        assert_eq!(seen(&dns, &observed), Account { uid: "b".to_owned(), is_replaced: true });
+        // With `--cascade=orphan` it has no owner for a moment; and it may be gone as well as the state.
+        for there in [Some("b"), None] {
+            is_there(&mut observed, there);
+            let expected = Account { uid: "b".to_owned(), is_replaced: true };
+            assert_eq!(seen(&dns, &observed), expected, "{there:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod deleted;
 mod replaced;
 mod ports;
 
+pub use addresses::asks_for_others;
 pub use deleted::{last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
@@ -111,12 +112,7 @@ fn release(
     }
     let others_serve = observed.foreign_pods.iter().any(pods::is_ready);
     if leaves_it_to_others(dns, observed, service) && !others_serve {
-        let message = format!(
-            "{} cannot be given back: no pod of the other DNS server is ready. Start that server, or set adopt to true",
-            shown(service)
-        );
-        let refusal = Refusal::new("NoOtherServer", "spec.service.adopt", message);
-        return Err(Refusal { again_in: Some(LIST_OTHERS_EVERY), ..refusal });
+        return Err(no_other_server(observed, service));
     }
     match standing {
         // The labels go only when the selector has lost our key: until then clients would lose the pods that serve them.
@@ -137,6 +133,28 @@ fn release(
             ),
         )),
     }
+}
+
+/// Clients would lose the pods that serve them, or may.
+fn no_other_server(observed: &Observed, service: &Service) -> Refusal {
+    let service = shown(service);
+    let (reason, message) = match &observed.unread_foreign_pods {
+        None => (
+            "NoOtherServer",
+            format!(
+                "{service} cannot be given back: no pod of the other DNS server is ready. Start that server, or set adopt to true"
+            ),
+        ),
+        Some(why) => (
+            "OtherServerUnknown",
+            format!(
+                "{service} is not given back yet, because the operator cannot list the pods of the other DNS server: {why}. It \
+                 tries again; our pods serve until then"
+            ),
+        ),
+    };
+    let refusal = Refusal::new(reason, "spec.service.adopt", message);
+    Refusal { again_in: Some(LIST_OTHERS_EVERY), ..refusal }
 }
 
 /// Does it matter whether pods of the other DNS server are ready? Only while the Service of `adopt: false` may lead to pods of

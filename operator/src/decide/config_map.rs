@@ -1,11 +1,14 @@
 //! What is written in the configuration ConfigMap now.
 
-use crds::{Config, config};
+use crds::{ClusterDNS, Config, config};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::decide::adoption;
 use crate::decide::plan::{Account, LastService, RolloutPlan, RolloutState, Switch};
+use crate::decide::rollout::what_failed;
+use crate::names;
 use crate::observe::observed::Observed;
 
 /// Key of the document that every pod runs, but for the canary.
@@ -54,8 +57,9 @@ impl Current {
         let text = match (written, observed.lost_document.as_deref()) {
             (None, None) => return Self { state, ..Self::default() },
             (None, Some(lost)) => {
+                // The state of another document, but what failed beside that one failed.
                 if state.stable != config::revision_of(lost) {
-                    state = RolloutState::default();
+                    state = RolloutState { needs_pods: state.needs_pods, ..what_failed(&state) };
                 }
                 lost
             }
@@ -105,18 +109,22 @@ pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
     state.unwrap_or_default()
 }
 
-/// The ConfigMap that a deleted ClusterDNS of this name left behind, for one with this Service. Pods may still run its documents, so
-/// these and their trials count. What was done to a Service does not, nor its ServiceAccount, nor the addresses of a Service of another name.
-pub fn left_behind(mut map: ConfigMap, (namespace, name): (&str, &str)) -> ConfigMap {
+/// The ConfigMap that a deleted ClusterDNS of this name left behind, for the one that has the name now. Pods may still run its
+/// documents, so these and their trials count. What was done to a Service does not, nor its ServiceAccount, nor the addresses of a
+/// Service of another name. Nor do addresses where this one asks for others: it was created for them.
+pub fn left_behind(mut map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
+    let (namespace, name) = names::service(dns);
     let mut state = state_in(Some(&map));
     let is_its = |manifest: &Value| {
         let metadata = &manifest["metadata"];
-        (metadata["namespace"].as_str(), metadata["name"].as_str()) == (Some(namespace), Some(name))
+        let is = |key: &str, expected: &str| metadata[key].as_str() == Some(expected);
+        is("namespace", &namespace) && is("name", &name)
     };
     state.switch = Switch::default();
     // It had a ServiceAccount of its own, which may be gone with it.
     state.account = Account::default();
-    if !state.service.manifest.as_ref().is_some_and(is_its) {
+    let is_its_service = state.service.manifest.as_ref().is_some_and(is_its);
+    if !is_its_service || adoption::asks_for_others(dns, &state.service.cluster_ips) {
         state.service = LastService::default();
     }
     // This ClusterDNS has given nothing back.

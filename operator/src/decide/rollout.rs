@@ -21,7 +21,7 @@ use crate::decide::{account, adoption};
 use crate::observe::observed::{Observed, Reported};
 use crate::observe::pods;
 pub use nothing_new::nothing_new;
-pub use retry::{NextTrial, next_trial};
+pub use retry::{NextTrial, next_trial, remembered as what_failed};
 
 /// Ready pods without which nothing can be compared, so that nothing is tried.
 const PODS_TO_TRY: usize = 2;
@@ -134,7 +134,7 @@ fn decide(
 ) -> RolloutPlan {
     let rule = dns.spec.rollout.clone().unwrap_or_default();
     let Some(stable) = &written.stable else {
-        return without_stable(asked, written, observed);
+        return without_stable(asked, written, observed, rule.canary);
     };
     if asked.revision == written.state.stable && written.edit == Edit::Kept {
         return at_once(asked, None);
@@ -273,20 +273,26 @@ fn beside_foreign(stable: &str, written: &Current) -> Option<Current> {
 }
 
 /// What pods run is not in the ConfigMap: it is a first install, or another client deleted or edited it. Then the
-/// previous configuration and the failed revisions are not known.
-fn without_stable(asked: &Asked, written: &Current, observed: &Observed) -> RolloutPlan {
-    let runs_another = |pod| {
-        pods::reported(observed, pod).is_some_and(|reported| reported.revision != asked.revision)
-    };
-    if !pods::ready(observed).any(runs_another) {
-        return at_once(asked, None);
-    }
-    // Nothing to compare with, and every pod keeps what it runs: one that says what that is ends this.
-    if retry::is_known_to_fail(&written.state, &asked.revision) {
+/// previous configuration is not known, and what failed only where `rollout.json` was left.
+fn without_stable(
+    asked: &Asked,
+    written: &Current,
+    observed: &Observed,
+    canary: bool,
+) -> RolloutPlan {
+    let runs = |pod| pods::reported(observed, pod).map(|reported| &reported.revision);
+    let runs_it = |pod| runs(pod) == Some(&asked.revision);
+    // Nothing to compare with, and every pod keeps what it runs: one that says what that is ends this. A silent pod may run
+    // another one.
+    let fails = canary && retry::is_known_to_fail(&written.state, &asked.revision);
+    if fails && !pods::ready(observed).all(runs_it) {
         let plan = keep("", &written.state);
         let failed = retry::recalled(&written.state, &asked.revision);
         let state = RolloutState { stable: plan.state.stable, ..failed };
         return RolloutPlan { state, again_in: Some(RECONCILE_EVERY), ..plan };
+    }
+    if !pods::ready(observed).any(|pod| runs(pod).is_some() && !runs_it(pod)) {
+        return at_once(asked, None);
     }
     let why = match written.edit {
         Edit::Unreadable | Edit::Kept | Edit::Undone => {

@@ -115,6 +115,7 @@ impl Caches {
         };
         let of_nodes = Followed {
             api: Api::all(client.clone()),
+            kind: (),
             label: None,
             slim: keep_labels,
             stub: None,
@@ -201,7 +202,8 @@ impl Caches {
             _ => None,
         };
         let is_needed = |_: &[Arc<ClusterDNS>], object: &DynamicObject| has_our_label(object);
-        let followed = Followed { api, label, slim, stub, is_needed, longest_wait: LONGEST_WAIT };
+        let (longest_wait, resource) = (LONGEST_WAIT, resources::resource(kind));
+        let followed = Followed { api, kind: resource, label, slim, stub, is_needed, longest_wait };
         let watch =
             self.keep(writer, followed, move |all, object| triggers::of_child(kind, all, object));
         let key = (kind, namespace.to_owned());
@@ -344,9 +346,13 @@ fn plural<K: Resource>(api: &Api<K>) -> String {
 }
 
 /// Our own, found by a label.
-fn labelled_with<K: Resource>(api: Api<K>, label: &'static str) -> Followed<K> {
+fn labelled_with<K>(api: Api<K>, label: &'static str) -> Followed<K>
+where
+    K: Resource<DynamicType = ()>,
+{
     Followed {
         api,
+        kind: (),
         label: Some(label),
         slim: drop_managed_fields,
         stub: None,

@@ -2,7 +2,6 @@
 //! ours, so no watch of ours covers them. They are listed only where the Service is about to be left to them, and
 //! then as they are now: what a watch cache remembers may be gone.
 
-use anyhow::Context;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::api::{Api, ListParams};
@@ -13,7 +12,10 @@ use super::observed::Observed;
 use crate::decide::adoption;
 use crate::names;
 use crate::runtime::time_limit::within;
+use crate::shortened::shortened;
 
+/// Octets of why they are not known: an API server may send a long text.
+const MAX_WHY: usize = 200;
 /// More pods than another DNS server has; the rest is not read.
 const PAGE: u32 = 500;
 
@@ -21,15 +23,18 @@ const PAGE: u32 = 500;
 /// Service of another DNS server for good.
 ///
 /// # Errors
-/// When the API server does not answer.
+/// When the API server does not answer: why. One decision waits then, and all others do not need them.
 pub(super) async fn needed(
     client: &Client,
     lists: &Lists,
     dns: &ClusterDNS,
     observed: &Observed,
-) -> anyhow::Result<Vec<Pod>> {
+) -> Result<Vec<Pod>, String> {
     match observed.service.as_ref().filter(|_| adoption::needs_others(dns, observed)) {
-        Some(service) => pods(client, lists, service).await,
+        Some(service) => {
+            let listed = pods(client, lists, service).await;
+            listed.map_err(|why| shortened(&format!("{why:#}"), MAX_WHY))
+        }
         None => Ok(Vec::new()),
     }
 }
@@ -48,8 +53,7 @@ async fn pods(client: &Client, lists: &Lists, service: &Service) -> anyhow::Resu
             found.push(slim(pod));
         }
     };
-    let listed = within(lists.page(client, pods.resource_url(), &params, take)).await;
-    listed.context("cannot list the pods that the Service selects")?;
+    within(lists.page(client, pods.resource_url(), &params, take)).await?;
     Ok(found)
 }
 

@@ -9,8 +9,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::core::DynamicObject;
 
-use crate::decide::config_map::{CANARY, ROLLOUT, STABLE};
+use crate::decide::config_map::{self, CANARY, ROLLOUT, STABLE};
 use crate::names;
+use crate::observe::{believed, is_owned};
 
 /// Octets of all documents that are remembered: most have some kilobytes, the largest 1 MiB.
 const MAX_OCTETS: usize = 8 << 20;
@@ -37,6 +38,21 @@ pub struct LastDocuments {
 }
 
 impl LastDocuments {
+    /// The configuration ConfigMap to decide from: the one that is there, with the state that an operator wrote, which is remembered.
+    /// Where another client deleted it, what is remembered.
+    pub fn believed(&self, dns: &ClusterDNS, map: Option<ConfigMap>) -> Option<ConfigMap> {
+        let Some(map) = map else { return self.deleted(dns) };
+        let (instance, _) = whose(dns);
+        let map = believed(self.with_own_state(instance, map), dns);
+        // The one of a ClusterDNS before it is deleted with that one: the state in it must not outlive it.
+        let stable = config_map::whole(Some(&map)).filter(|_| is_owned(&map, dns));
+        if let Some(stable) = stable {
+            let rollout = config_map::text(Some(&map), ROLLOUT).unwrap_or_default();
+            self.seen(whose(dns), stable, rollout);
+        }
+        Some(map)
+    }
+
     /// The ConfigMap of the ClusterDNS of this name and uid has this document and this state, and no other client wrote them.
     pub fn seen(&self, (instance, uid): (&str, &str), stable: &str, rollout: &str) {
         let mut kept = self.lock();
@@ -91,7 +107,7 @@ impl LastDocuments {
 
     /// What is remembered of the ConfigMap of this ClusterDNS, which another client deleted: the state without the documents.
     /// What failed must not look new, and what was done to a Service must stay known.
-    pub fn deleted(&self, dns: &ClusterDNS) -> Option<ConfigMap> {
+    pub(crate) fn deleted(&self, dns: &ClusterDNS) -> Option<ConfigMap> {
         let (instance, uid) = whose(dns);
         let kept = self.lock();
         let known = kept.get(instance).filter(|known| known.uid == uid)?;
@@ -126,8 +142,9 @@ fn has_own_state(map: &ConfigMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::config_map;
-    use crate::fixtures::from;
+    use crate::decide::rollout;
+    use crate::fixtures::{at, deploy, dns, from};
+    use crate::observe::observed::Observed;
     use serde_json::json;
 
     #[test]
@@ -153,7 +170,7 @@ mod tests {
     #[test]
     fn o4_the_state_of_a_deleted_configuration_is_known_for_its_own_clusterdns() {
         let documents = LastDocuments::default();
-        let mut dns = crate::fixtures::dns("{}");
+        let mut dns = dns("{}");
         assert!(documents.deleted(&dns).is_none(), "nothing was seen");
         let state = json!({"stable": config::revision_of("{}"), "failed": "f"}).to_string();
         let map = from(json!({"metadata": {"name": "clusterdns-default"},
@@ -168,6 +185,37 @@ mod tests {
         // One whose state was not there.
         documents.seen(whose(&dns), "{}", "");
         assert!(documents.deleted(&dns).is_none());
+    }
+
+    #[test]
+    fn o4_a_clusterdns_made_again_has_no_configuration_or_failure_of_the_one_before() {
+        for spec in ["{ttlSeconds: 7}", "{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}"] {
+            let (before, mut again) = (dns("{ttlSeconds: 5}"), dns(spec));
+            again.metadata.uid = Some("another".to_owned());
+            let (old, new) = (crate::fixtures::config(&before), crate::fixtures::config(&again));
+            let state =
+                json!({"stable": old.revision(), "failed": new.revision(), "failure": "no"});
+            let map: ConfigMap = from(json!({"metadata": {"name": "clusterdns-default",
+                "ownerReferences": [{"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+                    "name": "default", "uid": "dns-uid"}]},
+                "data": {"stable.json": old.to_json(), "rollout.json": state.to_string()}}));
+            let documents = LastDocuments::default();
+            documents.believed(&before, Some(map.clone()));
+            let failed = |map: Option<ConfigMap>| config_map::state_in(map.as_ref()).failed;
+            assert_eq!(failed(documents.believed(&before, None)), new.revision(), "its own");
+            let left = documents.believed(&again, Some(map));
+            assert_eq!(failed(left), new.revision(), "its pods are still there");
+            // The garbage collector deletes the ConfigMap.
+            let config_map = documents.believed(&again, None);
+            let stable = config_map::state_in(config_map.as_ref()).stable;
+            let lost_document = documents.of("default", &stable);
+            assert_eq!((&config_map, &lost_document), (&None, &None), "{spec}");
+            let mut observed = Observed { config_map, lost_document, ..Observed::default() };
+            deploy(&mut observed, 1);
+            let plan = rollout::plan(&again, &new, &observed, at(0));
+            assert_eq!((plan.stable, plan.canary), (new.to_json(), None), "{spec}");
+            assert_eq!((plan.state.failed.as_str(), plan.state.failed_earlier), ("", Vec::new()));
+        }
     }
 
     /// A ConfigMap with this document and the state that fits it. The state belongs to this client.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crds::ClusterDNS;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams, WatchParams};
-use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Error, Event};
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
@@ -37,8 +37,10 @@ const WATCH_MARGIN: Duration = Duration::from_secs(5);
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
 /// Which objects are followed, and which of their fields are kept.
-pub(super) struct Followed<K> {
+pub(super) struct Followed<K: Resource> {
     pub(super) api: Api<K>,
+    /// What the API calls its kind.
+    pub(super) kind: K::DynamicType,
     /// Only objects with this label; none: all.
     pub(super) label: Option<&'static str>,
     /// Removes what no decision reads.
@@ -53,8 +55,9 @@ pub(super) struct Followed<K> {
 
 /// What a watch says besides what it keeps.
 pub(super) enum Heard<'a, K> {
-    /// An object has changed. The store has it, unless the list that it is in is not complete yet.
-    Changed(&'a K),
+    /// An object has changed: as it is now, and as the store had it before, because it may have concerned others then. The store
+    /// has the new one, unless the list that it is in is not complete yet.
+    Changed(&'a K, Option<Arc<K>>),
     /// An object cannot be read, so the store does not have it, or not any more.
     Unreadable(&'a Undecodable),
     /// There is no room for an object, nor for a stub of it: the same.
@@ -295,12 +298,16 @@ where
             }
             (BudgetVerdict::Nothing, _) => return,
         };
+        let (Event::Apply(object) | Event::Delete(object) | Event::InitApply(object)) = &event
+        else {
+            return self.writer.apply_watcher_event(&event);
+        };
+        let which = ObjectRef::from_obj_with(object, self.followed.kind.clone());
+        let before = self.writer.as_reader().get(&which);
         self.writer.apply_watcher_event(&event);
-        if let Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) = &event {
-            (self.heard)(Heard::Changed(object));
-            if verdict == BudgetVerdict::Nothing {
-                (self.heard)(Heard::NotKept(object.meta()));
-            }
+        (self.heard)(Heard::Changed(object, before));
+        if verdict == BudgetVerdict::Nothing {
+            (self.heard)(Heard::NotKept(object.meta()));
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Observed {
     /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
     /// Listed only when the Service goes back to them.
     pub foreign_pods: Vec<Pod>,
+    /// Why they could not be listed although the Service is about to go back to them: none of them counts as ready.
+    pub unread_foreign_pods: Option<String>,
     /// What our ready pods said when last asked, by pod uid.
     pub pod_reports: BTreeMap<String, PodReport>,
     /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this reconcile: what

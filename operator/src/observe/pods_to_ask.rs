@@ -98,9 +98,12 @@ impl PodsToAsk {
 }
 
 /// What has no room is not kept at all: a stub of a pod would have nothing to ask it by.
-fn followed<K>(api: Api<K>, label: Option<&'static str>, slim: fn(&mut K)) -> Followed<K> {
+fn followed<K>(api: Api<K>, label: Option<&'static str>, slim: fn(&mut K)) -> Followed<K>
+where
+    K: Resource<DynamicType = ()>,
+{
     let longest_wait = LONGEST_WAIT;
-    Followed { api, label, slim, stub: None, is_needed: |_, _| false, longest_wait }
+    Followed { api, kind: (), label, slim, stub: None, is_needed: |_, _| false, longest_wait }
 }
 
 /// Its name, its instance, whether it is being deleted or ready, where it runs, and its ports of HTTP and DNS.

@@ -8,7 +8,7 @@ use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 
-use super::{Standing, cluster_ips, replaced, standing};
+use super::{Standing, addresses, cluster_ips, replaced, standing};
 use crate::decide::config_map;
 use crate::decide::plan::{LastService, Refusal, ServicePlan};
 use crate::desired::as_it_was;
@@ -19,19 +19,24 @@ use crate::observe::observed::Observed;
 ///
 /// # Errors
 /// `NothingToAdopt`: there was none. `ServiceGone`: there was one, and its ports and labels are not known, or it was given back.
+/// `ClusterIPsDiffer`: it would get other addresses than clients know.
 pub(super) fn plan(dns: &ClusterDNS, observed: &Observed) -> Result<ServicePlan, Refusal> {
     let last = config_map::state(observed).service;
+    let own = |last: &LastService| {
+        addresses::keep_known(dns, &known_or_reported(dns, last)).map(|()| ServicePlan::Own)
+    };
     if !dns.spec.service.clone().unwrap_or_default().adopt {
         // Who writes its addresses wants a Service of ours with them.
         let is_wanted = !last.cluster_ips.is_empty()
             && addresses_of(&last.cluster_ips).is_subset(&written(dns).collect());
-        return match last.is_given_back && !is_wanted {
+        return match last.is_given_back {
+            true if is_wanted => Ok(ServicePlan::Own),
             true => Err(given_back(dns, &last)),
-            false => Ok(ServicePlan::Own),
+            false => own(&last),
         };
     }
     match last.manifest {
-        _ if last.is_ours => Ok(ServicePlan::Own),
+        _ if last.is_ours => own(&last),
         Some(manifest) => Ok(ServicePlan::Recreated { labels: labels(&manifest), manifest }),
         None => Err(nothing_to_adopt(dns)),
     }
@@ -97,7 +102,7 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let before = config_map::state(observed).service;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
     let Some(service) = &observed.service else {
-        let cluster_ips = addresses(dns, &before);
+        let cluster_ips = known_or_reported(dns, &before);
         let is_ours = before.is_ours || (!adopt && !before.is_given_back);
         return match is_ours && !cluster_ips.is_empty() {
             true => LastService { cluster_ips, is_pinned: true, is_ours: true, ..before },
@@ -170,7 +175,7 @@ fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<Str
 }
 
 /// What rollout.json remembers; where it is lost, what the status says.
-fn addresses(dns: &ClusterDNS, last: &LastService) -> Vec<String> {
+fn known_or_reported(dns: &ClusterDNS, last: &LastService) -> Vec<String> {
     match last.cluster_ips.is_empty() {
         true => reported(dns).to_vec(),
         false => last.cluster_ips.clone(),

@@ -1,5 +1,6 @@
 //! States of a Service, and what is decided about its selector.
 
+mod addresses;
 mod deleted;
 
 use super::*;
@@ -230,10 +231,6 @@ fn o1_addresses_that_kubernetes_does_not_give_to_our_service_are_refused() {
         Some(vec!["10.96.0.10".to_owned(), "fd00::b".to_owned()]);
     let spec = "{service: {clusterIPs: [10.96.0.10, \"fd00::a\"]}}";
     assert_eq!(planned(spec, &with(second)).err(), differ, "the second one does not change either");
-    let mut leaving = own_service();
-    leaving.metadata.deletion_timestamp = Some(from(json!("2026-01-01T00:00:00Z")));
-    let spec = "{service: {clusterIPs: [10.96.0.11]}}";
-    assert_eq!(planned(spec, &with(leaving)).err(), None, "it comes back with these");
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) fn due_in(state: &RolloutState, now: Timestamp) -> Option<Duration> {
 }
 
 /// Keeps only what is remembered about a failure.
-pub(super) fn remembered(state: &RolloutState) -> RolloutState {
+pub fn remembered(state: &RolloutState) -> RolloutState {
     let RolloutState {
         failed,
         failure,

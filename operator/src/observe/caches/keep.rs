@@ -30,6 +30,7 @@ impl Caches {
     pub fn keep_resources(&self, writer: Writer<ClusterDNS>, definition: Arc<Definition>) {
         let followed = Followed {
             api: Api::<ClusterDNS>::all(self.means.client.clone()),
+            kind: (),
             label: None,
             slim: slim_resource,
             stub: Some(stubs::stub_of_resource),
@@ -41,7 +42,7 @@ impl Caches {
         let (all, triggers) = (self.resources.clone(), self.triggers.clone());
         let unreadable = self.unreadable.clone();
         let heard = move |heard: Heard<'_, ClusterDNS>| match heard {
-            Heard::Changed(dns) => {
+            Heard::Changed(dns, _) => {
                 unreadable.forget(&dns.name_any());
                 triggers.enqueue(&all.state(), [dns.name_any()]);
             }
@@ -58,7 +59,7 @@ impl Caches {
         self.spawn(writer, followed, (share, means), heard);
     }
 
-    /// Keeps the objects of one kind in one place, and wakes each ClusterDNS that one concerns.
+    /// Keeps the objects of one kind in one place, and wakes each ClusterDNS that one concerns, or did before it was edited.
     pub(super) fn keep<K>(
         &self,
         writer: Writer<K>,
@@ -78,9 +79,11 @@ impl Caches {
         }
         let heard = move |heard: Heard<'_, K>| {
             let is_news = match heard {
-                Heard::Changed(object) => {
+                Heard::Changed(object, before) => {
                     let all = all.state();
-                    return triggers.enqueue(&all, whose(&all, object));
+                    let before = before.map(|before| whose(&all, &before)).unwrap_or_default();
+                    let concerned = whose(&all, object).into_iter().chain(before);
+                    return triggers.enqueue(&all, concerned);
                 }
                 Heard::Listed => first_lists.listed(&namespace, &kind),
                 Heard::Failed(error) => {

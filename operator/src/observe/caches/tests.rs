@@ -99,12 +99,13 @@ impl Api {
         self.watches.lock().unwrap().clear();
     }
 
-    /// An object has changed. The watch may not have begun yet.
+    /// An object has changed.
     async fn change(&self, kind: &str, instance: &str) {
-        self.changed(kind, &child(kind, instance, 2)).await;
+        self.send(kind, child(kind, instance, 2)).await;
     }
 
-    async fn changed(&self, kind: &str, object: &Value) {
+    /// The watch of this kind may not have begun yet.
+    async fn send(&self, kind: &str, object: Value) {
         let event = json!({"type": "MODIFIED", "object": object});
         loop {
             let watch = self.watches.lock().unwrap().get(kind).cloned();
@@ -145,6 +146,40 @@ async fn o13_the_start_wakes_each_of_many_once_and_a_change_wakes_the_one_it_is_
         api.change(kind, "d7").await;
         assert_eq!(woken.next().await.map(|it| it.name).as_deref(), Some("d7"), "{kind}");
         assert!(woken.next().now_or_never().is_none(), "{kind}: no other");
+    }
+}
+
+#[tokio::test]
+async fn o13_an_edit_wakes_also_those_whose_pods_are_not_selected_any_more() {
+    let (all, mut writer) = kube::runtime::reflector::store();
+    for name in ["a", "b"] {
+        let dns = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": name},
+            "spec": {"service": {"namespace": "dns", "name": name}, "placement": {"podLabels": {"team": name}}}});
+        writer.apply_watcher_event(&Event::Apply(serde_json::from_value(dns).unwrap()));
+    }
+    let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
+    *api.has.lock().unwrap() = (1, 0);
+    let namespaces = ["dns".to_owned()];
+    let (metrics, lists) = (Arc::default(), Arc::default());
+    let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
+    caches.wait_until_read("dns").await;
+    let mut woken = Box::pin(triggers.stream());
+    while woken.next().now_or_never().is_some() {}
+    for (kind, path) in [("poddisruptionbudgets", "matchLabels"), ("services", "")] {
+        let mut version = 1;
+        for (team, expected) in [("a", &["a"][..]), ("b", &["a", "b"]), ("c", &["b"])] {
+            version += 1;
+            let labels = json!({"team": team});
+            let selector = if path.is_empty() { labels } else { json!({path: labels}) };
+            let object = json!({"metadata": {"name": "foreign", "namespace": "dns", "resourceVersion": version.to_string()},
+                "spec": {"selector": selector}});
+            api.send(kind, object).await;
+            let mut names = vec![woken.next().await.unwrap().name];
+            while let Some(Some(reference)) = woken.next().now_or_never() {
+                names.push(reference.name);
+            }
+            assert_eq!(names, expected, "{kind} {team}");
+        }
     }
 }
 

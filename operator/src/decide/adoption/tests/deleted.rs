@@ -7,7 +7,7 @@ use crate::desired::{Desired, Kind};
 use serde_json::Value;
 
 /// What is decided is written, as the operator does.
-fn reconcile(
+pub(super) fn reconcile(
     observed: &mut Observed,
     dns: &ClusterDNS,
     seconds: i64,
@@ -19,14 +19,14 @@ fn reconcile(
 }
 
 /// The Service that is applied.
-fn applied(observed: &Observed, dns: &ClusterDNS, plan: &Plan) -> Option<Value> {
+pub(super) fn applied(observed: &Observed, dns: &ClusterDNS, plan: &Plan) -> Option<Value> {
     let config = config(dns);
     let settings = crate::fixtures::settings();
     let desired = Desired::build(dns, &config, observed, plan, &settings);
     desired.get(Kind::Service).map(|service| service.data["spec"].clone())
 }
 
-fn reported(spec: &str, addresses: &[&str]) -> ClusterDNS {
+pub(super) fn reported(spec: &str, addresses: &[&str]) -> ClusterDNS {
     let mut dns = dns(spec);
     let cluster_ips = addresses.iter().map(|ip| (*ip).to_owned()).collect();
     dns.status = Some(crds::v1alpha1::ClusterDNSStatus { cluster_ips, ..Default::default() });
@@ -145,7 +145,7 @@ fn o16_a_service_of_other_addresses_does_not_make_the_known_ones_forgotten() {
 }
 
 /// Adopted, given back, and the reconcile after that.
-fn given_back() -> Observed {
+pub(super) fn given_back() -> Observed {
     let mut observed = with(switched());
     reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
     let plan = reconcile(&mut observed, &dns("{}"), 1).unwrap();
@@ -218,7 +218,7 @@ fn o16_an_adopted_service_deleted_before_it_is_given_back_keeps_its_addresses() 
 }
 
 /// Its ConfigMap as `kubectl delete --cascade=orphan` leaves it, as another ClusterDNS of this name sees it.
-fn created_again(observed: &mut Observed, spec: &str) -> ClusterDNS {
+pub(super) fn created_again(observed: &mut Observed, spec: &str) -> ClusterDNS {
     let mut again = dns(spec);
     again.metadata.uid = Some("another".to_owned());
     let map = observed.config_map.take().unwrap();
@@ -287,7 +287,7 @@ fn o16_a_service_too_large_to_be_remembered_keeps_its_addresses_when_given_back(
 }
 
 /// Our Service, as the API server made it.
-fn ours() -> Service {
+pub(super) fn ours() -> Service {
     let mut service = own_service();
     service.metadata.uid = Some("ours".to_owned());
     service.metadata.labels = Some(crate::names::labels("default"));

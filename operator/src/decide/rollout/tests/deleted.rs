@@ -103,3 +103,50 @@ fn o4_an_edit_is_tried_while_reports_still_say_that_the_configuration_is_gone() 
     let plan = story.reconcile(10);
     assert_eq!((plan.state.stable, plan.state.canary), (revision(OLD), revision(NEW)));
 }
+
+/// An operator that has just started: another client took `stable.json` away and left `rollout.json`.
+fn without_document(story: &mut Story) {
+    let data = story.observed.config_map.as_mut().unwrap().data.as_mut().unwrap();
+    data.remove(config_map::STABLE);
+}
+
+#[test]
+fn o4_what_failed_goes_to_no_pod_while_pods_do_not_say_what_they_run() {
+    let with = |canary: bool, is_silent: bool| {
+        let mut story = failed();
+        without_document(&mut story);
+        if is_silent {
+            story.observed.pod_reports.clear();
+        }
+        if !canary {
+            story.edit("{ttlSeconds: 7, rollout: {canary: false}}");
+        }
+        let plan = story.reconcile(110);
+        (plan.stable.is_empty(), plan.state.failed)
+    };
+    assert_eq!(with(true, true), (true, revision(NEW)), "one of them may run another one");
+    assert_eq!(with(true, false), (true, revision(NEW)));
+    assert_eq!(with(false, true), (false, String::new()), "a person insists");
+    // Without a pod there is nothing to lose.
+    let mut story = failed();
+    without_document(&mut story);
+    story.observed.pods.clear();
+    assert_eq!(story.reconcile(110).state.stable, revision(NEW));
+}
+
+#[test]
+fn o4_what_failed_stays_known_where_pods_run_another_document_than_was_written() {
+    const OLDER: &str = "{ttlSeconds: 3}";
+    let mut story = failed();
+    without_document(&mut story);
+    story.observed.lost_document = Some(crate::fixtures::config(&dns(OLDER)).to_json());
+    for pod in story.observed.pods.clone() {
+        says(&mut story.observed, pods::name(&pod), &revision(OLDER));
+    }
+    let plan = story.written_again(110);
+    assert_eq!((plan.state.stable, plan.canary), (revision(OLDER), None));
+    assert_eq!(plan.state.failed, revision(NEW), "it is not tried again before its time");
+    // Also where the spec asks for one pod, so that nothing can be tried.
+    story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
+    assert_eq!(story.reconcile(500).state.stable, revision(OLDER));
+}

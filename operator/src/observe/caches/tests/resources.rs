@@ -67,7 +67,7 @@ async fn k23_many_large_clusterdns_take_bounded_memory_and_one_that_works_stays_
     assert!(page.contains("clusterdns_operator_cache_bytes{part=\"clusterdns\"}"), "{page}");
     // A status is written to each.
     for (name, version) in large(2) {
-        api.changed("clusterdnses", &resource(&name, version, &values)).await;
+        api.send("clusterdnses", resource(&name, version, &values)).await;
     }
     let is_newest = |dns: &ClusterDNS| dns.metadata.resource_version.as_deref() == Some("2");
     while kept.state().iter().filter(|dns| is_newest(dns)).count() < LARGE {

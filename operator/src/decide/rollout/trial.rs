@@ -1,6 +1,7 @@
 //! One pod tries a configuration: who, for how long, and what ends it.
 
 mod call_back;
+mod candidate;
 mod cut_off;
 
 use std::time::Duration;
@@ -10,19 +11,20 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::rounds::{self, Tally};
-use super::{Asked, ONE_POD, PODS_TO_TRY, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
-use crate::decide::adoption::is_per_node;
+use super::{Asked, ONE_POD, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
 use crate::decide::plan::{CanaryPod, Held, HeldBy, Notice, RolloutPlan, RolloutState};
 use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::shortened::shortened;
-use cut_off::{cut_off, readers};
+use cut_off::{cut_off, reads};
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
 /// Time after the end of the trial until an unjudged canary counts as lost. A pod goes back to stable by itself
 /// 300 s after that end, so this comes first.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
+/// After this time a report of a pod that was named is about what it tries now, and not about what it tried before.
+const TAKEN_UP: SignedDuration = SignedDuration::from_secs(5);
 /// Longest time that a canary keeps a configuration which the operator cannot judge.
 const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
 /// Longest stored reason why a revision failed, in octets.
@@ -50,7 +52,7 @@ enum Verdict {
     Failed(String),
     /// Its pod is gone, was restarted, or could not be judged.
     Lost(&'static str),
-    /// A rollout of pods takes its pod away, also if that runs well.
+    /// A rollout of pods takes its pod away, also if that runs well; or the pod cannot read it, and another can.
     Replaced,
     /// The operator cannot judge it, which is no fault of the pod's.
     Held {
@@ -120,19 +122,40 @@ impl<'a> Trial<'a> {
         if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {
             return Verdict::Lost("was restarted");
         }
+        // Its image is an older one: what it says of a configuration that was edited together with the image proves nothing.
+        if self.is_about_to_go(pod) {
+            return Verdict::Replaced;
+        }
         let time = SignedDuration::from_secs(self.state.observe_seconds.into());
         let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
             return Verdict::Lost("has a trial whose start time is missing or in the future");
         };
+        if self.is_template_unseen() {
+            return Verdict::Watched(
+                (started + time).duration_since(self.now).max(SignedDuration::ZERO),
+            );
+        }
         let reported = self.reported_since(pod, started);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
         // The pod refused nothing when it became the canary, so a refusal now is about the configuration on trial.
         if let Some(why) = reported.and_then(Reported::refusal).filter(|_| !runs_it) {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
+        let ignored = reported.and_then(Reported::ignored_as_canary).filter(|_| !runs_it);
+        if let Some(fields) = ignored.filter(|_| self.now >= started + TAKEN_UP) {
+            return Verdict::Failed(format!(
+                "the image of the pod is older than this configuration: it does not know {fields}, and would run without that. \
+                 Update the image"
+            ));
+        }
         let end = started + time;
         if let Some(held) = reported.and_then(cut_off).filter(|_| !runs_it) {
-            return Verdict::Held { held, is_overdue: self.now >= end + OVERDUE };
+            return match self.candidate(self.state.losses) {
+                Some(other) if pods::uid(other) != canary.uid && reads(other, self.observed) => {
+                    Verdict::Replaced
+                }
+                _ => Verdict::Held { held, is_overdue: self.now >= end + OVERDUE },
+            };
         }
         if comparison.is_some_and(|it| it.is_postponed) {
             let held = HeldBy::Busy.because("it is busy with trials of other ClusterDNS");
@@ -297,56 +320,6 @@ impl<'a> Trial<'a> {
             true => retry::remembered(self.state),
             false => RolloutState::default(),
         }
-    }
-
-    /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs
-    /// stable. `None` while the workload rolls out, because its pods come and go, or while no other pod could answer.
-    /// A rollout that is stuck, or lacks new pods only, does not count: the others stay, and clients wait for the change.
-    fn candidate(self, losses: u32) -> Option<&'a Pod> {
-        let ready: Vec<&Pod> = pods::ready(self.observed).collect();
-        let per_node = is_per_node(self.dns);
-        let is_settled = pods::has_no_older_pods(self.observed, per_node);
-        let is_stuck = !is_settled && pods::is_stuck(self.observed, per_node, self.now);
-        if ready.len() < PODS_TO_TRY || !(is_settled || is_stuck) {
-            return None;
-        }
-        let newest = || {
-            let of_newest =
-                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed, per_node);
-            ready.iter().copied().filter(of_newest)
-        };
-        let canary = self.state.canary_pod.as_ref();
-        let before = canary.map(|canary| canary.uid.as_str());
-        let present = newest().filter(|_| losses == 0).find(|pod| {
-            let refuses = self.reported(pod).is_some_and(|reported| reported.refusal().is_some());
-            let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
-            Some(pods::uid(pod)) == before
-                && pods::restarts(pod) <= self.state.restarts
-                && !is_another
-                && !refuses
-        });
-        let runs_stable = |pod: &&Pod| {
-            let reported = self.reported(pod);
-            reported.is_some_and(|reported| {
-                reported.revision == self.state.stable && reported.refusal().is_none()
-            })
-        };
-        present.or_else(|| {
-            let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
-            self.in_turn(readers(others.collect(), self.observed))
-        })
-    }
-
-    /// The longest-ready one; each retry takes the next, so that one bad node does not block a correct configuration.
-    fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
-        pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));
-        if retry::has_failed(self.dns, self.state, &self.asked.revision) {
-            let index = self.state.failures as usize % pods.len().max(1);
-            return pods.get(index).copied();
-        }
-        let failed_before = |pod: &&&Pod| pods::uid(pod) == self.state.failed_pod;
-        let another = pods.iter().find(|pod| !failed_before(pod));
-        another.or(pods.first()).copied()
     }
 
     /// The pod returns to the stable configuration. The revision is not marked as bad.

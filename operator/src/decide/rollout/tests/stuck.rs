@@ -4,10 +4,16 @@ use super::*;
 
 #[test]
 fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
+    for reason in ["ImagePullBackOff", "SignatureValidationFailed"] {
+        with_a_pod_that_waits(reason);
+    }
+}
+
+fn with_a_pod_that_waits(reason: &str) {
     let mut story = Story::with_pods(3);
     let mut starting = unready(pod("dns-new", 0, 0));
     let waiting = json!([{"name": "dns", "ready": false, "restartCount": 0, "image": "x", "imageID": "",
-        "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
+        "state": {"waiting": {"reason": reason}}}]);
     starting.status.as_mut().unwrap().container_statuses = Some(from(waiting));
     starting.metadata.labels.as_mut().unwrap().insert("pod-template-hash".into(), "newer".into());
     story.observed.pods.push(starting);
@@ -18,7 +24,7 @@ fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
     story.edit(NEW);
     assert!(
         story.reconcile(100).canary.is_some(),
-        "the new image cannot be pulled, and clients wait"
+        "{reason}: the new image cannot be pulled, and clients wait"
     );
     story.pods_follow();
     story.compare(true, true);
@@ -75,7 +81,8 @@ fn per_node(story: &mut Story) {
     story.observed.daemon_set = Some(from(
         json!({"metadata": {"name": "clusterdns-default", "generation": 1},
         "status": {"observedGeneration": 1, "desiredNumberScheduled": 3, "currentNumberScheduled": 3,
-            "updatedNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2}}),
+            "updatedNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
+            "numberAvailable": 2}}),
     ));
 }
 
@@ -105,7 +112,7 @@ fn o7_with_a_pod_on_each_node_a_dead_node_keeps_no_edit_waiting() {
     story.observed.pods = story.observed.pods.drain(..).map(unready).collect();
     story.observed.dead_nodes = ["a", "b", "c"].map(str::to_owned).into();
     let status = story.observed.daemon_set.as_mut().unwrap().status.as_mut().unwrap();
-    (status.updated_number_scheduled, status.number_ready) = (Some(3), 0);
+    (status.updated_number_scheduled, status.number_available) = (Some(3), Some(0));
     assert!(!pods::progress(&story.observed, true).is_complete());
 }
 

@@ -11,7 +11,7 @@ mod policy;
 mod take_out;
 mod take_outs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::time::sleep_until;
 
@@ -48,6 +49,8 @@ pub struct Lookout {
     pub metrics: Arc<Metrics>,
     /// Whether it may act, as it was seen last.
     pub standing: Arc<PolicyStanding>,
+    /// The node that it runs on itself; none: not known.
+    pub node: Option<String>,
 }
 
 impl std::fmt::Debug for Lookout {
@@ -56,9 +59,12 @@ impl std::fmt::Debug for Lookout {
     }
 }
 
-/// The ready pods of one ClusterDNS, and how many of it are lost.
+/// The ready pods of one ClusterDNS, those that are out of the Service, and how many of these count as lost.
+#[derive(Default)]
 struct Group {
     ready: Vec<Target>,
+    /// Their uids.
+    out: Vec<String>,
     lost: usize,
 }
 
@@ -83,13 +89,15 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
         sleep_until((begun + round.wait()).into()).await;
         begun = Instant::now();
         take_outs.ended(&mut silences, begun);
+        let out_lately = kept.take_out_lately();
         if !it.standing.may_act() {
             silences.values_mut().for_each(|silences| silences.forget(begun));
             continue;
         }
-        let groups = groups(kept);
+        let groups = groups(kept, Timestamp::now());
         silences.retain(|name, _| groups.contains_key(name));
-        let asked = ask_all(&groups, &mut silences, (round, needed)).await;
+        show_out(&groups, &mut silences, (&out_lately, begun));
+        let asked = ask_all(&groups, &mut silences, (round, needed), it.node.as_deref()).await;
         let heard = Instant::now();
         for (name, asked) in asked {
             let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
@@ -104,7 +112,7 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
 }
 
 /// The pods of each ClusterDNS that the operator manages.
-fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
+fn groups(kept: &PodsToAsk, now: Timestamp) -> BTreeMap<String, Group> {
     let is_managed = |dns: &&Arc<ClusterDNS>| {
         dns.spec.management_state == ManagementState::Managed
             && dns.metadata.deletion_timestamp.is_none()
@@ -121,8 +129,10 @@ fn groups(kept: &PodsToAsk) -> BTreeMap<String, Group> {
             .filter_map(|pod| ask::target(dns, pod))
             .collect();
         ready.sort_by(|a, b| a.uid.cmp(&b.uid));
-        let lost = pods.iter().filter(|pod| pods::is_lost(pod)).count();
-        (name, Group { ready, lost })
+        let out = pods.iter().filter(|pod| pods::is_lost(pod));
+        let out = out.map(|pod| pods::uid(pod).to_owned()).collect();
+        let lost = pods.iter().filter(|pod| pods::is_lost_lately(pod, now)).count();
+        (name, Group { ready, out, lost })
     };
     all.iter().filter(is_managed).map(group).collect()
 }
@@ -133,11 +143,25 @@ fn is_of(dns: &ClusterDNS, pod: &Pod) -> bool {
         && pod.metadata.namespace.as_ref() == Some(&names::service(dns).0)
 }
 
+/// Notes the pods that any operator took out: those that are out now, and those that a kubelet set back since the last round.
+fn show_out(
+    groups: &BTreeMap<String, Group>,
+    silences: &mut BTreeMap<String, Silences>,
+    (lately, now): (&BTreeSet<String>, Instant),
+) {
+    for (name, group) in groups {
+        let silences = silences.entry(name.clone()).or_default();
+        let back = group.ready.iter().map(|pod| &pod.uid).filter(|uid| lately.contains(*uid));
+        back.chain(&group.out).for_each(|uid| silences.shown_out(uid, now));
+    }
+}
+
 /// Asks those whose turn it is, those that are silent, and those that look at them; all at the same time.
 async fn ask_all(
     groups: &BTreeMap<String, Group>,
     silences: &mut BTreeMap<String, Silences>,
     round: (Round, u32),
+    own_node: Option<&str>,
 ) -> BTreeMap<String, Vec<Asked>> {
     let wanted = selection::wanted(groups, silences, round, Instant::now());
     let asking = wanted.into_iter().map(|(name, pod, suspect)| async move {
@@ -149,7 +173,8 @@ async fn ask_all(
             }
         };
         let (heard, look) = futures::join!(ask::ask(pod), look);
-        (name, Asked { uid: pod.uid.clone(), node: pod.node.clone(), heard, look })
+        let is_here = own_node == Some(pod.node.as_str());
+        (name, Asked { uid: pod.uid.clone(), node: pod.node.clone(), is_here, heard, look })
     });
     let mut found: BTreeMap<String, Vec<Asked>> = BTreeMap::new();
     for (name, asked) in join_all(asking).await {
@@ -177,5 +202,22 @@ mod tests {
         pod.metadata.namespace = Some("dns".to_owned());
         pod.metadata.labels.as_mut().unwrap().remove(names::INSTANCE);
         assert!(!is_of(&dns, &pod));
+    }
+    #[test]
+    fn o20_a_pod_that_another_operator_took_out_is_noted_also_where_it_is_back() {
+        let mut pod = fixtures::pod("dns-0", 0, 0);
+        pod.metadata.namespace = Some("dns".to_owned());
+        pod.spec = Some(fixtures::from(serde_json::json!({"nodeName": "node", "containers": []})));
+        let back = ask::target(&fixtures::dns("{}"), &pod).unwrap();
+        let uid = back.uid.clone();
+        let group = Group { ready: vec![back], out: vec!["out".to_owned()], lost: 1 };
+        let groups = BTreeMap::from([("default".to_owned(), group)]);
+        for (lately, expected) in [(vec![], false), (vec![uid.clone(), "other".to_owned()], true)] {
+            let mut silences = BTreeMap::new();
+            let now = Instant::now();
+            show_out(&groups, &mut silences, (&lately.into_iter().collect(), now));
+            let noted = |uid: &str| silences["default"].was_taken_out_lately(uid, now);
+            assert_eq!((noted(&uid), noted("out"), noted("other")), (expected, true, false));
+        }
     }
 }

@@ -82,6 +82,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
             writes: writes.clone(),
             metrics: metrics.clone(),
             standing: lost_pods.clone(),
+            node: args.node_name.clone().filter(|name| !name.is_empty()),
         });
         tokio::spawn(vital.clone().run("the lookout for lost pods".to_owned(), lookout));
     }

@@ -117,6 +117,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let certificates = certificates.read(&ctx.client, &namespace, secrets, named, &mounted).await;
 
     let wanted_nodes = placement::Wanted::of(dns);
+    let (nodes_that_fit, no_node_fits) = caches.fit(&wanted_nodes);
     let others = others::all(&ctx.caches, dns);
     let mut observed = Observed {
         services_of_others: others::services(&ctx.caches, &others),
@@ -133,7 +134,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         unread_certificates: certificates.unread,
         ca_bundles: bundles.found(),
         size: caches.size(),
-        no_node_fits: caches.no_node_fits(&wanted_nodes),
+        nodes_that_fit,
+        no_node_fits,
         unfit_nodes: caches.unfit_nodes(pods.iter().filter_map(pods::node), &wanted_nodes),
         dead_nodes: caches.dead_nodes(pods.iter().filter_map(pods::node)),
         budgets,

@@ -61,10 +61,10 @@ version, and an upgrade that reuses values keeps it. */ -}}
   "--allowed-pod-annotations" "allowedPodAnnotations" "--certificates" "certificates.names" "--workload-namespaces" "workloadNamespaces"
   "--instances" "instances" "--lost-pods" "lostPods.enabled" "--http" "http" "--log-format" "logging.format" "--log-level" "logging.level"
   "--runbook-base-url" "metrics.runbookBaseURL" -}}
-{{- $names := list "CLUSTERDNS_NAMESPACE" "CLUSTERDNS_POD_NAME" -}}
+{{- $names := list "CLUSTERDNS_NAMESPACE" "CLUSTERDNS_POD_NAME" "CLUSTERDNS_NODE_NAME" -}}
 {{- range $variable := .Values.extraEnv -}}
 {{- if has .name $names -}}
-{{- fail (printf "extraEnv: %s would be there twice: remove one (the chart sets CLUSTERDNS_NAMESPACE and CLUSTERDNS_POD_NAME itself)" .name) -}}
+{{- fail (printf "extraEnv: %s would be there twice: remove one (the chart sets CLUSTERDNS_NAMESPACE, CLUSTERDNS_POD_NAME and CLUSTERDNS_NODE_NAME itself)" .name) -}}
 {{- end -}}
 {{- /* These flags are always there, and count: the variable would have no effect. */ -}}
 {{- $flag := printf "--%s" (trimPrefix "CLUSTERDNS_" .name | lower | replace "_" "-") -}}
@@ -75,7 +75,7 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- end -}}
 {{- range .Values.extraArgs -}}
 {{- $flag := splitList "=" . | first -}}
-{{- if has $flag (list "--namespace" "--pod-name") -}}
+{{- if has $flag (list "--namespace" "--pod-name" "--node-name") -}}
 {{- fail (printf "extraArgs: the operator has this from its pod, and its rights are for that: remove %s" $flag) -}}
 {{- end -}}
 {{- with get $flags $flag -}}

@@ -28,7 +28,7 @@ pub struct Scaling {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<Load>,
 
-    /// One pod on every node, as a DaemonSet; for clusters of at most 500 nodes. Example: {}.
+    /// One pod on every node that spec.placement allows, as a DaemonSet; for at most 500 such nodes. Example: {}.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_node: Option<PerNode>,
 }

@@ -35,8 +35,8 @@ pub struct Service {
     pub cluster_ips: Option<Vec<String>>,
 
     /// Takes over a Service of that name that exists already, such as the kube-dns of another DNS server: its clusterIPs
-    /// and ports stay, and it moves to our pods once they are ready. If you set this to false again, the Service selects the
-    /// former pods again. Default false.
+    /// and ports stay, and it moves to our pods once they are ready. One with internalTrafficPolicy: Local is refused. If you
+    /// set this to false again, the Service selects the former pods again. Default false.
     #[serde(default)]
     pub adopt: bool,
 

@@ -103,17 +103,17 @@ fn does_not_ask_itself(config: &Config, observed: &Observed) -> Result<(), Refus
 /// Only what a writer changes is refused. A cluster that grows, or a pool that is scaled to zero, is no mistake of the
 /// spec: the status says so.
 fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> {
-    let nodes = observed.size.nodes;
+    let (nodes, pods) = (observed.size.nodes, observed.nodes_that_fit);
     if !is_per_node(dns) || was_accepted(dns) {
         return Ok(());
     }
-    if nodes > MAX_NODES_PER_NODE && observed.daemon_set.is_none() {
+    if pods > MAX_NODES_PER_NODE && observed.daemon_set.is_none() {
         return Err(Refusal::new(
             "PerNodeTooLarge",
             "spec.scaling.perNode",
             format!(
-                "{nodes} nodes would be {nodes} pods that watch the API server, and at most {MAX_NODES_PER_NODE} may: use \
-                 proportional, and NodeLocal DNSCache on the nodes"
+                "{pods} nodes would be {pods} pods that watch the API server, and at most {MAX_NODES_PER_NODE} may: use \
+                 proportional, and NodeLocal DNSCache on the nodes; or let spec.placement name fewer nodes"
             ),
         ));
     }

@@ -7,11 +7,14 @@ mod addresses;
 mod deleted;
 mod replaced;
 mod ports;
+mod traffic;
 
 pub use addresses::asks_for_others;
 pub use deleted::{last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
+pub use traffic::leads_to_own_node_only;
+pub(crate) use traffic::{is_local, remedy};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -245,6 +248,7 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
         );
     }
     addresses::can_keep(dns, service)?;
+    traffic::can_move(dns, service)?;
     match ports::unserved(&spec, &served::of(&dns.spec)) {
         Some(what) => refuse(
             "ServicePortsUnserved",

@@ -106,6 +106,9 @@ fn own(of: &Instance<'_>) -> Service {
         ip_family_policy: ips.map(|ips| policy(ips.len()).to_owned()),
         ports: Some(service_ports(of)),
         selector: Some(names::selector(&of.name)),
+        // Written although it is the default: a field that we own is put back. With Local a node whose pod is down would have no
+        // DNS.
+        internal_traffic_policy: Some("Cluster".to_owned()),
         traffic_distribution: traffic_distribution(of).map(str::to_owned),
         ..ServiceSpec::default()
     };
@@ -154,8 +157,7 @@ fn traffic_distribution(of: &Instance<'_>) -> Option<&'static str> {
     distribution(of.service.traffic_distribution, is_per_node, of.observed.offers.minor)
 }
 
-/// Which pods a Service prefers, in the words of this minor version of Kubernetes. Never internalTrafficPolicy Local: a node
-/// whose pod is down would have no DNS.
+/// Which pods a Service prefers, in the words of this minor version of Kubernetes.
 pub(super) fn distribution(
     written: Option<TrafficDistribution>,
     is_per_node: bool,

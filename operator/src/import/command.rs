@@ -163,6 +163,12 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
             what: "--from-cluster".to_owned(),
             message,
         }));
+        lines.extend(found.is_local.then(|| Source::Note {
+            place: super::Place { file: "the cluster".to_owned(), line: 1 },
+            outcome: super::Outcome::Changed,
+            what: format!("Service {}/{}", found.service.0, found.service.1),
+            message: service::LOCAL.to_owned(),
+        }));
         service = Some(found.service);
     }
     // Before dnsmasq, as the servers of a ConfigMap are.

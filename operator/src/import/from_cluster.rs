@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::manifests::{Object, config_maps, config_maps_of_environment};
 use crate::args::Cluster;
+use crate::decide::adoption::is_local;
 use crate::offline::{self, PAGE, Paged};
 
 /// Time for all reads: a person waits for them.
@@ -39,6 +40,8 @@ const MAX_NAMED: usize = 8;
 pub(super) struct Found {
     /// The namespace and name of the Service that pods ask.
     pub(super) service: (String, String),
+    /// It leads clients to pods of their own node only.
+    pub(super) is_local: bool,
     /// Workloads and ConfigMaps of the DNS server.
     pub(super) objects: Vec<Object>,
     /// What was not read because there is too much of it, one sentence each.
@@ -87,7 +90,8 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
         let map = maps.get_opt(&name).await.map_err(|error| unreadable("ConfigMaps", &error))?;
         found.extend(map.map(|map| object("ConfigMap", &namespace, &name, &map)));
     }
-    Ok(Found { service: (namespace, service.name_any()), objects: found, cut })
+    let is_local = is_local(&service);
+    Ok(Found { service: (namespace, service.name_any()), is_local, objects: found, cut })
 }
 
 /// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.

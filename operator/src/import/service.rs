@@ -10,6 +10,11 @@ use super::from_cluster::{OPENSHIFT, UPSTREAM, asked_by_pods, is_labelled};
 use super::manifests::Object;
 use super::report::Outcome::{Changed, Kept, NotNeeded};
 use super::report::Place;
+use crate::decide::adoption::is_local;
+
+/// What is said of a Service that must be changed before it is adopted.
+pub(super) const LOCAL: &str = "spec.service: it is adopted only with internalTrafficPolicy: Cluster, because nodes without a new pod \
+                                would have no DNS: set it, which also works with the server that it leads to now";
 
 /// What the manifests say of Services.
 pub(super) struct Found {
@@ -35,6 +40,7 @@ pub(super) fn of_manifests(objects: &[Object], wanted: Option<&str>) -> Result<F
         let is_asked = service.as_ref().is_some_and(|asked| *asked == (namespace.clone(), name.clone()));
         let is_wanted = wanted.is_none_or(|it| it == name || it == format!("{namespace}/{name}"));
         let (outcome, message) = match (is_asked, is_wanted) {
+            (true, true) if is_local(it) => (Changed, LOCAL),
             (true, true) => (
                 Kept,
                 "spec.service: its addresses and ports stay, and it leads to the new pods when they are ready",
@@ -88,4 +94,25 @@ fn read(object: &Object) -> Option<(&Object, Service)> {
     };
     service.metadata.namespace.get_or_insert_with(|| SERVICE_NAMESPACE.to_owned());
     Some((object, service))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn o15_a_service_that_must_be_changed_before_it_is_adopted_has_a_line_that_says_so() {
+        for (policy, expected) in [(None, Kept), (Some("Cluster"), Kept), (Some("Local"), Changed)]
+        {
+            let value = json!({"kind": "Service",
+                "metadata": {"name": "kube-dns", "labels": {"k8s-app": "kube-dns"}},
+                "spec": {"internalTrafficPolicy": policy}});
+            let object = Object { file: "a".to_owned(), value, places: None, is_named: false };
+            let found = of_manifests(&[object], None).unwrap();
+            let [Source::Note { outcome, .. }] = found.lines.as_slice() else { panic!("one line") };
+            assert_eq!(*outcome, expected, "{policy:?}");
+        }
+    }
 }

@@ -121,7 +121,7 @@ mod tests {
         };
         let group = |(name, size): &(&str, usize)| {
             let ready = (0..*size).map(|n| target(name, n)).collect();
-            ((*name).to_owned(), Group { ready, lost: 0 })
+            ((*name).to_owned(), Group { ready, ..Group::default() })
         };
         sizes.iter().map(group).collect()
     }
@@ -163,7 +163,7 @@ mod tests {
                 let (last, nth) = asked.get(&pod.uid).copied().unwrap_or((now, 0));
                 asked.insert(pod.uid.clone(), (now, nth + 1));
                 let (uid, node, heard) = (pod.uid.clone(), pod.node.clone(), does(nth));
-                let asked = Asked { uid, node, heard, look: None };
+                let asked = Asked { uid, node, is_here: false, heard, look: None };
                 let silences = silences.entry(name.to_owned()).or_default();
                 silences.hear(&[asked], (1, 0), QUESTIONS, now);
                 if now < begin {
@@ -229,7 +229,7 @@ mod tests {
                 let heard =
                     if pod.uid.as_str() < "aaa-060" { Heard::Silence } else { Heard::Answer };
                 let (uid, node) = (pod.uid.clone(), pod.node.clone());
-                let asked = Asked { uid, node, heard, look: None };
+                let asked = Asked { uid, node, is_here: false, heard, look: None };
                 let silences = silences.get_mut("aaa").unwrap();
                 silences.hear(&[asked], (1, 0), QUESTIONS, now);
             }

@@ -1,8 +1,8 @@
 //! Which pods are lost: the decision, from what each round of questions heard. A pod is lost when it was silent on all ways
-//! several times in a row, when a data plane on another node that answered meanwhile gets no reply from it either, and when
-//! enough of the others are left. Pure: the time is an argument.
+//! several times in a row, when a data plane on another node that answered meanwhile gets no reply from it either, when enough of
+//! the others are left, and when it is not the operator's own node that is cut off. Pure: the time is an argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
@@ -50,6 +50,8 @@ pub(super) struct Asked {
     pub(super) uid: String,
     /// spec.nodeName of the pod.
     pub(super) node: String,
+    /// It is on the node of the operator, as far as the operator knows its node.
+    pub(super) is_here: bool,
     pub(super) heard: Heard,
     /// What another data plane heard, if one was asked.
     pub(super) look: Option<Look>,
@@ -70,6 +72,8 @@ pub(super) struct Silences {
     pods: BTreeMap<String, Silence>,
     /// uids of the pods that are being taken out, in the order in which that began.
     leaving: Vec<String>,
+    /// When a pod of another node than that of the operator last replied.
+    heard_elsewhere: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,10 +82,25 @@ struct Silence {
     asked: Option<Instant>,
     /// Silent questions in a row.
     in_a_row: u32,
+    /// When the first of them was.
+    silent_since: Option<Instant>,
     /// When it last replied.
     answered: Option<Instant>,
     /// When it was taken out of the Service.
     taken_out: Option<Instant>,
+    /// When the watch last showed it as taken out, if it was not ready since then.
+    shown_out: Option<Instant>,
+}
+
+/// What the operator knows about its own node while a pod is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnNode {
+    /// A pod of another node has answered since then.
+    Reached,
+    /// One other node is silent: that one is cut off, or that of the operator is.
+    Unknown,
+    /// Several other nodes are silent, and none answers.
+    CutOff,
 }
 
 impl Silences {
@@ -105,6 +124,12 @@ impl Silences {
             Some(Suspect { uid: uid.clone(), by: by.clone() })
         };
         suspects.into_iter().take(MAX_LOOKS).enumerate().filter_map(look).collect()
+    }
+
+    /// Whether it was taken out within the last minute, by whichever operator.
+    #[cfg(test)]
+    pub(super) fn was_taken_out_lately(&self, uid: &str, now: Instant) -> bool {
+        self.pods.get(uid).is_some_and(|silence| silence.was_taken_out_lately(now))
     }
 
     /// When the pod was asked last.
@@ -142,8 +167,16 @@ impl Silences {
             match pod.heard {
                 Heard::Answer => {
                     (silence.in_a_row, silence.answered) = (0, Some(now));
+                    if !pod.is_here {
+                        self.heard_elsewhere = Some(now);
+                    }
                 }
-                Heard::Silence => silence.in_a_row = silence.in_a_row.saturating_add(1),
+                Heard::Silence => {
+                    if silence.in_a_row == 0 {
+                        silence.silent_since = Some(now);
+                    }
+                    silence.in_a_row = silence.in_a_row.saturating_add(1);
+                }
                 // An unknown result does not count as silence.
                 Heard::Unknown => silence.in_a_row = 0,
             }
@@ -155,7 +188,12 @@ impl Silences {
                 silence.in_a_row >= needed
                     && !self.leaving.contains(&pod.uid)
                     && is_confirmed(pod, asked)
-                    && silence.may_be_taken_out(now)
+                    && match self.own_node(silence, asked) {
+                        OwnNode::Reached => silence.may_be_taken_out(now),
+                        // Its kubelet may be alive, and only we do not reach it.
+                        OwnNode::Unknown => !silence.is_unheard_since_taken_out(),
+                        OwnNode::CutOff => false,
+                    }
             })
             .collect();
         all.sort_by(|(a, before), (b, other)| {
@@ -166,6 +204,17 @@ impl Silences {
         let room = room(ready.saturating_sub(leaving), lost + leaving);
         let room = room.min(AT_ONCE.saturating_sub(leaving));
         all.into_iter().map(|(pod, _)| pod.uid.clone()).take(room).collect()
+    }
+
+    /// Whether the node of the operator may be cut off, and the pods of other nodes silent for that reason. An answer of the round
+    /// in which the pod fell silent may be from before the cut.
+    fn own_node(&self, silence: &Silence, asked: &[Asked]) -> OwnNode {
+        if self.heard_elsewhere > silence.silent_since {
+            return OwnNode::Reached;
+        }
+        let silent = asked.iter().filter(|pod| pod.heard == Heard::Silence && !pod.is_here);
+        let nodes: BTreeSet<&str> = silent.map(|pod| pod.node.as_str()).collect();
+        if nodes.len() > 1 { OwnNode::CutOff } else { OwnNode::Unknown }
     }
 
     /// This pod is being taken out from now on: those for which that began before it. They may be lost before it is.
@@ -186,9 +235,12 @@ impl Silences {
     /// No pod may be taken out now: what was heard is forgotten, not what is on its way, nor which pods must not be taken out
     /// again soon. The policy may be back in a moment.
     pub(super) fn forget(&mut self, now: Instant) {
-        self.pods.retain(|_, silence| !silence.may_be_taken_out(now));
+        self.pods.retain(|_, silence| {
+            silence.is_unheard_since_taken_out() || silence.was_shown_out_lately(now)
+        });
         for silence in self.pods.values_mut() {
-            *silence = Silence { taken_out: silence.taken_out, ..Silence::default() };
+            let Silence { taken_out, shown_out, .. } = *silence;
+            *silence = Silence { taken_out, shown_out, ..Silence::default() };
         }
     }
 
@@ -198,13 +250,24 @@ impl Silences {
         (silence.in_a_row, silence.taken_out) = (0, Some(now));
     }
 
+    /// The watch shows this pod as taken out, by whichever operator: a kubelet that sets it back keeps the old time of its
+    /// condition, so the pod does not show it later. It counts once, however long the pod stays out.
+    pub(super) fn shown_out(&mut self, uid: &str, now: Instant) {
+        if self.pods.get(uid).is_none_or(|silence| silence.shown_out.is_none()) {
+            self.taken_out(uid, now);
+        }
+        self.pods.entry(uid.to_owned()).or_default().shown_out = Some(now);
+    }
+
     /// Forgets pods that are not ready any more; of those that were taken out when, for as long as that matters.
     pub(super) fn keep(&mut self, is_ready: impl Fn(&str) -> bool, now: Instant) {
         self.pods.retain(|uid, silence| {
-            if !is_ready(uid) {
-                silence.in_a_row = 0;
+            if is_ready(uid) {
+                silence.shown_out = None;
+                return true;
             }
-            is_ready(uid) || silence.was_taken_out_lately(now)
+            silence.in_a_row = 0;
+            silence.was_taken_out_lately(now) || silence.was_shown_out_lately(now)
         });
     }
 }
@@ -214,9 +277,17 @@ impl Silence {
         self.taken_out.is_some_and(|at| now.saturating_duration_since(at) < AGAIN_AFTER)
     }
 
+    fn was_shown_out_lately(&self, now: Instant) -> bool {
+        self.shown_out.is_some_and(|at| now.saturating_duration_since(at) < AGAIN_AFTER)
+    }
+
+    fn is_unheard_since_taken_out(&self) -> bool {
+        self.taken_out.is_some() && self.answered <= self.taken_out
+    }
+
     /// Not twice within a minute, unless it answered in between.
     fn may_be_taken_out(&self, now: Instant) -> bool {
-        !self.was_taken_out_lately(now) || self.answered > self.taken_out
+        !(self.was_taken_out_lately(now) && self.is_unheard_since_taken_out())
     }
 }
 

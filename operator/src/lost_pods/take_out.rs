@@ -42,7 +42,8 @@ pub(super) async fn take_out(
     heard: Instant,
 ) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
-    // The leader may have taken it out a moment ago, and its kubelet set it back.
+    // The leader sees a pod that became ready a moment ago sooner or later than we do. One that a kubelet set back keeps its old
+    // time: that it was out the watch has shown.
     let ready_until = match it.writes.leads() {
         true => Timestamp::MAX,
         false => Timestamp::now() - silence::AGAIN_AFTER,
@@ -131,6 +132,7 @@ struct Peers<'a> {
     ahead: &'a [String],
     /// A pod that became ready later stays.
     ready_until: Timestamp,
+    now: Timestamp,
     ready: usize,
     lost: usize,
     version: Option<String>,
@@ -138,14 +140,15 @@ struct Peers<'a> {
 
 impl<'a> Peers<'a> {
     fn of((uid, ahead): (&'a str, &'a [String]), ready_until: Timestamp) -> Peers<'a> {
-        Peers { uid, ahead, ready_until, ready: 0, lost: 0, version: None }
+        let now = Timestamp::now();
+        Peers { uid, ahead, ready_until, now, ready: 0, lost: 0, version: None }
     }
 
     fn add(&mut self, pod: &Pod) {
         let since = pods::ready_since(pod);
         let is_leaving = since.is_some() && self.ahead.iter().any(|uid| uid == pods::uid(pod));
         self.ready += usize::from(since.is_some() && !is_leaving);
-        self.lost += usize::from(pods::is_lost(pod) || is_leaving);
+        self.lost += usize::from(pods::is_lost_lately(pod, self.now) || is_leaving);
         if pods::uid(pod) == self.uid && since.is_some_and(|since| since <= self.ready_until) {
             self.version = pod.resource_version();
         }
@@ -181,7 +184,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn o20_a_pod_that_a_kubelet_just_set_back_is_left_to_the_operator_that_leads() {
+    fn o20_a_pod_that_just_became_ready_is_left_to_the_operator_that_leads() {
         let all = [
             pod("a", "True", "2026-01-01T00:00:00Z"),
             pod("b", "True", "2026-01-01T09:59:30Z"),
@@ -197,6 +200,21 @@ pub(super) mod tests {
         assert_eq!(version(&all, "b", a_minute_ago), None, "ready for half a minute only");
         assert_eq!(version(&all, "b", Timestamp::MAX).as_deref(), Some("7"), "it leads");
         assert_eq!(version(&all, "c", Timestamp::MAX), None, "not ready");
+    }
+
+    #[test]
+    fn o20_a_node_that_stays_off_does_not_use_up_what_others_may_lose() {
+        for (seconds, may_go) in [(0, false), (60, false), (3_600, true)] {
+            let since = (Timestamp::now() - Duration::from_secs(seconds)).to_string();
+            let mut off = pod("off", "False", &since);
+            let conditions = off.status.as_mut().and_then(|status| status.conditions.as_mut());
+            conditions.unwrap()[0].reason = Some(pods::LOST.to_owned());
+            let ready = (0..4).map(|n| pod(&format!("p{n}"), "True", "2026-01-01T00:00:00Z"));
+            let all: Vec<Pod> = ready.chain([off]).collect();
+            let mut peers = Peers::of(("p0", &[]), Timestamp::MAX);
+            all.iter().for_each(|pod| peers.add(pod));
+            assert_eq!(peers.version().is_some(), may_go, "off for {seconds} s");
+        }
     }
 
     #[test]
@@ -275,6 +293,7 @@ pub(super) mod tests {
             writes: Writes::new(leadership, metrics.clone()),
             metrics,
             standing: Arc::default(),
+            node: None,
         }
     }
 

@@ -29,7 +29,7 @@ use super::list_and_watch::{Followed, Means};
 use super::lists::Lists;
 use super::observed::Misfit;
 use super::pages::LONGEST_WAIT;
-use super::placement::Wanted;
+use super::placement::{self, Wanted};
 use super::stubs;
 use super::unreadable::Unreadable;
 use crate::controller::triggers::{self, Triggers};
@@ -310,11 +310,9 @@ impl Caches {
         super::cluster_size::pod_ranges(self.nodes.state().iter().map(AsRef::as_ref))
     }
 
-    /// What keeps our pods off every node: of the node that fits best. None: one fits, or there is none.
-    pub(super) fn no_node_fits(&self, wanted: &Wanted) -> Option<Misfit> {
-        let nodes = self.nodes.state();
-        let misfits: Option<Vec<Misfit>> = nodes.iter().map(|node| wanted.misfit(node)).collect();
-        misfits?.into_iter().max()
+    /// How many nodes our pods may run on, and what keeps them off every node.
+    pub(super) fn fit(&self, wanted: &Wanted) -> (u32, Option<Misfit>) {
+        placement::fit(self.nodes.state().iter().map(AsRef::as_ref), wanted)
     }
 
     /// Those of these nodes on which our pods may not run, and why. A node that is not known may fit.

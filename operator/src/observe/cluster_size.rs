@@ -129,7 +129,7 @@ pub(super) fn pod_ranges<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> V
     ranges
 }
 
-fn is_virtual(node: &SlimNode) -> bool {
+pub(super) fn is_virtual(node: &SlimNode) -> bool {
     let labels = node.metadata.labels.as_ref();
     labels.and_then(|labels| labels.get("type")).is_some_and(|kind| kind == "virtual-kubelet")
 }

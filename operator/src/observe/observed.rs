@@ -75,6 +75,8 @@ pub struct Observed {
     pub ca_bundles: BTreeMap<(String, String), Bundle>,
     /// How big the cluster is.
     pub size: ClusterSize,
+    /// Nodes on which `spec.placement` lets our pods run; virtual ones are none.
+    pub nodes_that_fit: u32,
     /// What of `spec.placement` keeps our pods off every node; none: they may run on some node, or there is none.
     pub no_node_fits: Option<Misfit>,
     /// Nodes with pods of ours on which they may not run by `spec.placement`, and why: a DaemonSet ends those pods at once.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
 };
 
-use super::cluster_size::{EndingTaint, SlimNode};
+use super::cluster_size::{EndingTaint, SlimNode, is_virtual};
 use crate::decide::adoption::is_per_node;
 use crate::desired::default_tolerations;
 use crate::observe::observed::Misfit;
@@ -54,6 +54,22 @@ impl Wanted {
         };
         (!node.ending_taints().iter().all(tolerated)).then_some(Misfit::Tolerations)
     }
+}
+
+/// How many nodes our pods may run on, virtual ones left out; and what keeps them off every node: of the node that fits best. None:
+/// one fits, or there is none.
+pub(super) fn fit<'a>(
+    nodes: impl IntoIterator<Item = &'a SlimNode>,
+    wanted: &Wanted,
+) -> (u32, Option<Misfit>) {
+    let (mut count, mut fits, mut best) = (0, false, None);
+    for node in nodes {
+        match wanted.misfit(node) {
+            None => (count, fits) = (count + u32::from(!is_virtual(node)), true),
+            misfit @ Some(_) => best = misfit.max(best),
+        }
+    }
+    (count, best.filter(|_| !fits))
 }
 
 /// An empty term matches no node.
@@ -105,6 +121,26 @@ mod tests {
     fn node(taints: Value) -> SlimNode {
         let labels = json!({"kubernetes.io/os": "linux", "pool": "infra", "cores": "16"});
         from(json!({"metadata": {"name": "a", "labels": labels}, "spec": {"taints": taints}}))
+    }
+
+    #[test]
+    fn o2_only_nodes_on_which_a_pod_may_run_count_as_pods() {
+        let wanted =
+            Wanted::of(&dns("{placement: {nodeSelector: {pool: dns}}, scaling: {perNode: {}}}"));
+        let node = |labels: Value| -> SlimNode { from(json!({"metadata": {"labels": labels}})) };
+        let fits = node(json!({"kubernetes.io/os": "linux", "pool": "dns"}));
+        let other = node(json!({"kubernetes.io/os": "linux"}));
+        let is_virtual =
+            node(json!({"kubernetes.io/os": "linux", "pool": "dns", "type": "virtual-kubelet"}));
+        let misfit = Some(Misfit::NodeSelector);
+        for (nodes, expected) in [
+            (vec![], (0, None)),
+            (vec![&other, &other], (0, misfit)),
+            (vec![&other, &fits, &other, &fits, &is_virtual], (2, None)),
+            (vec![&is_virtual], (0, None)),
+        ] {
+            assert_eq!(fit(nodes, &wanted), expected);
+        }
     }
 
     fn misfit(spec: &str, taints: Value) -> Option<Misfit> {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crds::ClusterDNS;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -39,12 +39,23 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
 /// The reason of the condition `Ready` of a pod that we took out of its Service because it no longer answers.
 pub const LOST: &str = "PodLost";
 
+/// A living kubelet sets a pod that we took out back within this time: it looks every 10 s.
+const LOST_FOR: SignedDuration = SignedDuration::from_mins(2);
+
 /// Did we take it out of its Service, without a sign of life from its kubelet since then?
 pub fn is_lost(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
     let is_ours = ready.any(|it| it.status == "False" && it.reason.as_deref() == Some(LOST));
     is_ours && !is_leaving(pod)
+}
+
+/// The same, and a kubelet that lives may still set it back. A node that stays off must not use up what others may lose.
+pub fn is_lost_lately(pod: &Pod, now: Timestamp) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut since = conditions.filter(|condition| condition.type_ == "Ready");
+    let since = since.find_map(|it| it.last_transition_time.as_ref()).map(|time| time.0);
+    is_lost(pod) && since.is_none_or(|since| now < since + LOST_FOR)
 }
 
 /// True if the condition Ready is True.

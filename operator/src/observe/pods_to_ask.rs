@@ -2,9 +2,10 @@
 //! a standby too, which has no other caches, so it has a budget of its own. Anyone who may create Pods in a watched
 //! namespace can give them our label, and 1.5 MiB each.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::ClusterDNS;
 use crds::v1alpha1::{ClusterDNSSpec, Service};
@@ -19,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use super::budget::{Budget, Share};
-use super::list_and_watch::{Followed, Means, follow};
+use super::list_and_watch::{Followed, Heard, Means, follow};
 use super::pages::LONGEST_WAIT;
 use super::pods;
 use crate::desired::ports::DNS;
@@ -30,6 +31,8 @@ use crate::runtime::vital::Vital;
 
 /// Octets of all that is kept here, as they are counted in [`super::stubs::octets`]: some 7,000 pods.
 const MOST: usize = 48 << 20;
+/// uids that are kept of pods that were out since the last look.
+const MOST_OUT: usize = 1_000;
 /// What happens with one that is not kept.
 const NEVER_LOST: &str =
     "a pod is not asked whether it answers, so it stays in its Service if its node dies";
@@ -38,6 +41,8 @@ const NEVER_LOST: &str =
 pub struct PodsToAsk {
     pub pods: Vec<Store<Pod>>,
     pub resources: Store<ClusterDNS>,
+    /// uids of pods that a watch has shown as taken out, also for a moment between two looks at the store.
+    out_lately: Arc<Mutex<BTreeSet<String>>>,
     /// They end with this value.
     watches: JoinSet<()>,
     /// Says if one of them ends: what it keeps would stay as it is.
@@ -73,27 +78,50 @@ impl PodsToAsk {
             all: resources.clone(),
         };
         let (watches, vital) = (JoinSet::new(), Vital::default());
-        let mut it = PodsToAsk { pods: Vec::new(), resources, watches, vital };
+        let out_lately = Arc::default();
+        let mut it = PodsToAsk { pods: Vec::new(), resources, out_lately, watches, vital };
         let share = Share::new(budget.clone(), 0, "clusterdnses");
-        it.keep(followed(Api::all(client.clone()), None, slim_resource), writer, share, &means);
+        let all = followed(Api::all(client.clone()), None, slim_resource);
+        it.keep(all, writer, (share, &means), |_| {});
         for (store, namespace) in (1..).zip(namespaces) {
             let writer = Writer::new(());
             it.pods.push(writer.as_reader());
             let pods = Api::namespaced(client.clone(), namespace);
             let share = Share::new(budget.clone(), store, "pods");
-            it.keep(followed(pods, Some(names::INSTANCE), slim_pod), writer, share, &means);
+            let out = it.out_lately.clone();
+            let followed = followed(pods, Some(names::INSTANCE), slim_pod);
+            it.keep(followed, writer, (share, &means), move |heard| note_out(&heard, &out));
         }
         it
     }
 
-    fn keep<K>(&mut self, followed: Followed<K>, writer: Writer<K>, share: Share, means: &Means)
-    where
+    /// The pods that were out since the last call, whether they are now or not.
+    pub fn take_out_lately(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.out_lately.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn keep<K>(
+        &mut self,
+        followed: Followed<K>,
+        writer: Writer<K>,
+        (share, means): (Share, &Means),
+        heard: impl Fn(Heard<'_, K>) + Send + Sync + 'static,
+    ) where
         K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Clone + Eq + Hash + Send + Sync,
     {
         let name = format!("the watch of {}", followed.api.resource_url());
-        let following = follow(followed, writer, share, means.clone(), |_| {});
+        let following = follow(followed, writer, share, means.clone(), heard);
         self.watches.spawn(self.vital.clone().run(name, following));
+    }
+}
+
+/// Notes a pod that is out. Where the set is full, the store shows most of them too.
+fn note_out(heard: &Heard<'_, Pod>, out: &Mutex<BTreeSet<String>>) {
+    let Heard::Changed(pod) = heard else { return };
+    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+    if pods::is_lost(pod) && out.len() < MOST_OUT {
+        out.insert(pods::uid(pod).to_owned());
     }
 }
 

@@ -79,8 +79,8 @@ fn queries_stay_in_the_zone_or_on_the_node_where_the_api_server_knows_how() {
         let desired = desired(&dns, &observed, |plan| plan.size = size);
         let spec = object::<Service>(&desired, Kind::Service).spec.unwrap();
         assert_eq!(spec.traffic_distribution.as_deref(), expected, "{written} {size:?} 1.{minor}");
-        // A node whose pod is down would have no DNS.
-        assert_ne!(spec.internal_traffic_policy.as_deref(), Some("Local"));
+        // A node whose pod is down would have no DNS; and who sets Local is undone.
+        assert_eq!(spec.internal_traffic_policy.as_deref(), Some("Cluster"));
     }
 }
 

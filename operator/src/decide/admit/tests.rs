@@ -105,9 +105,12 @@ fn o2_an_upstream_that_is_our_own_service_is_refused() {
 fn one_pod_per_node_is_for_five_hundred_nodes() {
     let ours = dns("{scaling: {perNode: {}}}");
     let mut observed = Observed::default();
-    observed.size.nodes = 500;
-    assert_eq!(refused(&ours, &observed), None);
     observed.size.nodes = 501;
+    for fit in [20, 500] {
+        observed.nodes_that_fit = fit;
+        assert_eq!(refused(&ours, &observed), None, "{fit} of 501");
+    }
+    observed.nodes_that_fit = 501;
     assert_eq!(refused(&ours, &observed), is("PerNodeTooLarge", "spec.scaling.perNode"));
     assert_eq!(refused(&dns("{}"), &observed), None);
     // A cluster that grew while it ran is no mistake of the spec, also after its DaemonSet was deleted.

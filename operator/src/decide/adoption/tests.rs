@@ -2,6 +2,7 @@
 
 mod addresses;
 mod deleted;
+mod traffic;
 
 use super::*;
 use crate::decide::plan::RolloutPlan;

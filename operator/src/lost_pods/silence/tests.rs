@@ -7,22 +7,47 @@ struct Cluster {
     silences: Silences,
     now: Instant,
     lost: Vec<String>,
+    /// That of the operator.
+    own_node: Option<String>,
 }
 
 /// What pods do in one round, a letter each: `+` answers, `.` is silent for all, `o` is silent for the operator only,
-/// `?` cannot be asked, `-` is not ready. The round `forget` is one without the admission policy.
+/// `?` cannot be asked, `-` is not ready. The round `forget` is one without the admission policy, and in `out a` the watch shows
+/// that another operator took a out.
 fn play(rounds: &[&str], needed: u32) -> Vec<(usize, String)> {
     play_on(rounds, needed, |pod| format!("node-{pod}"))
 }
 
 fn play_on(rounds: &[&str], needed: u32, node: impl Fn(usize) -> String) -> Vec<(usize, String)> {
-    let mut cluster =
-        Cluster { silences: Silences::default(), now: Instant::now(), lost: Vec::new() };
+    play_at(None, rounds, needed, node)
+}
+
+/// With an operator that is on the node of the first pod.
+fn play_beside_first(rounds: &[&str]) -> Vec<(usize, String)> {
+    play_at(Some("node-0"), rounds, QUESTIONS, |pod| format!("node-{pod}"))
+}
+
+fn play_at(
+    own_node: Option<&str>,
+    rounds: &[&str],
+    needed: u32,
+    node: impl Fn(usize) -> String,
+) -> Vec<(usize, String)> {
+    let mut cluster = Cluster {
+        silences: Silences::default(),
+        now: Instant::now(),
+        lost: Vec::new(),
+        own_node: own_node.map(str::to_owned),
+    };
     let mut taken_out = Vec::new();
     for (second, round) in rounds.iter().enumerate() {
         cluster.now += Duration::from_secs(1);
         if *round == "forget" {
             cluster.silences.forget(cluster.now);
+            continue;
+        }
+        if let Some(uid) = round.strip_prefix("out ") {
+            cluster.silences.shown_out(uid, cluster.now);
             continue;
         }
         for uid in cluster.round(round, needed, &node) {
@@ -59,7 +84,8 @@ impl Cluster {
                     '.' | 'o' => Heard::Silence,
                     _ => Heard::Unknown,
                 };
-                Asked { uid: uid.clone(), node: node.clone(), heard, look }
+                let is_here = Some(node) == self.own_node.as_ref();
+                Asked { uid: uid.clone(), node: node.clone(), is_here, heard, look }
             })
             .collect();
         let counts = (asked.len(), self.lost.len());
@@ -83,11 +109,12 @@ fn lost(all: &[(usize, &str)]) -> Vec<(usize, String)> {
 #[test]
 fn o20_pods_that_are_being_taken_out_count_as_lost_and_are_not_chosen_again() {
     let mut silences = Silences::default();
-    let now = Instant::now();
+    let mut now = Instant::now();
     let asked = |silent: usize| -> Vec<Asked> {
         let asked = |n: usize| Asked {
             uid: place_name(n),
             node: n.to_string(),
+            is_here: false,
             heard: if n < silent { Heard::Silence } else { Heard::Answer },
             look: (n < silent).then(|| Look { by: "l".to_owned(), heard: Heard::Silence }),
         };
@@ -95,6 +122,7 @@ fn o20_pods_that_are_being_taken_out_count_as_lost_and_are_not_chosen_again() {
     };
     for _ in 1..QUESTIONS {
         assert_eq!(silences.hear(&asked(3), (12, 0), QUESTIONS, now), [] as [&str; 0]);
+        now += Duration::from_secs(1);
     }
     assert_eq!(silences.hear(&asked(3), (12, 0), QUESTIONS, now), ["a", "b", "c"]);
     assert_eq!(silences.leaves("a"), [] as [&str; 0]);
@@ -103,6 +131,7 @@ fn o20_pods_that_are_being_taken_out_count_as_lost_and_are_not_chosen_again() {
     // No write has an answer: the questions go on, and two more pods fall silent.
     for _ in 1..QUESTIONS {
         assert_eq!(silences.hear(&asked(5), (12, 0), QUESTIONS, now), [] as [&str; 0]);
+        now += Duration::from_secs(1);
     }
     assert_eq!(silences.hear(&asked(5), (12, 0), QUESTIONS, now), ["d"], "a third of twelve");
     silences.ended("b", false, now);
@@ -185,6 +214,49 @@ fn o20_a_pod_that_comes_and_goes_is_taken_out_once_a_minute_unless_it_answered()
 }
 
 #[test]
+fn o20_a_pod_that_another_operator_took_out_is_left_alone_for_a_minute() {
+    // Its kubelet sets it back with the old time, and it stays silent.
+    for (shown, what) in [(1, "set back at once"), (31, "out for half a minute")] {
+        let rounds = [&["++"][..], &vec!["out b"; shown], &vec!["+."; 61 - shown]].concat();
+        assert_eq!(play(&rounds[..61], QUESTIONS_OF_STANDBY), [], "{what}");
+        assert_eq!(play(&rounds, QUESTIONS_OF_STANDBY), lost(&[(61, "b")]), "{what}");
+    }
+    let answers = ["++", "out b", "++", "+.", "+.", "+.", "+."];
+    assert_eq!(play(&answers, QUESTIONS_OF_STANDBY), lost(&[(6, "b")]), "it answered since");
+    let long_out = [&["++"][..], &["out b"; 100], &["+."; 4]].concat();
+    assert_eq!(play(&long_out, QUESTIONS_OF_STANDBY), lost(&[(104, "b")]));
+}
+
+#[test]
+fn o20_an_operator_whose_own_node_is_cut_off_takes_out_no_pod() {
+    for rounds in [
+        &["+++", "+..", "+..", "+..", "+..", "+.."][..],
+        // One more answer arrives before the cut.
+        &["+++", "+.+", "+..", "+..", "+..", "+.."],
+        &["++++++", "+.....", "+.....", "+.....", "+....."],
+    ] {
+        assert_eq!(play_beside_first(rounds), [], "{rounds:?}");
+        assert!(!play(rounds, QUESTIONS).is_empty(), "its node is not known: {rounds:?}");
+    }
+    let one_left = ["++++", "+..+", "+..+", "+..+"];
+    assert_eq!(play_beside_first(&one_left), lost(&[(3, "b")]), "another node answers");
+    let own = ["+++", ".++", ".++", ".++"];
+    assert_eq!(play_beside_first(&own), lost(&[(3, "a")]), "the pod beside the operator");
+}
+
+#[test]
+fn o20_where_one_other_node_is_silent_its_pod_is_taken_out_once_until_it_answers() {
+    // Its kubelet says ready again, which `?` is here.
+    let rounds = [&["++", "+.", "+.", "+.", "+?"][..], &["+?"; 60], &["+."; 5]].concat();
+    assert_eq!(play_beside_first(&rounds), lost(&[(3, "b")]));
+    assert_eq!(play(&rounds, QUESTIONS), lost(&[(3, "b"), (67, "b")]), "its node is not known");
+    let blink = [&rounds[..], &["forget"], &["+."; 5]].concat();
+    assert_eq!(play_beside_first(&blink), lost(&[(3, "b")]));
+    let answered = [&rounds[..], &["++"], &["+."; 3]].concat();
+    assert_eq!(play_beside_first(&answered), lost(&[(3, "b"), (73, "b")]));
+}
+
+#[test]
 fn o20_a_blink_of_the_policy_lets_no_pod_be_taken_out_again_within_a_minute() {
     let once = ["++", "+.", "+.", "+.", "+?"];
     let blink = ["forget", "+.", "+.", "+."];
@@ -215,6 +287,7 @@ fn o20_who_looks_is_on_another_node_and_answered_itself() {
     let asked = |uid: &str, heard, look| Asked {
         uid: uid.to_owned(),
         node: format!("node-{uid}"),
+        is_here: false,
         heard,
         look,
     };
@@ -245,6 +318,7 @@ fn o20_a_pod_that_cannot_look_does_not_keep_a_dead_one_in_the_service() {
                 .map(|(uid, node)| Asked {
                     uid: uid.clone(),
                     node: node.clone(),
+                    is_here: false,
                     heard: answers(uid),
                     look: suspects.iter().find(|it| it.uid == *uid).map(look),
                 })
@@ -263,6 +337,7 @@ fn o20_pods_that_were_never_lost_keep_no_other_waiting() {
     let asked = |uid: &str, heard| Asked {
         uid: uid.to_owned(),
         node: format!("node-{uid}"),
+        is_here: false,
         heard,
         look: None,
     };

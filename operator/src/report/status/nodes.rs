@@ -63,7 +63,7 @@ pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Pro
 
 /// Each pod of `perNode` watches the API server, so that their number has a limit.
 pub(super) fn many_nodes(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    let nodes = observed.size.nodes;
+    let nodes = observed.nodes_that_fit;
     if !is_per_node(dns) || nodes < NEAR_LIMIT {
         return None;
     }

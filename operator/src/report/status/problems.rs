@@ -40,6 +40,7 @@ pub(super) fn problems(
     let first = [
         service_gone(dns, plan, applied, observed),
         addresses_changed(dns, observed),
+        own_node_only(dns, observed),
         apply_failed(applied),
         trial_held(dns, plan),
         canary_failed(dns, plan, observed, now),
@@ -126,6 +127,22 @@ fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
         lost.join(", ")
     );
     Some(Problem { reason: "ServiceAddressesChanged", message, needs_a_person: true })
+}
+
+/// Someone set the field after the Service was adopted. The operator writes nothing but the selector of it.
+fn own_node_only(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
+    if !adoption::leads_to_own_node_only(dns, observed) {
+        return None;
+    }
+    let service = names::service(dns);
+    let message = format!(
+        "Service {}/{} has internalTrafficPolicy: Local, so clients on nodes without a ready pod of this ClusterDNS have no DNS. \
+         The operator leaves the adopted Service as it is: {}",
+        service.0,
+        service.1,
+        adoption::remedy(&service)
+    );
+    Some(Problem { reason: "ServiceTrafficLocal", message, needs_a_person: true })
 }
 
 pub(super) fn apply_failed(applied: &Applied) -> Option<Problem> {

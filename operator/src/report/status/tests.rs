@@ -24,6 +24,7 @@ mod clients_excluded;
 mod failing_pods;
 mod outdated_pods;
 mod problems;
+mod traffic;
 mod upstreams;
 mod words;
 

@@ -356,7 +356,7 @@ fn o2_a_cluster_that_outgrows_one_pod_on_each_node_is_reported_and_not_refused()
     for (nodes, degraded) in
         [(449, "False=AsExpected"), (450, "True=PerNodeTooLarge"), (501, "True=PerNodeTooLarge")]
     {
-        story.observed.size.nodes = nodes;
+        (story.observed.size.nodes, story.observed.nodes_that_fit) = (501, nodes);
         story.reconcile(10 + i64::from(nodes));
         is(&story, &format!("True=Valid True=Serving False=Complete {degraded}"), Kstatus::Current);
     }

@@ -118,7 +118,7 @@ impl PodsToAsk {
 
 /// Notes a pod that is out. Where the set is full, the store shows most of them too.
 fn note_out(heard: &Heard<'_, Pod>, out: &Mutex<BTreeSet<String>>) {
-    let Heard::Changed(pod) = heard else { return };
+    let Heard::Changed(pod, _) = heard else { return };
     let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
     if pods::is_lost(pod) && out.len() < MOST_OUT {
         out.insert(pods::uid(pod).to_owned());

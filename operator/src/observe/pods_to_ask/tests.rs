@@ -113,14 +113,14 @@ async fn k23_pods_beyond_the_budget_of_the_lookout_are_counted_and_not_kept() {
 fn o20_a_pod_that_was_out_for_a_moment_is_noted_and_no_more_of_them_than_a_bound() {
     let noted = Mutex::default();
     let mut pod: Pod = from(large_pod(0));
-    note_out(&Heard::Changed(&pod), &noted);
+    note_out(&Heard::Changed(&pod, None), &noted);
     assert!(noted.lock().unwrap().is_empty(), "it is ready");
     let conditions = pod.status.as_mut().and_then(|status| status.conditions.as_mut()).unwrap();
     conditions[1].status = "False".to_owned();
     conditions[1].reason = Some(pods::LOST.to_owned());
     for number in 0..=MOST_OUT {
         pod.metadata.uid = Some(format!("pod-{number:04}"));
-        note_out(&Heard::Changed(&pod), &noted);
+        note_out(&Heard::Changed(&pod, None), &noted);
     }
     let noted = noted.into_inner().unwrap();
     assert_eq!((noted.len(), noted.contains("pod-0000")), (MOST_OUT, true));

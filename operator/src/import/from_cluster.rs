@@ -22,7 +22,7 @@ const MAX_WORKLOADS: usize = 5_000;
 /// The label that Services of cluster DNS have.
 const LABEL: &str = "k8s-app=kube-dns";
 /// Its key.
-const LABEL_KEY: &str = "k8s-app";
+pub(super) const LABEL_KEY: &str = "k8s-app";
 /// Namespace and name of the Service on OpenShift.
 pub(super) const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
 /// The DaemonSet of NodeLocal DNSCache, and the value of the label `k8s-app` of its pods.
@@ -30,7 +30,7 @@ const NODE_LOCAL: &str = "node-local-dns";
 /// The Service of NodeLocal DNSCache: it asks the DNS server of the cluster there, and pods do not.
 pub(super) const UPSTREAM: &str = "kube-dns-upstream";
 /// The usual name of the Service that pods ask.
-const KUBE_DNS: &str = "kube-dns";
+pub(super) const KUBE_DNS: &str = "kube-dns";
 /// Its usual namespace, in which administrators of the cluster write.
 const USUAL_NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
 /// Services that a message names.
@@ -39,6 +39,8 @@ const MAX_NAMED: usize = 8;
 pub(super) struct Found {
     /// The namespace and name of the Service that pods ask.
     pub(super) service: (String, String),
+    /// What that Service selects by.
+    pub(super) selector: BTreeMap<String, String>,
     /// Workloads and ConfigMaps of the DNS server.
     pub(super) objects: Vec<Object>,
     /// What was not read because there is too much of it, one sentence each.
@@ -87,7 +89,7 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
         let map = maps.get_opt(&name).await.map_err(|error| unreadable("ConfigMaps", &error))?;
         found.extend(map.map(|map| object("ConfigMap", &namespace, &name, &map)));
     }
-    Ok(Found { service: (namespace, service.name_any()), objects: found, cut })
+    Ok(Found { service: (namespace, service.name_any()), selector, objects: found, cut })
 }
 
 /// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.

@@ -1,6 +1,7 @@
 //! States of a Service, and what is decided about its selector.
 
 mod deleted;
+mod platforms;
 
 use super::*;
 use crate::decide::plan::RolloutPlan;

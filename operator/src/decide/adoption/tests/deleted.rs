@@ -7,7 +7,7 @@ use crate::desired::{Desired, Kind};
 use serde_json::Value;
 
 /// What is decided is written, as the operator does.
-fn reconcile(
+pub(super) fn reconcile(
     observed: &mut Observed,
     dns: &ClusterDNS,
     seconds: i64,

@@ -19,6 +19,7 @@ mod manifests;
 mod folder;
 mod from_cluster;
 mod service;
+mod platform;
 mod unread;
 mod command;
 

@@ -14,7 +14,7 @@ pub mod foreign_pods;
 pub mod certificates;
 pub mod ca_bundles;
 pub mod offers;
-mod other_dns;
+pub(crate) mod other_dns;
 pub mod named_services;
 mod others;
 mod possible_labels;

@@ -102,6 +102,7 @@ pub async fn reconcile(
     let mut changes = changes::of(dns.status.as_ref(), &status, &outcome.written, outcome.switched);
     let (namespace, service) = names::service(dns);
     changes.extend(changes::of_addresses(dns.status.as_ref(), &status, (&namespace, &service)));
+    changes.extend(changes::of_adopted_service(dns, &observed));
     let reported = report(ctx, dns, status).await;
     ctx.events.publish_changes(dns, &changes).await;
     // Events of a rollout are true only once its state is written; otherwise it is decided again.

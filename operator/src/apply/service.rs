@@ -1,9 +1,10 @@
 //! All writes to a foreign Service: a merge patch, with the resourceVersion that was read, adds our key to its selector or
-//! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was.
+//! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was, but for marks by
+//! which it would be deleted again.
 
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
@@ -23,6 +24,16 @@ use crate::runtime::write::{WriteError, Writes};
 
 /// The code of an API server for a value that it does not allow.
 const INVALID: u16 = 422;
+/// By these, k3s, RKE2 and Rancher find what they once applied and delete what they no longer apply.
+const RANCHER_SET: &str = "objectset.rio.cattle.io/";
+/// With the value `false` they leave it.
+const RANCHER_PRUNE: &str = "objectset.rio.cattle.io/prune";
+/// By these, Argo CD and `kubectl apply --prune` do the same.
+const PRUNERS: [&str; 3] = [
+    "argocd.argoproj.io/tracking-id",
+    "applyset.kubernetes.io/part-of",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
 
 /// Moves an adopted Service, once the rollout's state has remembered that.
 pub(super) async fn switch(
@@ -177,12 +188,26 @@ fn as_it_may_be((namespace, name): (&str, &str), manifest: &Value) -> Service {
     service.metadata.name = Some(name.to_owned());
     service.metadata.owner_references = None;
     service.metadata.finalizers = None;
+    forget_pruners(&mut service.metadata);
     let spec = service.spec.get_or_insert_default();
     (spec.external_ips, spec.external_name) = (None, None);
     if spec.type_.as_deref() == Some("ExternalName") {
         spec.type_ = None;
     }
     service
+}
+
+/// Takes out by what another controller knows that the object is of a set of its own. If that controller deleted it because it is
+/// no longer in the set, as k3s does with `--disable=coredns`, it would delete the new one too, at each start. Labels and
+/// annotations of Helm, Flux and others stay: these delete by a list of names, once.
+fn forget_pruners(metadata: &mut ObjectMeta) {
+    let is_of_pruner = |key: &str| {
+        // This one says that it is not deleted.
+        (key.starts_with(RANCHER_SET) && key != RANCHER_PRUNE) || PRUNERS.contains(&key)
+    };
+    for marks in [&mut metadata.labels, &mut metadata.annotations].into_iter().flatten() {
+        marks.retain(|key, _| !is_of_pruner(key));
+    }
 }
 
 /// The Service that is ours and is applied again: as [`as_it_may_be`], and it belongs to this ClusterDNS as before.
@@ -244,6 +269,34 @@ mod tests {
             "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": {"a": "b"}},
             "spec": {"clusterIP": "10.96.0.10", "selector": {"k8s-app": "kube-dns"}}});
         assert_eq!(serde_json::to_value(service).unwrap(), expected);
+    }
+
+    #[test]
+    fn o16_a_service_that_is_created_again_has_no_mark_by_which_it_is_deleted_again() {
+        let kept = json!({"k8s-app": "kube-dns", "app.kubernetes.io/managed-by": "Helm",
+            "objectset.rio.cattle.io/prune": "false", "kustomize.toolkit.fluxcd.io/name": "dns"});
+        let notes =
+            json!({"meta.helm.sh/release-name": "coredns", "helm.sh/resource-policy": "keep"});
+        let mut manifest = json!({"metadata": {"labels": kept, "annotations": notes}});
+        for (field, marks) in [
+            ("labels", vec!["objectset.rio.cattle.io/hash", "applyset.kubernetes.io/part-of"]),
+            (
+                "annotations",
+                vec![
+                    "objectset.rio.cattle.io/id",
+                    "objectset.rio.cattle.io/applied",
+                    "argocd.argoproj.io/tracking-id",
+                    "kubectl.kubernetes.io/last-applied-configuration",
+                ],
+            ),
+        ] {
+            for mark in marks {
+                manifest["metadata"][field][mark] = json!("x");
+            }
+        }
+        let service = as_it_may_be(("kube-system", "kube-dns"), &manifest);
+        let metadata = serde_json::to_value(service.metadata).unwrap();
+        assert_eq!((&metadata["labels"], &metadata["annotations"]), (&kept, &notes));
     }
 
     #[test]

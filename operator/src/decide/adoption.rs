@@ -23,12 +23,14 @@ use std::time::Duration;
 use crds::ClusterDNS;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::Endpoint;
 
 use crate::decide::plan::{Refusal, SelectorPatch, ServicePlan, Size};
 use crate::decide::scale;
 use crate::desired::ports as served;
-use crate::names::{ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
+use crate::names::{self, ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
 use crate::observe::observed::Observed;
+use crate::observe::other_dns::is_of_others;
 use crate::observe::pods;
 
 /// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
@@ -145,7 +147,8 @@ fn no_other_server(observed: &Observed, service: &Service) -> Refusal {
         None => (
             "NoOtherServer",
             format!(
-                "{service} cannot be given back: no pod of the other DNS server is ready. Start that server, or set adopt to true"
+                "{service} cannot be given back: no pod of the other DNS server is ready{}, or set adopt to true",
+                start_others(observed)
             ),
         ),
         Some(why) => (
@@ -158,6 +161,22 @@ fn no_other_server(observed: &Observed, service: &Service) -> Refusal {
     };
     let refusal = Refusal::new(reason, "spec.service.adopt", message);
     Refusal { again_in: Some(LIST_OTHERS_EVERY), ..refusal }
+}
+
+/// What people do so that a pod of the other DNS server becomes ready. Where it has pods that find no node, it was started.
+fn start_others(observed: &Observed) -> String {
+    let mut waiting = observed.foreign_pods.iter().filter(|pod| pods::unschedulable(pod).is_some());
+    let Some(first) = waiting.next() else { return ". Start that server".to_owned() };
+    let more = match waiting.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        ", and the scheduler finds no node for {}{more}: kubectl describe pod shows the reason. If it is a required \
+         podAntiAffinity of that server, it counts pods of this ClusterDNS too, which have the labels of the Service: make it a \
+         preferred one",
+        pods::name(first)
+    )
 }
 
 /// Does it matter whether pods of the other DNS server are ready? Only while the Service of `adopt: false` may lead to pods of
@@ -286,13 +305,24 @@ pub(crate) fn ready_behind(observed: &Observed) -> usize {
     pods::ready(observed).filter(|pod| behind.contains(pods::uid(pod))).count()
 }
 
+/// Do clients of the Service reach pods that are not ours?
+pub(crate) fn has_others_behind(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let workload = names::child(dns.metadata.name.as_deref().unwrap_or_default());
+    reached(observed).any(|endpoint| is_of_others(endpoint, &observed.pods, &workload))
+}
+
 /// uids of the pods that clients of the Service reach now.
 fn behind(observed: &Observed) -> BTreeSet<&str> {
+    let reached = reached(observed);
+    reached.filter_map(|endpoint| endpoint.target_ref.as_ref()?.uid.as_deref()).collect()
+}
+
+/// The endpoints that clients of the Service reach now.
+fn reached(observed: &Observed) -> impl Iterator<Item = &Endpoint> {
     let endpoints = observed.slices.iter().flat_map(|slice| &slice.endpoints);
-    let ready = endpoints.filter(|endpoint| {
+    endpoints.filter(|endpoint| {
         endpoint.conditions.as_ref().is_none_or(|conditions| conditions.ready != Some(false))
-    });
-    ready.filter_map(|endpoint| endpoint.target_ref.as_ref()?.uid.as_deref()).collect()
+    })
 }
 
 /// Labels that the pods behind a Service need besides our key.

@@ -50,7 +50,7 @@ fn counts_pods(written: Option<&PodDisruptionBudget>) -> bool {
 }
 
 /// As `policy/v1` reads it: an empty selector selects every pod.
-fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+pub(crate) fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let equal = |(key, value): (&String, &String)| labels.get(key) == Some(value);
     let expressions = selector.match_expressions.iter().flatten();
     selector.match_labels.iter().flatten().all(equal)

@@ -1,6 +1,8 @@
 //! What the spec asks of a Service that was adopted and does not get, because the operator changes nothing but its selector:
 //! fields without effect, and what people do instead.
 
+use std::collections::BTreeSet;
+
 use crds::ClusterDNS;
 use crds::without_effect::WithoutEffect;
 use k8s_openapi::api::core::v1::Service;
@@ -47,6 +49,19 @@ pub fn of_adopted_service(
         })
         .chain(of_distribution(dns, service, offers))
         .collect()
+}
+
+/// Fields for which the adopted Service had what they need when it was seen last, and has it no more: another client, such as
+/// `kubeadm upgrade`, replaced its ports.
+pub fn lost_from_adopted_service(
+    dns: &ClusterDNS,
+    before: &Service,
+    now: &Service,
+    offers: &Offers,
+) -> Vec<String> {
+    let without = |service| of_adopted_service(dns, Some(service), offers).into_iter();
+    let had_none: BTreeSet<String> = without(before).map(|it| it.field).collect();
+    without(now).map(|it| it.field).filter(|field| !had_none.contains(field)).collect()
 }
 
 /// The pods that clients prefer, where the adopted Service says something else. Also where `scaling.perNode` implies it:

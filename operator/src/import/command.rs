@@ -12,7 +12,8 @@ use super::manifests::{Object, files_beside, objects, sources};
 use super::unread::{unread, with_keys};
 use super::without_defaults::Ordered;
 use super::{
-    Files, Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, service, written,
+    Files, Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, platform, service,
+    written,
 };
 use crate::args;
 use crate::offline::{Severity, text_of};
@@ -34,7 +35,7 @@ pub fn imported(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> io::Result<Severity> {
-    let Gathered { sources, service } = match gathered(args) {
+    let Gathered { sources, target } = match gathered(args) {
         Ok(gathered) => gathered,
         Err(why) => {
             writeln!(err, "{}", plain(&why))?;
@@ -50,7 +51,7 @@ pub fn imported(
         )?;
         return Ok(Severity::Wrong);
     }
-    let made = match import(&sources, &target(args, service)) {
+    let made = match import(&sources, &target) {
         Ok(made) => made,
         Err(refused) => {
             writeln!(err, "{refused}")?;
@@ -112,8 +113,8 @@ fn target(args: &args::Import, found: Option<(String, String)>) -> Target {
 /// The sources that the flags name.
 struct Gathered {
     sources: Vec<Source>,
-    /// The namespace and name of the Service that pods ask, where that is known.
-    service: Option<(String, String)>,
+    /// What is made of them.
+    target: Target,
 }
 
 /// Reads it, or says what cannot be read.
@@ -151,7 +152,8 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         }
     }
     let wanted = args.service.as_deref();
-    let service::Found { mut service, mut lines } = service::of_manifests(&all, wanted)?;
+    let service::Found { mut service, mut selector, mut lines } =
+        service::of_manifests(&all, wanted)?;
     lines.extend(unread(&all));
     if args.from_cluster {
         let found = from_cluster::read(&args.which, wanted)
@@ -169,7 +171,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
             what: format!("Service {}/{}", found.service.0, found.service.1),
             message: service::LOCAL.to_owned(),
         }));
-        service = Some(found.service);
+        (service, selector) = (Some(found.service), found.selector);
     }
     // Before dnsmasq, as the servers of a ConfigMap are.
     keys.extend(sources(&all, &variables)?);
@@ -192,10 +194,14 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         found.push(Source::Dnsmasq { options: vec![option], look });
     }
     found.extend(lines);
+    let target = target(args, service.clone());
+    let is_taken_over = service.as_ref() == Some(&target.service);
+    let selector = if is_taken_over { selector } else { BTreeMap::new() };
+    found.extend(platform::lines(&all, &target, &selector, first.as_deref()));
     if service.is_none() && wanted.is_none() {
         found.extend(first.map(service::assumed));
     }
-    Ok(Gathered { sources: with_keys(&all, found), service })
+    Ok(Gathered { sources: with_keys(&all, found), target })
 }
 
 /// Files beside the one that names them, then those of the ConfigMaps that were named as well.

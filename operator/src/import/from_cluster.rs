@@ -23,7 +23,7 @@ const MAX_WORKLOADS: usize = 5_000;
 /// The label that Services of cluster DNS have.
 const LABEL: &str = "k8s-app=kube-dns";
 /// Its key.
-const LABEL_KEY: &str = "k8s-app";
+pub(super) const LABEL_KEY: &str = "k8s-app";
 /// Namespace and name of the Service on OpenShift.
 pub(super) const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
 /// The DaemonSet of NodeLocal DNSCache, and the value of the label `k8s-app` of its pods.
@@ -31,7 +31,7 @@ const NODE_LOCAL: &str = "node-local-dns";
 /// The Service of NodeLocal DNSCache: it asks the DNS server of the cluster there, and pods do not.
 pub(super) const UPSTREAM: &str = "kube-dns-upstream";
 /// The usual name of the Service that pods ask.
-const KUBE_DNS: &str = "kube-dns";
+pub(super) const KUBE_DNS: &str = "kube-dns";
 /// Its usual namespace, in which administrators of the cluster write.
 const USUAL_NAMESPACE: &str = crds::defaults::SERVICE_NAMESPACE;
 /// Services that a message names.
@@ -42,6 +42,8 @@ pub(super) struct Found {
     pub(super) service: (String, String),
     /// It leads clients to pods of their own node only.
     pub(super) is_local: bool,
+    /// What that Service selects by.
+    pub(super) selector: BTreeMap<String, String>,
     /// Workloads and ConfigMaps of the DNS server.
     pub(super) objects: Vec<Object>,
     /// What was not read because there is too much of it, one sentence each.
@@ -91,7 +93,8 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
         found.extend(map.map(|map| object("ConfigMap", &namespace, &name, &map)));
     }
     let is_local = is_local(&service);
-    Ok(Found { service: (namespace, service.name_any()), is_local, objects: found, cut })
+    let service = (namespace, service.name_any());
+    Ok(Found { service, is_local, selector, objects: found, cut })
 }
 
 /// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.

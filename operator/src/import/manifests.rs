@@ -141,7 +141,7 @@ impl Object {
     }
 
     /// The pods of a workload, with the path of that field.
-    fn pods(&self) -> (&Value, &'static str) {
+    pub(super) fn pods(&self) -> (&Value, &'static str) {
         match self.value["kind"] == "Pod" {
             true => (&self.value["spec"], "spec"),
             false => (&self.value["spec"]["template"]["spec"], "spec.template.spec"),

@@ -1,6 +1,8 @@
 //! The Service that pods ask, among the manifests that people name: by the rule of `--from-cluster`. Each Service has a line,
 //! and so has the one that is assumed where none is found.
 
+use std::collections::BTreeMap;
+
 use crds::defaults::{SERVICE_NAME, SERVICE_NAMESPACE};
 use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
@@ -20,6 +22,8 @@ pub(super) const LOCAL: &str = "spec.service: it is adopted only with internalTr
 pub(super) struct Found {
     /// The namespace and name of the one that pods ask.
     pub(super) service: Option<(String, String)>,
+    /// What that one selects by; empty where it is not known.
+    pub(super) selector: BTreeMap<String, String>,
     /// A line for each.
     pub(super) lines: Vec<Source>,
 }
@@ -62,7 +66,9 @@ pub(super) fn of_manifests(objects: &[Object], wanted: Option<&str>) -> Result<F
         }
     });
     let lines = lines.collect();
-    Ok(Found { service, lines })
+    let spec = asked.and_then(|service| service.spec);
+    let selector = spec.and_then(|spec| spec.selector).unwrap_or_default();
+    Ok(Found { service, selector, lines })
 }
 
 /// The line where neither manifests nor flags name a Service.

@@ -3,12 +3,13 @@
 //! then as they are now: what a watch cache remembers may be gone.
 
 use crds::ClusterDNS;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, Service};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::lists::Lists;
 use super::observed::Observed;
+use super::pods;
 use crate::decide::adoption;
 use crate::names;
 use crate::runtime::time_limit::within;
@@ -32,7 +33,7 @@ pub(super) async fn needed(
 ) -> Result<Vec<Pod>, String> {
     match observed.service.as_ref().filter(|_| adoption::needs_others(dns, observed)) {
         Some(service) => {
-            let listed = pods(client, lists, service).await;
+            let listed = of_others(client, lists, service).await;
             listed.map_err(|why| shortened(&format!("{why:#}"), MAX_WHY))
         }
         None => Ok(Vec::new()),
@@ -43,7 +44,7 @@ pub(super) async fn needed(
 ///
 /// # Errors
 /// When the API server does not answer.
-async fn pods(client: &Client, lists: &Lists, service: &Service) -> anyhow::Result<Vec<Pod>> {
+async fn of_others(client: &Client, lists: &Lists, service: &Service) -> anyhow::Result<Vec<Pod>> {
     let Some(selector) = without_ours(service) else { return Ok(Vec::new()) };
     let pods = Api::<Pod>::namespaced(client.clone(), &service.namespace().unwrap_or_default());
     let params = ListParams::default().labels(&selector).limit(PAGE);
@@ -66,19 +67,21 @@ fn without_ours(service: &Service) -> Option<String> {
     (!text.is_empty()).then(|| format!("{},!{}", text.join(","), names::INSTANCE))
 }
 
-/// The fields that are read: its name, and whether it is ready or being deleted. Anyone may make pods with these
-/// labels, of 1.5 MiB each.
+/// The fields that are read: its name, and whether it is ready, has no node or is being deleted. Anyone may make pods with
+/// these labels, of 1.5 MiB each.
 fn slim(mut pod: Pod) -> Pod {
     let metadata = &mut pod.metadata;
     (metadata.annotations, metadata.labels, metadata.managed_fields) = (None, None, None);
     (metadata.owner_references, metadata.finalizers) = (None, None);
     pod.spec = None;
+    let has_no_node = pods::unschedulable(&pod).cloned();
     let conditions = pod.status.take().and_then(|status| status.conditions).unwrap_or_default();
-    let mut ready = conditions.into_iter().filter(|condition| condition.type_ == "Ready");
-    pod.status.get_or_insert_default().conditions = ready.next().map(|mut condition| {
-        (condition.message, condition.reason) = (None, None);
-        vec![condition]
-    });
+    let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+    // The reason of the second one is a known word, by which it was found.
+    let ready = ready.map(|condition| PodCondition { reason: None, ..condition });
+    let kept = ready.into_iter().chain(has_no_node);
+    let kept = kept.map(|condition| PodCondition { message: None, ..condition });
+    pod.status.get_or_insert_default().conditions = Some(kept.collect());
     pod
 }
 
@@ -146,8 +149,22 @@ mod tests {
     async fn o15_many_pods_of_ours_do_not_hide_those_of_the_other_dns_server() {
         let ours = (0..PAGE + 100).map(|n| pod(&format!("clusterdns-default-{n:04}"), 0, 0));
         let (client, _) = server(ours.chain([foreign_pod()]).collect());
-        let found = pods(&client, &Lists::default(), &switched()).await.unwrap();
+        let found = of_others(&client, &Lists::default(), &switched()).await.unwrap();
         assert_eq!(found.iter().map(|pod| pod.name_any()).collect::<Vec<_>>(), ["coredns-1"]);
+    }
+
+    #[test]
+    fn o15_of_a_pod_of_others_is_kept_whether_it_has_a_node_and_no_long_text() {
+        let long = "x".repeat(1 << 20);
+        let mut pod = foreign_pod();
+        let conditions = pod.status.as_mut().unwrap().conditions.as_mut().unwrap();
+        (conditions[0].reason, conditions[0].message) = (Some(long.clone()), Some(long.clone()));
+        conditions.push(crate::fixtures::from(json!({"type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": long})));
+        conditions.push(crate::fixtures::from(json!({"type": long, "status": "True"})));
+        let kept = slim(pod);
+        assert!(pods::is_ready(&kept) && pods::unschedulable(&kept).is_some(), "{kept:?}");
+        assert!(serde_json::to_string(&kept).unwrap().len() < 1_000);
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crds::ClusterDNS;
 use crds::defaults::DNS_PORT;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 
@@ -63,15 +63,18 @@ pub(super) fn has_other_pods<'a>(
     ours: &[Pod],
     workload: &str,
 ) -> bool {
+    let mut endpoints = slices.into_iter().flat_map(|slice| &slice.endpoints);
+    endpoints.any(|endpoint| is_of_others(endpoint, ours, workload))
+}
+
+/// The same of one endpoint.
+pub(crate) fn is_of_others(endpoint: &Endpoint, ours: &[Pod], workload: &str) -> bool {
     let is_named_as_ours =
         |name: &str| name.strip_prefix(workload).is_some_and(|rest| rest.starts_with('-'));
-    let mut endpoints = slices.into_iter().flat_map(|slice| &slice.endpoints);
-    endpoints.any(|endpoint| {
-        let target = endpoint.target_ref.as_ref();
-        let uid = target.and_then(|target| target.uid.as_deref());
-        let name = target.and_then(|target| target.name.as_deref());
-        !name.is_some_and(is_named_as_ours) && !ours.iter().any(|pod| Some(pods::uid(pod)) == uid)
-    })
+    let target = endpoint.target_ref.as_ref();
+    let uid = target.and_then(|target| target.uid.as_deref());
+    let name = target.and_then(|target| target.name.as_deref());
+    !name.is_some_and(is_named_as_ours) && !ours.iter().any(|pod| Some(pods::uid(pod)) == uid)
 }
 
 #[cfg(test)]

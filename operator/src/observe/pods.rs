@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::decide::plan::RolloutState;
@@ -61,6 +61,15 @@ pub fn is_lost_lately(pod: &Pod, now: Timestamp) -> bool {
 /// True if the condition Ready is True.
 pub fn is_ready(pod: &Pod) -> bool {
     ready_since(pod).is_some()
+}
+
+/// The condition in which the scheduler says that it finds no node for it.
+pub fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    conditions.find(|it| {
+        (it.type_.as_str(), it.status.as_str()) == ("PodScheduled", "False")
+            && it.reason.as_deref() == Some("Unschedulable")
+    })
 }
 
 /// Was it asked to stop?

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::net::IpAddr;
 
 use crds::ClusterDNS;
 use crds::config::UnknownFields;
@@ -15,6 +16,7 @@ use super::warning::{Warning, warning};
 use super::warnings::unwise;
 use super::{Severity, cluster_dns, conflicts, is_template, kubelets, names_our_kind, text_of};
 use crate::args::{self, Format};
+use crate::names;
 use crate::probe::compare::clients::allows;
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it reads from one too.
@@ -23,13 +25,8 @@ use crate::probe::compare::clients::allows;
 /// Nothing can be written there any more.
 pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Severity> {
     let mut problems = Vec::new();
-    let asked = args.cluster.then(|| kubelets::ask_cluster(&args.which));
-    if let Some(Err(why)) = &asked {
-        problems.push(format!("the cluster (--cluster): {why}"));
-    }
-    let cluster = asked.and_then(Result::ok);
     let mut findings = Findings::default();
-    let mut all: Vec<(String, Found)> = Vec::new();
+    let mut files: Vec<(String, Vec<Result<Found, ManifestError>>)> = Vec::new();
     for file in named_files(&args.file) {
         let place = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
         let read = file.and_then(|file| {
@@ -53,6 +50,15 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
         };
         findings.files += 1;
         findings.checked += found.len();
+        files.push((name, found));
+    }
+    let asked = args.cluster.then(|| kubelets::ask_cluster(&args.which, &adopted(&files)));
+    if let Some(Err(why)) = &asked {
+        problems.insert(0, format!("the cluster (--cluster): {why}"));
+    }
+    let cluster = asked.and_then(Result::ok);
+    let mut all: Vec<(String, Found)> = Vec::new();
+    for (name, found) in files {
         for read in found {
             findings.all.extend(of_one(&name, &read, cluster.as_ref()));
             all.extend(read.ok().map(|found| (name.clone(), found)));
@@ -81,6 +87,14 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
     }
     out.write_all(findings.written(args.output, &verdict(outcome, &findings)).as_bytes())?;
     Ok(outcome)
+}
+
+/// The Services that are adopted: their addresses are known to the cluster only.
+fn adopted(files: &[(String, Vec<Result<Found, ManifestError>>)]) -> BTreeSet<(String, String)> {
+    let found = files.iter().flat_map(|(_, found)| found).flatten();
+    let adopts = |dns: &ClusterDNS| dns.spec.service.as_ref().is_some_and(|service| service.adopt);
+    let adopting = found.map(|found| &found.resource).filter(|dns| adopts(dns));
+    adopting.map(names::service).collect()
 }
 
 /// A ClusterDNS that only Helm can write out.
@@ -121,7 +135,7 @@ fn of_one(
             let knows_better = excluded_pods(&found.resource, &cluster.pod_ranges);
             advice.retain(|it| knows_better.is_none() || it.reason != "ClientsExcludePods");
             advice.extend(knows_better);
-            advice.extend(unused_by_kubelets(&found.resource, &cluster.cluster_dns));
+            advice.extend(unused_by_kubelets(&found.resource, cluster));
         }
         findings.extend(warned(file, advice, &found.places));
     } else if let Err(error) = read
@@ -266,22 +280,46 @@ fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<Warning> 
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
 }
 
-fn unused_by_kubelets(dns: &ClusterDNS, used: &BTreeSet<String>) -> Option<Warning> {
+fn unused_by_kubelets(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
     let service = dns.spec.service.as_ref()?;
-    let ips = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty())?;
-    let is_used = ips.iter().any(|ip| used.contains(ip));
-    let used: Vec<&str> = used.iter().map(String::as_str).collect();
-    (!is_used).then(|| {
-        let message = format!(
-            "kubelets of this cluster make pods ask {}, so no pod asks here: write that address, or set clusterDNS of the kubelets",
-            used.join(" and ")
-        );
-        warning("spec.service.clusterIPs", "NotUsedByKubelets", message)
+    let written = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty());
+    let real = cluster.services.get(&names::service(dns));
+    let real = real.filter(|ips| service.adopt && !ips.is_empty());
+    let ips = written.or(real)?;
+    // As addresses: kubelets and people write those of IPv6 in different ways.
+    let address = |text: &String| text.parse::<IpAddr>().ok();
+    let used: BTreeSet<IpAddr> = cluster.cluster_dns.iter().filter_map(address).collect();
+    if ips.iter().filter_map(address).any(|ip| used.contains(&ip)) {
+        return None;
+    }
+    let used: Vec<&str> = cluster.cluster_dns.iter().map(String::as_str).collect();
+    let used = used.join(" and ");
+    Some(match written {
+        Some(_) => warning(
+            "spec.service.clusterIPs",
+            "NotUsedByKubelets",
+            format!(
+                "kubelets of this cluster make pods ask {used}, so no pod asks here: write that address, or set clusterDNS of the \
+                 kubelets"
+            ),
+        ),
+        None => warning(
+            "spec.service.adopt",
+            "NotUsedByKubelets",
+            format!(
+                "kubelets of this cluster make pods ask {used}, and this Service has {}, so no pod asks it but for a cache on the \
+                 nodes that asks it for them: adopt the Service with that address; where there is none, as with Cloud DNS of GKE, \
+                 set clusterDNS of the kubelets or do not adopt",
+                ips.join(" and ")
+            ),
+        ),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kubelets::Said;
+    use super::super::warning::Warning;
     use super::{excluded_pods, indexed, unused_by_kubelets};
 
     #[test]
@@ -307,13 +345,38 @@ mod tests {
         assert_eq!(indexed("spec"), "spec");
     }
 
+    /// The warning of a ClusterDNS with this Service where kubelets give pods this address, and kube-dns has another one.
+    fn unused(service: &str, used: &str) -> Option<Warning> {
+        let text = format!(
+            "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{service: {service}}}"
+        );
+        let (dns, _) = crds::manifest::read(&text, "a").unwrap();
+        let kube_dns = ("kube-system".to_owned(), "kube-dns".to_owned());
+        let services = [(kube_dns, vec!["10.96.0.10".to_owned()])].into();
+        let cluster_dns = [used.to_owned()].into();
+        unused_by_kubelets(&dns, &Said { cluster_dns, services, ..Said::default() })
+    }
+
     #[test]
     fn an_address_that_no_kubelet_gives_to_pods_is_said() {
-        let text = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {name: a}\nspec: {service: {clusterIPs: [10.96.0.10]}}";
-        let (dns, _) = crds::manifest::read(text, "a").unwrap();
-        let others = ["10.96.0.11".to_owned()].into();
-        let warning = unused_by_kubelets(&dns, &others).expect("a warning");
+        let warning = unused("{clusterIPs: [10.96.0.10]}", "10.96.0.11").expect("a warning");
         assert!(warning.message.contains("10.96.0.11"), "{}", warning.message);
-        assert!(unused_by_kubelets(&dns, &["10.96.0.10".to_owned()].into()).is_none());
+        assert!(unused("{clusterIPs: [10.96.0.10]}", "10.96.0.10").is_none());
+        assert!(unused("{clusterIPs: [\"fd00::a\"]}", "fd00:0::a").is_none(), "the same");
+    }
+
+    #[test]
+    fn o1_an_adopted_service_that_no_pod_asks_is_said() {
+        let warning = unused("{adopt: true}", "169.254.169.254").expect("a warning");
+        assert_eq!(
+            (warning.field.as_str(), warning.reason),
+            ("spec.service.adopt", "NotUsedByKubelets")
+        );
+        for words in ["169.254.169.254", "this Service has 10.96.0.10", "GKE"] {
+            assert!(warning.message.contains(words), "{words}: {}", warning.message);
+        }
+        assert!(unused("{adopt: true}", "10.96.0.10").is_none());
+        assert!(unused("{adopt: true, name: other}", "10.96.0.11").is_none(), "it does not exist");
+        assert!(unused("{}", "10.96.0.11").is_none(), "it gets its address later");
     }
 }

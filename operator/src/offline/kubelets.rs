@@ -1,16 +1,17 @@
-//! What `check --cluster` asks a cluster: which DNS servers its kubelets give to pods, and which addresses its nodes give
-//! them. Nothing is written there.
+//! What `check --cluster` asks a cluster: which DNS servers its kubelets give to pods, which addresses its nodes give them,
+//! and which addresses the adopted Services have. Nothing is written there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::args::Cluster;
+use crate::decide::adoption::cluster_ips;
 use crate::runtime::client::config;
 use crate::runtime::decode::lenient;
 
@@ -28,22 +29,31 @@ pub(super) struct Said {
     pub(super) cluster_dns: BTreeSet<String>,
     /// Ranges from which its nodes give addresses to pods, as far as nodes say.
     pub(super) pod_ranges: BTreeSet<IpNet>,
+    /// The addresses of those Services that it was asked for and has.
+    pub(super) services: BTreeMap<ServiceName, Vec<String>>,
 }
 
+/// The namespace and the name of a Service.
+type ServiceName = (String, String);
+
 /// The report of the cluster, or why there is none.
-pub(super) fn ask_cluster(which: &Cluster) -> Result<Said, String> {
+pub(super) fn ask_cluster(
+    which: &Cluster,
+    services: &BTreeSet<ServiceName>,
+) -> Result<Said, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start: {error}"))?;
-    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(which)).await });
+    let answer =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, ask(which, services)).await });
     match answer {
         Ok(answer) => answer,
         Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
     }
 }
 
-async fn ask(which: &Cluster) -> Result<Said, String> {
+async fn ask(which: &Cluster, services: &BTreeSet<ServiceName>) -> Result<Said, String> {
     let client = client(which).await?;
     let said = match from_kubelets(&client).await {
         Ok(said) if !said.is_empty() => said,
@@ -58,7 +68,26 @@ async fn ask(which: &Cluster) -> Result<Said, String> {
     }
     // Few people may list nodes: the rest can be checked without the ranges of nodes.
     let pod_ranges = pod_ranges(&client).await.unwrap_or_default();
-    Ok(Said { cluster_dns: said, pod_ranges })
+    let services = addresses_of(&client, services).await?;
+    Ok(Said { cluster_dns: said, pod_ranges, services })
+}
+
+async fn addresses_of(
+    client: &Client,
+    services: &BTreeSet<ServiceName>,
+) -> Result<BTreeMap<ServiceName, Vec<String>>, String> {
+    let mut found = BTreeMap::new();
+    for (namespace, name) in services {
+        let all: Api<Service> = Api::namespaced(client.clone(), namespace);
+        let service = all.get_opt(name).await;
+        let service = service
+            .map_err(|error| format!("Service {namespace}/{name} cannot be read: {error}"))?;
+        if let Some(service) = service {
+            let ips = cluster_ips(&service).map(|ip| ip.to_string()).collect();
+            found.insert((namespace.clone(), name.clone()), ips);
+        }
+    }
+    Ok(found)
 }
 
 async fn pod_ranges(client: &Client) -> Result<BTreeSet<IpNet>, kube::Error> {
@@ -112,7 +141,38 @@ fn addresses(list: &Value) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{in_kubelet_configuration, in_nodes};
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::{addresses_of, in_kubelet_configuration, in_nodes};
+
+    #[tokio::test]
+    async fn the_addresses_of_adopted_services_are_read_where_they_exist() {
+        let server = tower::service_fn(async |request: Request<Body>| {
+            let (code, body) = match request.uri().path() {
+                "/api/v1/namespaces/kube-system/services/kube-dns" => (
+                    200,
+                    json!({"metadata": {"name": "kube-dns"}, "spec": {"clusterIPs": ["10.96.0.10", "fd00::a"]}}),
+                ),
+                _ => (
+                    404,
+                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "status": "Failure"}),
+                ),
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+        });
+        let client = Client::new(server, "default");
+        let name = |name: &str| ("kube-system".to_owned(), name.to_owned());
+        let asked = [name("kube-dns"), name("gone")].into();
+        let found = addresses_of(&client, &asked).await.unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[&name("kube-dns")], ["10.96.0.10", "fd00::a"]);
+    }
 
     #[test]
     fn nodes_say_from_which_ranges_pods_get_addresses() {

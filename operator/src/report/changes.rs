@@ -2,12 +2,16 @@
 //! from `decide/rollout`. Pure.
 
 use crds::ClusterDNS;
-use crds::v1alpha1::ClusterDNSStatus;
+use crds::v1alpha1::{ClusterDNSStatus, ManagementState};
+use k8s_openapi::api::core::v1::Service;
 
 use crate::apply::memory::Why;
 use crate::apply::outcome::{PutBack, Restored, Written};
+use crate::decide::{adoption, config_map};
 use crate::desired::Kind;
+use crate::desired::adopted_service::lost_from_adopted_service;
 use crate::names;
+use crate::observe::observed::Observed;
 
 /// Reasons of `Degraded` about which `rollout` has an Event of its own.
 const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
@@ -89,6 +93,24 @@ pub fn of_addresses(
          are created"
     );
     Some(change(false, "AddressAssigned", message))
+}
+
+/// Another client took away what the spec needs of an adopted Service. `Accepted` names it for as long as it is missing, but
+/// stays true, and clients have lost it now. What it had is remembered only while the ClusterDNS is managed.
+pub fn of_adopted_service(dns: &ClusterDNS, observed: &Observed) -> Option<Change> {
+    let is_foreign =
+        dns.spec.management_state == ManagementState::Managed && !adoption::has_own(dns, observed);
+    let service = observed.service.as_ref().filter(|_| is_foreign)?;
+    let before = config_map::state(observed).service.manifest?;
+    let before: Service = serde_json::from_value(before).ok()?;
+    let lost = lost_from_adopted_service(dns, &before, service, &observed.offers);
+    let (namespace, name) = names::service(dns);
+    let message = format!(
+        "another client took out of Service {namespace}/{name} what these fields need: {}. The condition Accepted says what to \
+         add again, and until then they have no effect",
+        lost.join(", ")
+    );
+    (!lost.is_empty()).then(|| change(true, "ServiceFieldsLost", message))
 }
 
 /// What was put back while the spec is refused.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tests::helm::Tools;
 
 use super::{object, objects, read};
+use crate::architecture::files;
 
 const PAGE: &str = "docs/install.md";
 /// The image of a release, as its kustomization.yaml names it.
@@ -70,6 +71,20 @@ fn the_overlay_of_the_page_changes_flags_and_image_of_the_files_of_a_release() {
     });
     let refusal = build().refused();
     assert!(refusal.contains("testing value"), "{refusal}");
+}
+
+/// A builder makes an image for its own architecture, and nodes of others cannot run it.
+#[test]
+fn pages_that_build_the_image_say_on_which_nodes_it_runs() {
+    let mut seen = 0;
+    for page in files().iter().filter(|path| path.ends_with(".md")) {
+        let text = read(page);
+        if text.contains("\n$ make image ") {
+            seen += 1;
+            assert!(text.contains("kubernetes.io/arch"), "{page}");
+        }
+    }
+    assert_eq!(seen, 3, "README.md, docs/install.md and docs/upgrading.md");
 }
 
 /// A shell takes a bare word as it is, and then no such registry is there.

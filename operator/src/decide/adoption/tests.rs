@@ -2,6 +2,7 @@
 
 mod addresses;
 mod deleted;
+mod platforms;
 mod traffic;
 
 use super::*;

@@ -114,12 +114,7 @@ fn ended(state: Option<&ContainerState>) -> Option<String> {
 }
 
 fn unschedulable(pod: &Pod, now: Timestamp) -> Option<String> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let condition = conditions.iter().find(|condition| {
-        condition.type_ == "PodScheduled"
-            && condition.status == "False"
-            && condition.reason.as_deref() == Some("Unschedulable")
-    })?;
+    let condition = pods::unschedulable(pod)?;
     let since =
         condition.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
     let is_long = now.duration_since(since) >= SignedDuration::from_secs(SCHEDULING_S);

@@ -33,13 +33,16 @@ pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionSta
                 "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present spec is refused"
             ),
         ),
-        _ if observed.service.is_some() && behind > 0 => serving(
-            "Shared",
-            &format!(
-                "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS, which answer as an earlier spec says, and \
-                 to those of another DNS server; the present spec is refused"
-            ),
-        ),
+        _ if observed.service.is_some() && behind > 0 => {
+            let (reason, and_others) = beside_others(dns, observed);
+            serving(
+                reason,
+                &format!(
+                    "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS{and_others}, and ours answer as an \
+                     earlier spec says; the present spec is refused"
+                ),
+            )
+        }
         _ => ConditionState::no(
             "NotAccepted",
             &format!(
@@ -107,6 +110,15 @@ pub(super) fn readiness(
     }
 }
 
+/// The reason of Ready where our key is not in the selector and our pods answer, and who else does. On a platform that always
+/// resets the selector people keep the other server at 0 pods.
+fn beside_others(dns: &ClusterDNS, observed: &Observed) -> (&'static str, &'static str) {
+    match adoption::has_others_behind(dns, observed) {
+        true => ("Shared", " and to those of another DNS server"),
+        false => ("Serving", " and to no others"),
+    }
+}
+
 /// Our key is not in the selector of an adopted Service: it never was, or another client removed it. Then our pods still
 /// carry the labels that it selects by, so that they answer beside those of the other server.
 fn not_switched(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> ConditionState {
@@ -135,11 +147,12 @@ fn not_switched(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Condit
             ),
         ),
         behind => {
+            let (reason, and_others) = beside_others(dns, observed);
             let message = format!(
-                "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS and to those of another DNS server, \
-                 because another client changed its selector: {moves}"
+                "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS{and_others}. Another client changed its \
+                 selector: {moves}"
             );
-            unless_excluded(ConditionState::yes("Shared", &message), observed)
+            unless_excluded(ConditionState::yes(reason, &message), observed)
         }
     }
 }

@@ -19,6 +19,7 @@ mod kstatus_rules;
 
 use kstatus_rules::Kstatus;
 
+mod adoption;
 mod certificates;
 mod clients_excluded;
 mod failing_pods;
@@ -325,72 +326,4 @@ fn o5_pods_that_refuse_their_configuration_are_named() {
     assert!(
         condition(&status, "Degraded").unwrap().message.contains(": dns-1 (format 9). Correct")
     );
-}
-
-#[test]
-fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset() {
-    let mut story = Story::new("{service: {adopt: true}}");
-    story.observed.service = Some(kube_dns());
-    story.observed.foreign_pods = vec![foreign_pod()];
-    deploy(&mut story.observed, 2);
-    story.reconcile(0);
-    story.pods_follow();
-    story.reconcile(1);
-    is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
-    story.pods_follow();
-    expose(&mut story.observed);
-    let mut switched = kube_dns();
-    switched.metadata.resource_version = Some("101".to_owned());
-    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
-    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
-    switched.metadata.annotations =
-        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
-    story.observed.service = Some(switched.clone());
-    story.reconcile(10);
-    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
-
-    let mut reset = switched.clone();
-    reset.spec = kube_dns().spec;
-    reset.metadata.resource_version = Some("102".to_owned());
-    story.observed.service = Some(reset);
-    let status = story.reconcile(20);
-    // Our pods have the labels of the selector, so that they answer too; the next switch is at a time that is named.
-    is(&story, "True=Valid True=Shared False=SelectorReset True=SelectorReset", Kstatus::Current);
-    let message = &condition(&status, "Ready").unwrap().message;
-    assert!(message.contains("2 pods of this ClusterDNS and to those of another"), "{message}");
-    let again = format!("it moves after {}, when every pod", at(80));
-    assert!(message.contains(&again), "{message}");
-    assert!(
-        condition(&status, "Degraded")
-            .unwrap()
-            .message
-            .starts_with("field manager kubeadm removed")
-    );
-    assert_eq!(story.reconcile(25), status, "reported once");
-
-    // With a selector whose labels our pods do not have, only the other server answers.
-    let slices = std::mem::take(&mut story.observed.slices);
-    story.reconcile(26);
-    is(
-        &story,
-        "True=Valid False=NotSwitched False=SelectorReset True=SelectorReset",
-        Kstatus::InProgress,
-    );
-    story.observed.slices = slices;
-    // A spec that is refused meanwhile changes nothing for clients.
-    let spec = story.dns.spec.clone();
-    story.dns.spec.ttl_seconds = 5_000;
-    let status = story.reconcile(27);
-    assert_eq!(condition(&status, "Ready").unwrap().reason, "Shared");
-    story.dns.spec = spec;
-
-    story.observed.service = Some(switched);
-    story.reconcile(90);
-    story.edit("{}");
-    story.reconcile(100);
-    is(&story, "True=Valid False=Releasing True=Releasing False=AsExpected", Kstatus::InProgress);
-    story.observed.service = Some(kube_dns());
-    let status = story.reconcile(101);
-    is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
-    assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
 }

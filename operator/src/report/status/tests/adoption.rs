@@ -1,0 +1,120 @@
+//! What is reported while a Service is adopted, moves, is reset by another client and is given back.
+
+use super::*;
+use crate::fixtures::from;
+use serde_json::json;
+
+/// A pod of the other DNS server is behind the Service too.
+fn expose_other(story: &mut Story) {
+    expose(&mut story.observed);
+    let endpoint = json!({"addresses": ["10.244.0.8"], "conditions": {"ready": true},
+        "targetRef": {"kind": "Pod", "name": "coredns-1", "uid": "coredns-1-uid"}});
+    story.observed.slices[0].endpoints.push(from(endpoint));
+}
+
+/// A ClusterDNS whose Service has moved and was reset, while the other DNS server has no pods.
+fn reset_without_others() -> Story {
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = Some(kube_dns());
+    deploy(&mut story.observed, 2);
+    expose(&mut story.observed);
+    story.reconcile(0);
+    story.pods_follow();
+    let mut switched = kube_dns();
+    switched.metadata.resource_version = Some("101".to_owned());
+    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
+    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
+    switched.metadata.annotations =
+        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
+    story.observed.service = Some(switched.clone());
+    story.reconcile(10);
+    switched.spec = kube_dns().spec;
+    switched.metadata.resource_version = Some("102".to_owned());
+    story.observed.service = Some(switched);
+    story
+}
+
+#[test]
+fn o15_a_reset_service_without_other_pods_serves_and_no_one_is_sent_back() {
+    let mut story = reset_without_others();
+    let status = story.reconcile(20);
+    is(&story, "True=Valid True=Serving False=SelectorReset True=SelectorReset", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    // Without a ready pod of the other server that would be refused.
+    assert!(!message.contains("adopt to false"), "{message}");
+    for words in ["field manager kubeadm removed", "answer alone", "at 0 pods"] {
+        assert!(message.contains(words), "{words}: {message}");
+    }
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(message.contains("2 pods of this ClusterDNS and to no others"), "{message}");
+    // A spec that is refused meanwhile changes nothing for clients.
+    story.dns.spec.ttl_seconds = 5_000;
+    let status = story.reconcile(21);
+    assert_eq!(condition(&status, "Ready").unwrap().reason, "Serving");
+}
+
+#[test]
+fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset() {
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = Some(kube_dns());
+    story.observed.foreign_pods = vec![foreign_pod()];
+    deploy(&mut story.observed, 2);
+    story.reconcile(0);
+    story.pods_follow();
+    story.reconcile(1);
+    is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
+    story.pods_follow();
+    expose(&mut story.observed);
+    let mut switched = kube_dns();
+    switched.metadata.resource_version = Some("101".to_owned());
+    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
+    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
+    switched.metadata.annotations =
+        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
+    story.observed.service = Some(switched.clone());
+    story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+
+    let mut reset = switched.clone();
+    reset.spec = kube_dns().spec;
+    reset.metadata.resource_version = Some("102".to_owned());
+    story.observed.service = Some(reset);
+    expose_other(&mut story);
+    let status = story.reconcile(20);
+    // Our pods have the labels of the selector, so that they answer too; the next switch is at a time that is named.
+    is(&story, "True=Valid True=Shared False=SelectorReset True=SelectorReset", Kstatus::Current);
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(message.contains("2 pods of this ClusterDNS and to those of another"), "{message}");
+    let again = format!("it moves after {}, when every pod", at(80));
+    assert!(message.contains(&again), "{message}");
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.starts_with("field manager kubeadm removed"), "{message}");
+    assert!(message.contains("answer too") && message.contains("set adopt to false"), "{message}");
+    assert_eq!(story.reconcile(25), status, "reported once");
+
+    // With a selector whose labels our pods do not have, only the other server answers.
+    let slices = std::mem::take(&mut story.observed.slices);
+    story.reconcile(26);
+    is(
+        &story,
+        "True=Valid False=NotSwitched False=SelectorReset True=SelectorReset",
+        Kstatus::InProgress,
+    );
+    story.observed.slices = slices;
+    // A spec that is refused meanwhile changes nothing for clients.
+    let spec = story.dns.spec.clone();
+    story.dns.spec.ttl_seconds = 5_000;
+    let status = story.reconcile(27);
+    assert_eq!(condition(&status, "Ready").unwrap().reason, "Shared");
+    story.dns.spec = spec;
+
+    story.observed.service = Some(switched);
+    story.reconcile(90);
+    story.edit("{}");
+    story.reconcile(100);
+    is(&story, "True=Valid False=Releasing True=Releasing False=AsExpected", Kstatus::InProgress);
+    story.observed.service = Some(kube_dns());
+    let status = story.reconcile(101);
+    is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
+    assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
+}

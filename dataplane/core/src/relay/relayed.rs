@@ -125,7 +125,14 @@ impl Relayed {
             writer.record(selected, record, false);
         }
         writer.only_known = None;
-        for record in selected.signatures.iter().chain(&selected.authority) {
+        for record in &selected.signatures {
+            writer.record(selected, record, false);
+        }
+        if unresolved.is_some() {
+            // These are written behind the answers of all parts of the chain (FW42), so at another distance.
+            writer.write_in_full();
+        }
+        for record in &selected.authority {
             writer.record(selected, record, false);
         }
 

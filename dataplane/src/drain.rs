@@ -50,7 +50,8 @@ pub struct Drain {
 /// What to do at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// `/readyz` answers 200.
+    /// `/readyz` answers 200, and idle connections of QUIC stay. They are closed before kube-proxy sees that: it then moves
+    /// their datagrams to other pods, which cannot end them in order.
     pub is_ready: bool,
     /// Close TCP connections that have no query in progress.
     pub close_idle_tcp: bool,
@@ -213,6 +214,7 @@ async fn follow(
         }
         let step = drain.step(begun.elapsed(), last_query.elapsed());
         if !step.is_ready {
+            serving.close_idle_quic();
             health.leaving();
         }
         if step.close_idle_tcp {

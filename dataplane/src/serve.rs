@@ -12,6 +12,7 @@ mod encrypted;
 mod certificate;
 mod counters;
 mod traffic;
+mod phase;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use crate::forward::Forwarder;
 use crate::state::State;
 use arc_swap::ArcSwap;
 use certificate::{Certificate, Use};
+use phase::Phase;
 use responder::Responder;
 
 pub use bind::Listen;
@@ -130,18 +132,6 @@ pub fn counters_over(all: &[Arc<WorkerCounters>], over: ServedOver) -> &[Arc<Wor
 /// One cannot: the message says which, why, and what to do.
 pub fn check(listen: &Listen) -> anyhow::Result<()> {
     bind::check(listen)
-}
-
-/// The steps in which the TCP side ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    /// Connections close as they fall idle.
-    Draining,
-    /// The same, and no new ones.
-    Stopping,
-    /// Every connection is closed at once.
-    Over,
 }
 
 /// What may change of a listener that is open.
@@ -348,13 +338,12 @@ impl Serving {
     /// From here on TCP connections are closed as soon as nothing is in progress on them (E45). New ones are
     /// still taken and answered.
     pub fn close_idle_tcp(&self) {
-        self.phase.send_if_modified(|phase| {
-            let serving = *phase == Phase::Serving;
-            if serving {
-                *phase = Phase::Draining;
-            }
-            serving
-        });
+        self.phase.send_if_modified(|phase| phase.advance(Phase::Draining));
+    }
+
+    /// The same for connections of QUIC that are open now (E45).
+    pub fn close_idle_quic(&self) {
+        self.phase.send_if_modified(|phase| phase.advance(Phase::Leaving));
     }
 
     /// Takes nothing new, answers what is queued and in progress for at most `grace`, and ends.

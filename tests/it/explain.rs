@@ -225,6 +225,10 @@ fn agree(records: &Records, packet: &[u8], about: &str) -> bool {
             !last.missing.is_empty() || last.rules.iter().any(|rule| rule.id == "RR97")
         }
         Reason::SpecialUse => last.place == Place::SpecialUse,
+        // Without RD we answer about a zone of ours ourselves.
+        Reason::NoData if last.rules.iter().any(|rule| rule.id == "RR75") => {
+            packet[2] & 1 == 0 && matches!(last.place, Place::Group(_))
+        }
         Reason::Found | Reason::NoData => hops.len() == 1 && is_ours && last.exists,
         Reason::NxDomain => hops.len() == 1 && is_ours && !last.exists,
         // RD=0 behind an alias ends with the alias.

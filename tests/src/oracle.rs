@@ -195,6 +195,10 @@ impl Oracle {
                     return Expected::Forward { group, name, cnames, ede };
                 }
             };
+            if rd && let Some(group) = self.group_above(&name, qtype, &local) {
+                let ede = self.snapshot_ede(&needs);
+                return Expected::Forward { group, name, cnames, ede };
+            }
             needs.extend(&local.needs);
             // The data that the question needs is missing (N9), or the place of a federation (RR97).
             let is_missing = |of: &Resource| self.store.source(*of) == DataSource::None;

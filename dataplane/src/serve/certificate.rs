@@ -99,6 +99,17 @@ impl Certificate {
         self.in_use.load_full()
     }
 
+    /// The private key of the one in use, as it is mounted: every process that has it mounted knows it, and no one else. None
+    /// where what is mounted now is not in use.
+    pub(super) fn key(&self) -> Option<Vec<u8>> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_good = self.in_use.load().is_some() && self.state().trouble.is_none();
+        match &*read {
+            Some(Ok(files)) if is_good => Some(files.key.clone()),
+            Some(Ok(_) | Err(_)) | None => None,
+        }
+    }
+
     /// Another number whenever another one is in use.
     pub(super) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -252,10 +263,12 @@ mod tests {
         };
         let certificate = Certificate::new(folder.clone(), Use::Tls);
         assert!(certificate.config().is_none(), "nothing is mounted");
+        assert_eq!(certificate.key(), None);
         let ((chain, key), (other_chain, other_key)) = (made(), made());
         mount(&folder, &chain, &key);
         certificate.refresh();
         let first = certificate.config().expect("a good one");
+        assert_eq!(certificate.key().as_deref(), Some(key.as_bytes()));
         let good = certificate.state();
         assert!(good.trouble.is_none() && good.not_after_seconds.is_some(), "{good:?}");
         for (chain, key) in [
@@ -270,6 +283,7 @@ mod tests {
             certificate.refresh();
             let now = certificate.config().expect("the last good one");
             assert!(Arc::ptr_eq(&now, &first), "{chain:.20} {key:.20}");
+            assert_eq!(certificate.key(), None, "no secret may be made of what is bad");
             let state = certificate.state();
             assert!(state.trouble.is_some(), "it is visible: {chain:.20} {key:.20}");
             assert_eq!(state.not_after_seconds, good.not_after_seconds, "of the one in use");

@@ -326,7 +326,8 @@ async fn serve(
             Err(_) => Phase::Over,
         };
         match now {
-            Phase::Serving => {}
+            // Connections of QUIC see this themselves.
+            Phase::Serving | Phase::Leaving => {}
             Phase::Draining => server.drain(),
             Phase::Stopping => break,
             Phase::Over => return,

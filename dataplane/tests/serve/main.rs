@@ -10,6 +10,7 @@ mod tls;
 mod https;
 mod changes;
 mod misuse;
+mod moved;
 mod cached;
 mod quic;
 mod descriptors;

@@ -86,6 +86,10 @@ pub const KNOWN: &[Known] = &[
                 && it.against.is_nodata()
         },
     ),
+    known("DF34", "the zone above is asked for the DS record of `Z`; CoreDNS denies it", |it| {
+        let is_apex = in_domain(it).is_some_and(|labels| labels.is_empty());
+        it.asked.kind == RecordType::DS && is_apex && it.against.is_nodata()
+    }),
     known(
         "DF40",
         "dns-version has the version of the specification; kube-dns has no such name",

@@ -1,8 +1,8 @@
-//! Which upstream group a name belongs to that is not ours (docs/dns.md A18 to A20).
+//! Which upstream group a name belongs to that is not ours (docs/dns.md A18 to A20), and which one has the zone above ours.
 
-use super::expected::rtype;
+use super::expected::{RrSet, rtype};
 use super::names::Name;
-use super::{Oracle, Route};
+use super::{Local, Node, Oracle, Route};
 
 impl Oracle {
     pub(super) fn group(&self, name: &Name, qtype: u16) -> Route {
@@ -14,6 +14,16 @@ impl Oracle {
             _ => above(true),
         };
         group.map_or(Route::NoGroup, Route::Group)
+    }
+
+    /// The group that has the zone above a zone of ours, for its DS record (RR75); none where it is for us to answer.
+    pub(super) fn group_above(&self, name: &Name, qtype: u16, local: &Local) -> Option<usize> {
+        let has_soa = |set: &RrSet| set.records[0].data.rtype() == rtype::SOA;
+        let is_zone = matches!(&local.node, Node::Exists(sets) if sets.iter().any(has_soa));
+        match self.group(name, qtype) {
+            Route::Group(group) if is_zone && qtype == rtype::DS => Some(group),
+            _ => None,
+        }
     }
 
     /// The stub domain with the longest suffix; `own`: the name itself counts too.

@@ -10,7 +10,7 @@ use core::time::Duration;
 use crate::counters::{CacheCounters, Counters, WorkerCounters};
 use crate::decide::found::Found;
 use crate::decide::respond::own_reply;
-use crate::decide::route::{Route, route};
+use crate::decide::route::{Route, group_above, route};
 use crate::decide::schema::Node;
 use crate::identity::Identity;
 use crate::records::Records;
@@ -207,6 +207,9 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -
         Route::NoGroup => return Hop::Failed(ede::NOT_AUTHORITATIVE, "no upstream for this name"),
         Route::Own(lookup, _) => lookup,
     };
+    if let Some(group) = group_above(around.records, &labels, &lookup, key.qtype()) {
+        return Hop::Group(group);
+    }
     if around.records.lacks(lookup.needs) {
         return Hop::Failed(ede::NOT_READY, lookup.needs.what_is_missing());
     }

@@ -7,7 +7,7 @@ use crate::decide::alias::{Led, lead};
 use crate::decide::answer::Answer;
 use crate::decide::chaos::write_chaos;
 use crate::decide::found::Found;
-use crate::decide::route::{Route, Soa, SoaKind, route};
+use crate::decide::route::{Route, Soa, SoaKind, group_above, route};
 use crate::identity::Identity;
 use crate::records::{Needs, Records};
 use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
@@ -293,6 +293,12 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
                 Route::Group(group) => return self.forward(reply, group, needs, aliases),
                 Route::NoGroup => return self.no_group(reply, needs, aliases),
             };
+            // Who asks without recursion wants to know what we have.
+            if self.question.recursion_desired()
+                && let Some(group) = group_above(self.records, name, &lookup, qtype)
+            {
+                return self.forward(reply, group, needs, aliases);
+            }
             if self.records.lacks(lookup.needs) {
                 *withholds = false;
                 let ede = Some((ede::NOT_READY, lookup.needs.what_is_missing()));

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::decide::found::Found;
-use crate::decide::route::{Route, Soa, SoaKind, route};
+use crate::decide::route::{Route, Soa, SoaKind, group_above, route};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::object::Resource;
 use crate::records::{Needs, Records};
@@ -78,7 +78,10 @@ pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
         let mut withholds = false;
         let leads = route(records, &labels, &Found::Unknown, qtype, &mut withholds);
         let (hop, target) = match leads {
-            Route::Own(lookup, soa) => own(records, &labels, (lookup, soa, withholds), qtype),
+            Route::Own(lookup, soa) => match group_above(records, &labels, &lookup, qtype) {
+                Some(group) => (above(records, &labels, group, qtype), None),
+                None => own(records, &labels, (lookup, soa, withholds), qtype),
+            },
             Route::Group(group) => {
                 (forwarded(records, &labels, (Place::Group(group), withholds), qtype), None)
             }
@@ -139,6 +142,17 @@ fn forwarded(
         }
         _ => hop.rules.push(rules::NO_GROUP),
     }
+    hop
+}
+
+/// The DS record of a zone of ours, which the group answers that has the zone above.
+fn above(records: &Records, labels: &Labels, group: usize, qtype: u16) -> Hop {
+    let mut hop = forwarded(records, labels, (Place::Group(group), false), qtype);
+    hop.rules.insert(0, rules::DS_OF_ZONE);
+    hop.notes.insert(
+        0,
+        "this is a zone of ours, and only the zone above it has its DS record; without recursion desired we deny it".into(),
+    );
     hop
 }
 

@@ -125,7 +125,14 @@ impl Relayed {
             writer.record(selected, record, false);
         }
         writer.only_known = None;
-        for record in selected.signatures.iter().chain(&selected.authority) {
+        for record in &selected.signatures {
+            writer.record(selected, record, false);
+        }
+        if unresolved.is_some() {
+            // These are written behind the answers of all parts of the chain (FW42), so at another distance.
+            writer.write_in_full();
+        }
+        for record in &selected.authority {
             writer.record(selected, record, false);
         }
 
@@ -231,10 +238,11 @@ impl Relayed {
         fitting.count()
     }
 
-    /// The same, marked as less than the whole answer.
+    /// The same, marked as less than the whole answer: it is not authentic, and not kept.
     pub(crate) fn cut(&self) -> Relayed {
         let mut octets = self.octets.to_vec();
-        octets[1] |= CUT;
+        octets[1] = octets[1] & !AUTHENTIC | CUT;
+        octets[LIFETIME_AT..LIFETIME_AT + 4].fill(0);
         Relayed { octets: octets.into() }
     }
 

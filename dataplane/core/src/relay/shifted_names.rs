@@ -24,6 +24,10 @@ pub(super) struct ShiftedNames {
 }
 
 impl ShiftedNames {
+    /// For records without pointers.
+    pub(super) const NONE: ShiftedNames =
+        ShiftedNames { records_at: HEADER, asked_at: HEADER, now_at: HEADER };
+
     pub(super) fn of(hop: &Relayed, asked_at: usize, now_at: usize) -> ShiftedNames {
         ShiftedNames { records_at: HEADER + hop.name().len() + 4, asked_at, now_at }
     }

@@ -82,8 +82,8 @@ pub fn write_chain(
     reply.end_answer();
     let last = hops.last();
     // A part of a denial proves nothing: the authority section is written whole or not at all.
-    if let (true, Some((hop, freshness)), Some(moved)) = (fits, last, &place)
-        && !reply.authority(hop, *freshness, moved)
+    if let (true, Some(moved)) = (fits, &place)
+        && !reply.authorities(hops, moved)
     {
         reply.drop_authority();
         fits = false;
@@ -210,7 +210,18 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         order.all(|index| self.record(hop, index, freshness, moved))
     }
 
-    /// The records of the authority section; whether all fit.
+    /// The authority section; whether all fits. A CNAME that a wildcard made is proved by denials that came with it, so those
+    /// of every part are needed (RFC 4035 §5.3.4). Names of the last part are compressed for the place behind its answers,
+    /// those of the others are written in full.
+    fn authorities(&mut self, hops: &[(&Relayed, Freshness)], moved: &ShiftedNames) -> bool {
+        let Some(((last, freshness), before)) = hops.split_last() else { return true };
+        self.authority(last, *freshness, moved)
+            && before
+                .iter()
+                .all(|(hop, freshness)| self.authority(hop, *freshness, &ShiftedNames::NONE))
+    }
+
+    /// The records of the authority section of one part; whether all fit.
     fn authority(&mut self, hop: &Relayed, freshness: Freshness, moved: &ShiftedNames) -> bool {
         let counts = hop.counts();
         let answers = counts.chain + counts.rrset + counts.signatures;

@@ -9,7 +9,9 @@ mod entrance;
 mod frames;
 mod lingering;
 mod looks;
+mod message;
 mod opening;
+mod resets;
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -18,7 +20,6 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use dataplane_core::has_keepalive;
 use quinn::{
     Connection, ConnectionError, ReadError, RecvStream, SendStream, StoppedError, VarInt,
     WriteError,
@@ -37,6 +38,7 @@ use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
 use entrance::Entrance;
 use frames::Frames;
 use looks::COSTLY_FRAMES;
+use message::message;
 use opening::{Opened, open};
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
@@ -96,6 +98,7 @@ pub(super) async fn serve(
         }
     };
     server.endpoints.borrow_mut().push(endpoint.clone());
+    let ends = phase.clone();
     let (established, mut connections) = mpsc::channel(HANDSHAKES);
     let entrance = Entrance {
         endpoint,
@@ -115,15 +118,22 @@ pub(super) async fn serve(
     };
     let _open = AbortOnDropHandle::new(server.handshake_thread.spawn(entrance.serve()));
     while let Some((connection, asker)) = connections.recv().await {
-        let server = Rc::clone(&server);
+        let (server, mut ends) = (Rc::clone(&server), ends.clone());
+        ends.mark_unchanged();
         tokio::task::spawn_local(async move {
             let counters = Arc::clone(&server.counters);
-            counters.add_closed(connected(server, connection, asker).await);
+            counters.add_closed(connected(server, connection, asker, ends).await);
         });
     }
 }
 
-async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) -> CloseReason {
+/// `phase`: as it was seen when the connection began.
+async fn connected(
+    server: Rc<TcpServer>,
+    connection: Connection,
+    asker: Asker,
+    mut phase: watch::Receiver<Phase>,
+) -> CloseReason {
     let counters = Arc::clone(&server.counters);
     let close = |code: Code| connection.close(code.number(), b"");
     // Only now is the address known to be its own.
@@ -166,6 +176,10 @@ async fn connected(server: Rc<TcpServer>, connection: Connection, asker: Asker) 
             () = requests.done(), if ending.is_some() => {
                 close(Code::NoError);
                 return ending.unwrap_or(CloseReason::Drain);
+            }
+            Ok(()) = phase.changed(), if ending.is_none() && !requests.is_new() => {
+                ending = Some(CloseReason::Drain);
+                closing.set(requests.closing(true));
             }
             must_end = &mut closing => match must_end {
                 Ending::WhenDone(reason) => {
@@ -361,31 +375,4 @@ fn given_up(send: &mut SendStream, code: Code) -> Code {
     // It fails only where the stream has ended already.
     let _ = send.reset(code.number());
     code
-}
-
-/// The one message of a stream: its id is 0 (RFC 9250 §4.2.1), and it has no edns-tcp-keepalive (§5.5.2).
-fn message(framed: &[u8]) -> Option<&[u8]> {
-    let (prefix, message) = framed.split_first_chunk::<PREFIX>()?;
-    let is_whole = usize::from(u16::from_be_bytes(*prefix)) == message.len();
-    (is_whole && message.get(..2)? == [0, 0] && !has_keepalive(message)).then_some(message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stream_has_one_whole_message_with_id_0() {
-        let rows: [(&[u8], Option<&[u8]>); 6] = [
-            (b"\0\x03\0\0x", Some(b"\0\0x")),
-            (b"\0\x03\0\x01x", None),
-            (b"\0\x04\0\0x", None),
-            (b"\0\x02\0\0x", None),
-            (b"\0\x01\0", None),
-            (b"\0", None),
-        ];
-        for (framed, expected) in rows {
-            assert_eq!(message(framed), expected, "{framed:?}");
-        }
-    }
 }

@@ -185,7 +185,8 @@ impl Requests {
         }
     }
 
-    fn is_new(&self) -> bool {
+    /// Whether its first query may be on its way.
+    pub(super) fn is_new(&self) -> bool {
         !self.asked.get() && Instant::now() < self.opened + FIRST_QUERY_WITHIN
     }
 

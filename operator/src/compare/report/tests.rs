@@ -73,7 +73,7 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
     let many = |net: u8| -> String {
         (0..4000).map(|n| format!("; b.example. 5 A 10.{net}.{}.{}", n / 250, n % 250)).collect()
     };
-    let rows: [(&str, &str, &str, &str); 30] = [
+    let rows: [(&str, &str, &str, &str); 31] = [
         (
             "DF4",
             "e.s.svc.c.example. A",
@@ -95,6 +95,7 @@ fn differences_that_the_contract_means_are_known_by_their_id() {
         ("DF47", "x.s.fed.svc.c.example. A", "SERVFAIL ede14", "NOERROR; soa"),
         ("RR48", "loop.s.svc.c.example. A", "SERVFAIL ra ede0", "NOERROR aa; soa"),
         ("WR23", "b.example. A", &format!("NOERROR{}", many(1)), &format!("NOERROR{}", many(2))),
+        ("DF34", "c.example. DS", "NXDOMAIN ra", "NOERROR aa; soa"),
         ("DF1", "no.s.svc.c.example. SOA", "NXDOMAIN aa; soa", "NOERROR aa; soa"),
         (
             "DF40",

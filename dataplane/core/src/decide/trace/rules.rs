@@ -28,6 +28,8 @@ pub(super) const DS_OF_STUB_DOMAIN: Rule = rule(
     "A18",
     "the DS record of a stub domain is asked where the names above that domain are asked",
 );
+pub(super) const DS_OF_ZONE: Rule =
+    rule("RR75", "the DS record of a zone of ours is asked where the name above it is asked");
 pub(super) const NO_GROUP: Rule = rule("A20", "no stub domain matches and there are no upstreams");
 pub(super) const NOT_READY: Rule =
     rule("N9", "a name of ours whose data is neither live nor from a snapshot is SERVFAIL");

@@ -125,6 +125,31 @@ fn a18_the_ds_record_of_a_stub_domain_is_asked_where_the_names_above_it_are() {
 }
 
 #[test]
+fn rr75_the_ds_record_of_a_zone_of_ours_is_asked_where_the_names_above_it_are() {
+    let mut forwarding = settings();
+    forwarding.stub_domains = vec![Name::from_text("local.").unwrap()];
+    forwarding.reverse_cidrs = vec!["10.96.0.0/16".parse().unwrap()];
+    let mut alone = forwarding.clone();
+    alone.default_upstreams = false;
+    alone.stub_domains.clear();
+    let [both, alone] = [forwarding, alone].map(|settings| records(settings, Vec::new()));
+    let of_zone = asked(&both, "cluster.local.", rtype::DS);
+    assert_eq!(of_zone, (Place::Group(1), vec!["RR75", "A18"]));
+    let of_reverse = asked(&both, "96.10.in-addr.arpa.", rtype::DS);
+    assert_eq!(of_reverse, (Place::Group(0), vec!["RR75", "A19"]));
+    for (index, name, qtype, place) in [
+        (&both, "svc.cluster.local.", rtype::DS, Place::ClusterZone),
+        (&both, "cluster.local.", rtype::SOA, Place::ClusterZone),
+        (&both, "1.96.10.in-addr.arpa.", rtype::DS, Place::Reverse),
+        (&alone, "cluster.local.", rtype::DS, Place::ClusterZone),
+        (&alone, "96.10.in-addr.arpa.", rtype::DS, Place::Reverse),
+    ] {
+        let (found, rules) = asked(index, name, qtype);
+        assert!(found == place && !rules.contains(&"RR75"), "{name}: {rules:?}");
+    }
+}
+
+#[test]
 fn rr3_our_own_addresses_need_the_services_where_only_our_service_is_named() {
     let mut by_name = settings();
     by_name.service_addresses =

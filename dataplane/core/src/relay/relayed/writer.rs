@@ -44,6 +44,12 @@ impl<'s> Writer<'s> {
         }
     }
 
+    /// No pointer leads from what is written now, or into it.
+    pub(super) fn write_in_full(&mut self) {
+        self.known.forget(0);
+        (self.only_known, self.latest) = (Some(0), None);
+    }
+
     /// Writes one record, its RDATA compressed unless `in_full`; returns where in the message the RDATA begins.
     pub(super) fn record(&mut self, selected: &'s Selected, record: &Kept, in_full: bool) -> usize {
         let rdata = selected.rdata(record);

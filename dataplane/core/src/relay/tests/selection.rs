@@ -235,3 +235,99 @@ fn fw42_hops_of_several_lookups_make_one_reply() {
         ]
     );
 }
+
+/// A signature over records of this type, and some octets.
+fn signature(owner: &str, covered: u16) -> String {
+    format!("{owner} 60 TYPE46 {covered:04x}{}", "ab".repeat(40))
+}
+
+/// The first part of a chain: a CNAME that a wildcard of a signed zone made, with its proof.
+fn of_wildcard(pending: &Client) -> Relayed {
+    let answer = [
+        "shop.apps.corp.example. 60 CNAME lb.example.net.",
+        &signature("shop.apps.corp.example.", 5),
+    ];
+    let authority = [
+        "a.apps.corp.example. 60 TYPE47 01780000",
+        &signature("a.apps.corp.example.", 47),
+        "*.apps.corp.example. 60 TYPE47 01790000",
+        &signature("*.apps.corp.example.", 47),
+        "apps.corp.example. 60 NS ns.corp.example.",
+    ];
+    good(pending, &upstream(pending, &answer, &authority))
+}
+
+/// Owners and types.
+fn kinds(records: &[Record]) -> Vec<String> {
+    records.iter().map(|r| format!("{} {}", r.name, r.record_type())).collect()
+}
+
+const PROOF: [&str; 4] = [
+    "a.apps.corp.example. NSEC",
+    "a.apps.corp.example. RRSIG",
+    "*.apps.corp.example. NSEC",
+    "*.apps.corp.example. RRSIG",
+];
+
+#[test]
+fn fw42_a_chain_over_lookups_keeps_the_proof_of_each_part() {
+    for (do_, ours) in [(true, false), (true, true), (false, false), (false, true)] {
+        let of = |name| Asked { do_, limit: 4096, ..client(name, RecordType::A) };
+        let target = "shop.apps.corp.example";
+        let asked = if ours { "alias.shop.svc.cluster.local." } else { "shop.apps.corp.example." };
+        let mut first = Client::new(of(asked), name(target));
+        if ours {
+            first.push_cname(5, name(target));
+        }
+        let second = plain(of("lb.example.net."));
+        let one = of_wildcard(&first);
+        assert_eq!(one.unresolved_target(), Some(name("lb.example.net")));
+        let answer = ["lb.example.net. 60 A 192.0.2.1", &signature("lb.example.net.", 1)];
+        let two = good(&second, &upstream(&second, &answer, &[]));
+        let aged = Freshness::Fresh { age_s: 9 };
+        let reply = written(&first.head, &[(&one, aged), (&two, FRESH)]);
+        let answers = 2 + 2 * usize::from(do_) + usize::from(ours);
+        assert_eq!(reply.answers.len(), answers, "{:?}", kinds(&reply.answers));
+        let expected: &[&str] = if do_ { &PROOF } else { &[] };
+        assert_eq!(kinds(&reply.authorities), expected, "{do_} {ours}");
+        // Nothing of them is lost or changed.
+        let octets = |record: &Record| record.data.to_bytes().unwrap().len();
+        let lengths: Vec<usize> = reply.authorities.iter().map(octets).collect();
+        assert_eq!(lengths, if do_ { vec![4, 42, 4, 42] } else { Vec::new() });
+        assert!(reply.authorities.iter().all(|record| record.ttl == 51), "as old as its part");
+
+        // With a denial at the end, its SOA and its proof are there too.
+        let authority = [
+            "example.net. 900 SOA ns.example.net. hostmaster.example.net. 1 7200 1800 86400 20",
+            &signature("example.net.", 6),
+            "k.example.net. 60 TYPE47 016c0000",
+            &signature("k.example.net.", 47),
+        ];
+        let mut denial = upstream(&second, &[], &authority);
+        denial.metadata.response_code = ResponseCode::NXDomain;
+        let two = good(&second, &denial);
+        let reply = written(&first.head, &[(&one, FRESH), (&two, FRESH)]);
+        let mut expected = vec!["example.net. SOA"];
+        if do_ {
+            expected.extend(["example.net. RRSIG", "k.example.net. NSEC", "k.example.net. RRSIG"]);
+            expected.extend(PROOF);
+        }
+        assert_eq!(kinds(&reply.authorities), expected, "{do_} {ours}");
+        let soa = reply.authorities[0].data.to_string();
+        assert!(soa.starts_with("ns.example.net. hostmaster.example.net. 1 "), "{soa}");
+
+        // All of the proof, or nothing of it and TC.
+        let mut cut = 0;
+        for limit in 512..800 {
+            let form = ReplyForm { limit, ..first.head.form };
+            let head = ReplyHead { form, ..first.head };
+            let reply = written(&head, &[(&one, FRESH), (&two, FRESH)]);
+            let nothing = reply.authorities.is_empty();
+            let whole = reply.authorities.len() == expected.len();
+            assert!(whole || nothing, "{limit}: {:?}", kinds(&reply.authorities));
+            assert_eq!(reply.metadata.truncation, nothing, "{limit}");
+            cut += usize::from(nothing);
+        }
+        assert!(cut < 288 && (cut > 0) == do_, "{cut} were cut");
+    }
+}

@@ -5,12 +5,13 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use quinn::{Endpoint, EndpointConfig, ServerConfig};
+use quinn::{Endpoint, ServerConfig};
 
 use super::super::super::Deadlines;
 use super::super::super::certificate::Certificate;
 use super::super::TcpServer;
 use super::entrance::config;
+use super::resets::endpoint_config;
 use crate::quic_sockets::OneByOne;
 
 /// An open listener.
@@ -32,7 +33,8 @@ pub(super) fn open(
     let config = config(certificate, deadlines, None);
     let _there = server.handshake_thread.enter();
     let runtime = Arc::new(sockets.clone());
-    let endpoint = Endpoint::new(EndpointConfig::default(), config.clone(), socket, runtime)?;
+    let shared = endpoint_config(certificate.key().as_deref());
+    let endpoint = Endpoint::new(shared, config.clone(), socket, runtime)?;
     Ok(Opened { endpoint, sockets, config })
 }
 

@@ -213,7 +213,7 @@ pub(super) async fn exchange(
             None => AttemptResult::Unreachable,
             Some(Unsent::Pause) => AttemptResult::HeldOff,
             Some(Unsent::NoSocket) => AttemptResult::NoPort,
-            Some(Unsent::NoPlace) => AttemptResult::NoPlace,
+            Some(Unsent::NoPlace | Unsent::Taken) => AttemptResult::NoPlace,
         },
     }
 }

@@ -1,7 +1,9 @@
 //! Connections to one server (FW54): kept while they are used, many queries on each, replies matched by id. A query whose
-//! connection breaks is asked once more, on a new one. What carries the messages is below: TCP, TLS, HTTP/2 or QUIC.
+//! connection breaks is asked once more, on a later one. What carries the messages is below: TCP, TLS, HTTP/2 or QUIC.
 
 mod connection;
+mod placing;
+mod turns;
 mod crowd;
 mod exchanges;
 mod outlet;
@@ -19,15 +21,12 @@ mod failure;
 mod counts;
 
 use std::net::SocketAddr;
-use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use futures::future::Either;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
@@ -45,15 +44,15 @@ pub(super) use pause::HOLD_OFF;
 pub(super) use tls::Client;
 use tls::Spoken;
 use tls_session::TlsSession;
+use turns::Turns;
 
 /// Connections to one server, those that are being closed among them.
 const MAX_CONNECTIONS: usize = 32;
-/// Time of a handshake, from the first packet on. A handshake continues without the query that began it.
-const HANDSHAKE: Duration = Duration::from_secs(3);
-/// A query waits for a handshake this long before it takes a place in a crowd: less than the time between two sends.
-const LONG_HANDSHAKE: Duration = Duration::from_millis(200);
 /// Times that a query is sent: once, and once more where it was lost (FW54).
 const TRIES: usize = 2;
+/// Times more where it was lost beside replies to others: as often as a full connection has to be made for a server that
+/// gives two replies on each.
+const MORE_TRIES: usize = MAX_QUERIES / 2;
 
 /// The open connections to one server, and what is needed for others.
 #[derive(Debug)]
@@ -62,10 +61,7 @@ pub(super) struct Connections {
     /// The name and the authorities to expect; `None` for TCP.
     client: Option<Client>,
     open: Mutex<Vec<Arc<Connection>>>,
-    /// Held while a connection is made: other queries wait for it, instead of making one each.
-    turn: Arc<tokio::sync::Mutex<()>>,
-    /// Connections made since start; never lower.
-    opened: AtomicU64,
+    turns: Turns,
     watch: Watch,
     shared: Arc<Shared>,
 }
@@ -94,13 +90,23 @@ pub(super) async fn ask(
         Progress::Waits(place) => (0, 0, Some(place)),
         Progress::Lost(after) => (after, 1, None),
     };
+    // It came too late for the replies or the place that others got: the server works, so time and this number end it.
+    let mut more_tries = 0;
     loop {
         let place = match taken.take().or_else(|| connections.place(after, &query, now())) {
             Some(place) => place,
             None => {
                 let new = Arc::clone(connections);
                 let opening = async move { Box::pin(new.connect()).await };
-                connections.place_on_new(after, &query, opening).await?
+                match connections.place_on_new(after, &query, opening).await {
+                    Ok(place) => place,
+                    Err(failure) if failure.unsent != Some(Unsent::Taken) => return Err(failure),
+                    Err(_) if more_tries < MORE_TRIES => {
+                        more_tries += 1;
+                        continue;
+                    }
+                    Err(taken) => return Err(connections.counted_failure(taken)),
+                }
             }
         };
         let connection = Arc::clone(&place.connection);
@@ -108,7 +114,10 @@ pub(super) async fn ask(
             Ok(reply) => return Ok(reply),
             Err(failure) => failure,
         };
-        tries += 1;
+        match connection.loss_counts() || more_tries == MORE_TRIES {
+            true => tries += 1,
+            false => more_tries += 1,
+        }
         if tries == TRIES || !failure.is_loss() {
             return Err(failure);
         }
@@ -144,8 +153,7 @@ impl Connections {
             address,
             client,
             open: Mutex::default(),
-            turn: Arc::default(),
-            opened: AtomicU64::new(0),
+            turns: Turns::default(),
             watch: Watch::default(),
             shared: Arc::default(),
         }
@@ -158,7 +166,7 @@ impl Connections {
     /// What happened so far, for people and metrics.
     pub(super) fn counted(&self, now: Instant) -> Counted {
         let open = self.open().iter().filter(|connection| !connection.is_closed()).count();
-        self.shared.counts.read(open, self.opened.load(Ordering::Relaxed), now)
+        self.shared.counts.read(open, self.shared.opened.load(Ordering::Relaxed), now)
     }
 
     /// Makes sure that queries without a task are called when they wait too long.
@@ -183,118 +191,6 @@ impl Connections {
     /// A place on an open connection that is not silent, later than this number.
     fn place(&self, after: u64, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> Option<Place> {
         self.fitting(after, now).find_map(|connection| connection.place(&query, now))
-    }
-
-    /// Waits for `wanted`, or until a place on an open connection is free.
-    async fn place_or<T>(
-        &self,
-        after: u64,
-        query: &impl Fn(u16) -> Vec<u8>,
-        wanted: impl Future<Output = T>,
-    ) -> Either<Place, T> {
-        let (mut wanted, mut too_long) = (pin!(wanted), pin!(sleep(LONG_HANDSHAKE)));
-        // A query that was lost needs a later connection, so it must not take a notice that others wait for.
-        let (takes_others, mut waits) = (after == 0, after == 0);
-        loop {
-            tokio::select! {
-                biased;
-                got = &mut wanted => return Either::Right(got),
-                () = self.shared.freed.notified(), if takes_others => {
-                    if let Some(place) = self.place(after, query, now()) {
-                        // There may be more places than this one.
-                        self.shared.freed.notify_one();
-                        return Either::Left(place);
-                    }
-                }
-                () = &mut too_long, if waits => {
-                    waits = false;
-                    if let Some(place) = self.place_in_crowd(false, query) {
-                        return Either::Left(place);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A place on a connection later than this number: one that another query has opened meanwhile, else a new one. A
-    /// place on another connection that becomes free before is taken instead.
-    async fn place_on_new(
-        &self,
-        after: u64,
-        query: impl Fn(u16) -> Vec<u8>,
-        opening: impl Future<Output = Result<Arc<Connection>, Failure>> + Send + 'static,
-    ) -> Result<Place, Failure> {
-        let turn = self.place_or(after, &query, Arc::clone(&self.turn).lock_owned()).await;
-        let turn = match turn {
-            Either::Left(place) => return Ok(place),
-            Either::Right(turn) => turn,
-        };
-        if let Some(place) = self.place(after, &query, now()) {
-            return Ok(place);
-        }
-        self.close_finished();
-        let gives_one = self.shared.gives_one.load(Ordering::Relaxed);
-        // One query has each connection of such a server for itself: its silence says nothing about the server.
-        let is_silent =
-            !gives_one && self.open().iter().any(|connection| connection.is_useless(now()));
-        if let Some(failure) = self.shared.pause.holds(is_silent, now()) {
-            let is_full = self.open().iter().any(|connection| connection.is_open());
-            let failure = if is_full { Failure::full() } else { failure };
-            return self.place_in_crowd(is_silent, &query).ok_or(failure);
-        }
-        if self.open().len() >= MAX_CONNECTIONS && !(gives_one && self.close_left()) {
-            // A slow server may be silent on each of them.
-            return self
-                .place_in_crowd(true, &query)
-                .ok_or_else(|| self.counted_failure(Failure::full()));
-        }
-        // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
-        // slower server would never get a connection. The task counts the result, also when no query waits.
-        let shared = Arc::clone(&self.shared);
-        let task = tokio::spawn(async move {
-            let opened = timeout(HANDSHAKE, opening).await.unwrap_or_else(|_| Err(Failure::slow()));
-            match &opened {
-                Ok(_) => shared.pause.connected(now()),
-                Err(failure) => {
-                    shared.counts.failed(failure, now());
-                    shared.pause.failed(failure, now());
-                }
-            }
-            (opened, turn)
-        });
-        // We keep the turn until we have a place; otherwise those who wait would take all places.
-        let (opened, _turn) = match self.place_or(after, &query, task).await {
-            Either::Left(place) => return Ok(place),
-            Either::Right(ended) => ended.map_err(|_| Failure::broken())?,
-        };
-        let opened = match opened {
-            Ok(opened) => opened,
-            // The server may allow no more connections than there are.
-            Err(failure) => return self.place_in_crowd(false, &query).ok_or(failure),
-        };
-        if let Some(place) = opened.place(&query, now()) {
-            return Ok(place);
-        }
-        if opened.is_open() {
-            // Others were faster: it says nothing about the server.
-            let place = self.place_in_crowd(false, &query);
-            return place.ok_or_else(|| self.counted_failure(Failure::full()));
-        }
-        let failure = self.counted_failure(Failure::broken());
-        self.shared.pause.failed(&failure, now());
-        Err(failure)
-    }
-
-    /// Ends the first connection whose lookups are all over, although its server may still work on them; whether there is one.
-    fn close_left(&self) -> bool {
-        let open = self.open().clone();
-        open.iter().any(|connection| connection.close_if_left())
-    }
-
-    /// Counts why a query got no place on any connection.
-    fn counted_failure(&self, failure: Failure) -> Failure {
-        self.shared.counts.failed(&failure, now());
-        failure
     }
 
     /// Opens a connection of this server's transport, and keeps it. It has some KiB while it does: only who opens has that.
@@ -364,7 +260,7 @@ impl Connections {
     }
 
     fn add(&self, outlet: Outlet, end: CancellationToken) -> Arc<Connection> {
-        let number = self.opened.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.shared.opened.fetch_add(1, Ordering::Relaxed) + 1;
         let connection = Connection::new(number, Arc::clone(&self.shared), outlet, end);
         self.open().push(Arc::clone(&connection));
         connection

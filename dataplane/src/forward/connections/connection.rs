@@ -3,7 +3,7 @@
 mod ends;
 mod waiting;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -56,9 +56,11 @@ pub(super) struct Shared {
     pub(super) freed: Notify,
     /// Octets of replies that have not come whole yet.
     pub(super) held: Held,
-    /// A connection ended behind its first reply while queries waited on it, and none has given a second one since: the server
-    /// may answer one query on each.
+    /// A connection ended behind its first reply while queries waited on it, or its server took one of several, and none has
+    /// given a second reply since: the server may answer one query on each.
     pub(super) gives_one: AtomicBool,
+    /// Connections made since start; never lower.
+    pub(super) opened: AtomicU64,
 }
 
 /// A message that came in.
@@ -168,7 +170,7 @@ impl Connection {
         outlet: Outlet,
         end: CancellationToken,
     ) -> Arc<Connection> {
-        let waiting = Mutex::new(Waiting::new(outlet.has_streams(), now()));
+        let waiting = Mutex::new(Waiting::new(number, outlet.has_streams(), now()));
         Arc::new(Connection { number, outlet, waiting, shared, end })
     }
 
@@ -323,11 +325,15 @@ impl Connection {
         if ended.is_ok() && waiting.good >= 2 {
             self.shared.gives_one.store(false, Ordering::Relaxed);
         }
-        waiting.has_lost |= ended.as_ref().is_err_and(Failure::is_loss);
-        // Its server has ended it, as by GOAWAY, and it gave no reply: the query that was lost must not find a pause that comes
-        // later.
+        let is_lost = ended.as_ref().is_err_and(Failure::is_loss);
+        waiting.has_lost |= is_lost;
+        if is_lost && waiting.server_left && waiting.took() == 1 {
+            // Before the queries that were lost look for another place.
+            self.shared.gives_one.store(true, Ordering::Relaxed);
+        }
+        // Its server has ended it, as by GOAWAY, and takes none: the query that was lost must not find a pause that comes later.
         let is_useless =
-            waiting.has_lost && waiting.good == 0 && waiting.state != ConnectionState::Open;
+            waiting.has_lost && waiting.took() == 0 && waiting.state != ConnectionState::Open;
         drop(waiting);
         if is_useless {
             self.shared.pause.failed(&Failure::broken(), now);

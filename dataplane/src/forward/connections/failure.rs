@@ -174,6 +174,8 @@ pub(in crate::forward) enum Unsent {
     NoSocket,
     /// Every connection has as many queries as it may have.
     NoPlace,
+    /// Others took the places on the connection that was made for it.
+    Taken,
     /// A connection failed a moment ago, and the next one is made later.
     Pause,
 }
@@ -215,7 +217,11 @@ impl Failure {
         Failure { unsent: Some(Unsent::NoPlace), ..full }
     }
 
-    /// It was overdue, and its stream was needed for another query.
+    pub(super) fn taken() -> Failure {
+        Failure { unsent: Some(Unsent::Taken), ..Failure::full() }
+    }
+
+    /// It was overdue, and its stream or its connection was needed for another query.
     pub(super) fn gave_way() -> Failure {
         Failure::new(Reason::Full, "every connection to this server is in use, and it was overdue")
     }

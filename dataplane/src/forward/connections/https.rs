@@ -116,7 +116,7 @@ pub(super) async fn carry<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 // GOAWAY: the server answers what it took (RFC 9113 §6.8); the rest is asked again elsewhere, at once: without
                 // the driver, requests fail that it would never send.
                 driver = None;
-                connection.retire();
+                connection.server_left();
             }
             (id, ended) = requests.next() => {
                 connection.answered(id, ended, now());

@@ -1,10 +1,13 @@
 //! Messages over a stream of octets, each behind its length (RFC 1035 §4.2.2): TCP.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::connection::{Connection, MAX_QUERIES, Message};
 use super::outlet::Query;
@@ -14,6 +17,8 @@ use crate::forward::now;
 pub(super) const PREFIX: usize = 2;
 /// Octets that are read at once: several replies of the usual size.
 const READ: usize = 4096;
+/// Where a write fails: the runtime may not have heard yet of replies that came before.
+pub(super) const READ_REST_WITHIN: Duration = Duration::from_millis(100);
 
 /// Carries queries out and replies in, until the connection breaks, brings a message that no query waits for, or is
 /// idle.
@@ -39,7 +44,7 @@ pub(super) async fn carry(
         }
         Ok::<(), io::Error>(())
     };
-    let read = async {
+    let mut read = pin!(async {
         loop {
             let mut prefix = [0; PREFIX];
             reader.read_exact(&mut prefix).await?;
@@ -49,15 +54,17 @@ pub(super) async fn carry(
                 return Ok::<(), io::Error>(());
             }
         }
-    };
+    });
     // For any reason of the end, waiting queries are asked again on another connection.
-    // Replies that have come are read before a write that fails ends it.
     tokio::select! {
         biased;
         () = connection.end.cancelled() => {}
         () = connection.unused() => {}
-        _ = read => {}
-        _ = write => {}
+        _ = &mut read => {}
+        _ = write => {
+            connection.server_left();
+            let _ = timeout(READ_REST_WITHIN, read).await;
+        }
     }
     connection.close();
 }

@@ -1,12 +1,18 @@
 //! Connections as queries use them, over pipes instead of sockets.
 
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::time::timeout;
 
 use super::connection::{IDLE, LINGER, Message, SILENCE};
 use super::failure::Reason;
+use super::placing::HANDSHAKE;
 use super::*;
 
 mod ends;
+mod few_replies;
 mod waits;
 mod crowd;
 mod resumed;
@@ -33,6 +39,106 @@ async fn read_query(far: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
 async fn write_reply(far: &mut (impl AsyncWrite + Unpin), octets: &[u8]) {
     far.write_u16(octets.len() as u16).await.unwrap();
     far.write_all(octets).await.unwrap();
+}
+
+/// Opens connections whose other side is given to `serve`, and counts them.
+struct Opener {
+    connections: Arc<Connections>,
+    opened: Arc<AtomicU64>,
+    handshake: Duration,
+}
+
+impl Opener {
+    fn new() -> Opener {
+        Opener { connections: idle(), opened: Arc::default(), handshake: Duration::ZERO }
+    }
+
+    /// Sends one query, which opens a connection if there is none for it.
+    async fn place<S: Future<Output = ()> + Send + 'static>(
+        &self,
+        serve: impl Fn(DuplexStream) -> S + Copy + Send + 'static,
+    ) -> Result<Place, Failure> {
+        loop {
+            if let Some(place) = self.connections.place(0, query, now()) {
+                return Ok(place);
+            }
+            let (connections, opened) = (Arc::clone(&self.connections), Arc::clone(&self.opened));
+            let handshake = self.handshake;
+            let opening = async move {
+                if !handshake.is_zero() {
+                    tokio::time::sleep(handshake).await;
+                }
+                opened.fetch_add(1, Ordering::Relaxed);
+                let (near, far) = tokio::io::duplex(4096);
+                tokio::spawn(serve(far));
+                Ok(connections.keep(near))
+            };
+            match self.connections.place_on_new(0, query, opening).await {
+                Err(failure) if failure.unsent == Some(Unsent::Taken) => {}
+                placed => return placed,
+            }
+        }
+    }
+
+    /// The same; whether it got a reply.
+    async fn ask<S: Future<Output = ()> + Send + 'static>(
+        &self,
+        serve: impl Fn(DuplexStream) -> S + Copy + Send + 'static,
+    ) -> bool {
+        match self.place(serve).await {
+            Ok(place) => timeout(SILENCE / 10, place.reply()).await.is_ok_and(|it| it.is_ok()),
+            Err(_) => false,
+        }
+    }
+
+    fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes one query and ends the connection.
+async fn close_after_a_query(mut far: DuplexStream) {
+    read_query(&mut far).await;
+}
+
+/// Answers one query and ends the connection.
+async fn answer_one(mut far: DuplexStream) {
+    let asked = read_query(&mut far).await;
+    write_reply(&mut far, &asked).await;
+}
+
+/// Takes no query and never ends.
+async fn stay_silent(far: DuplexStream) {
+    let _far = far;
+    std::future::pending().await
+}
+
+/// A pool for a server over TCP, and the listener of that server.
+async fn listening() -> (Arc<Connections>, tokio::net::TcpListener) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connections = Arc::new(Connections::new(listener.local_addr().unwrap(), None));
+    (connections, listener)
+}
+
+/// This many connections that have given replies, and whose server has restarted since: each ends with its next query.
+pub(in crate::forward) async fn restarted(connections: &Connections, count: usize) {
+    for _ in 0..count {
+        let (near, mut far) = tokio::io::duplex(4096);
+        let connection = connections.keep(near);
+        for _ in 0..2 {
+            let place = connection.place(query, now()).unwrap();
+            let asked = read_query(&mut far).await;
+            write_reply(&mut far, &asked).await;
+            place.reply().await.unwrap();
+        }
+        tokio::spawn(async move { far.read_u8().await });
+    }
+}
+
+/// Queries that were lost with their connections.
+pub(in crate::forward) fn lost(connections: &Connections) -> u64 {
+    let counted = connections.counted(now());
+    counted.failures().find(|(reason, _)| *reason == "broken").map_or(0, |(_, count)| count)
 }
 
 /// As many connections with streams as there may be, each with as many queries as it takes, for as long as this is kept.

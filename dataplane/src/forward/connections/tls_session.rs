@@ -28,13 +28,15 @@ struct Opened {
     tcp: Arc<TcpStream>,
     /// Taken from `unsent`; empty between two uses.
     taken: Vec<u8>,
+    /// A write has failed: no other one is tried, and what has come can still be read.
+    is_cut: bool,
 }
 
 impl TlsSession {
     /// After the handshake.
     pub(super) fn new(mut tls: ClientConnection, tcp: Arc<TcpStream>) -> TlsSession {
         tls.set_buffer_limit(Some(MAX_UNSENT));
-        let session = Opened { tls, tcp, taken: Vec::new() };
+        let session = Opened { tls, tcp, taken: Vec::new(), is_cut: false };
         TlsSession {
             unsent: Mutex::default(),
             session: Mutex::new(Some(session)),
@@ -56,6 +58,11 @@ impl TlsSession {
 
     pub(super) fn is_gone(&self) -> bool {
         self.using(|session| session.is_none())
+    }
+
+    /// Whether nothing can be sent any more.
+    fn is_cut(&self) -> bool {
+        self.using(|session| session.as_ref().is_none_or(|open| open.is_cut))
     }
 
     /// Closes the socket, unless the task holds it.
@@ -83,50 +90,46 @@ impl TlsSession {
     }
 
     /// Sends what was put in, as one record. It never waits: where another thread [uses](Self::using) the session, that
-    /// thread sends it, and where the system takes no more octets, the task does, later. Where the connection has ended, the task ends.
+    /// thread sends it, and where the system takes no more octets, the task does, later. Where a write fails, the task ends.
     pub(super) fn send(&self) {
         // Looked at again after the session is free: a thread that did not get it has left its messages here.
         while !self.unsent().is_empty() {
             let Ok(mut session) = self.session.try_lock() else { return };
             let Some(open) = &mut *session else { return };
-            if self.encrypt(open).is_err() {
-                *session = None;
-                self.blocked.notify_one();
-            }
+            self.encrypt(open);
         }
     }
 
-    fn encrypt(&self, session: &mut Opened) -> io::Result<()> {
+    fn encrypt(&self, session: &mut Opened) {
         std::mem::swap(&mut session.taken, &mut *self.unsent());
-        session.tls.writer().write_all(&session.taken)?;
+        let is_taken = session.tls.writer().write_all(&session.taken).is_ok();
         session.taken.clear();
-        self.write(session)
+        session.is_cut |= !is_taken;
+        self.write(session);
     }
 
-    /// Gives encrypted octets to the system.
-    fn write(&self, session: &mut Opened) -> io::Result<()> {
-        while session.tls.wants_write() {
+    /// Gives encrypted octets to the system. The task hears of those that it does not take, and of an error.
+    fn write(&self, session: &mut Opened) {
+        while session.tls.wants_write() && !session.is_cut {
             match session.tls.write_tls(&mut Socket(&session.tcp)) {
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.blocked.notify_one();
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => session.is_cut = true,
             }
         }
-        Ok(())
+        if session.tls.wants_write() || session.is_cut {
+            self.blocked.notify_one();
+        }
     }
 
-    /// Sends the rest whenever the system takes octets again; returns when the connection has ended.
-    pub(super) async fn unblock(&self, tcp: &TcpStream) -> io::Result<()> {
+    /// Sends the rest whenever the system takes octets again; returns when nothing can be sent any more.
+    pub(super) async fn unblock(&self, tcp: &TcpStream) {
         loop {
             self.blocked.notified().await;
-            if self.is_gone() {
-                return Err(ended());
+            if self.is_cut() || tcp.writable().await.is_err() {
+                return;
             }
-            tcp.writable().await?;
-            self.using(|session| self.write(session.as_mut().ok_or_else(ended)?))?;
+            self.using(|session| session.iter_mut().for_each(|open| self.write(open)));
         }
     }
 
@@ -141,7 +144,7 @@ impl TlsSession {
                     Ok(state) => state,
                     Err(error) => {
                         // The alert that names the reason, if there is room.
-                        let _ = self.write(session);
+                        self.write(session);
                         return Err(io::Error::other(error));
                     }
                 };
@@ -151,7 +154,7 @@ impl TlsSession {
                 is_open = !state.peer_has_closed();
             }
             // What TLS itself has to say, such as another key.
-            self.write(session)?;
+            self.write(session);
             Ok(is_open)
         })
     }

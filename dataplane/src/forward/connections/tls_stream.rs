@@ -2,14 +2,16 @@
 //! reads. `tokio-rustls` makes the handshake only: its streams belong to one task, which each query would have to wake.
 
 use std::io::{self, Read};
+use std::pin::pin;
 use std::sync::Arc;
 
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::connection::Connection;
-use super::stream::{PREFIX, arrived};
+use super::stream::{PREFIX, READ_REST_WITHIN, arrived};
 use super::tls_session::TlsSession;
 
 /// Octets that are read at once: replies of the usual size to all queries that one connection has.
@@ -28,13 +30,18 @@ pub(super) async fn carry(connection: Arc<Connection>, tls: Arc<TlsSession>, tcp
         }
     };
     // For any reason of the end, waiting queries are asked again on another connection.
-    // Replies that have come are read before a write of this task that fails ends it.
-    tokio::select! {
-        biased;
-        () = connection.end.cancelled() => {}
-        () = connection.unused() => {}
-        _ = read => {}
-        _ = tls.unblock(&tcp) => {}
+    {
+        let mut read = pin!(read);
+        tokio::select! {
+            biased;
+            () = connection.end.cancelled() => {}
+            () = connection.unused() => {}
+            _ = &mut read => {}
+            () = tls.unblock(&tcp) => {
+                connection.server_left();
+                let _ = timeout(READ_REST_WITHIN, read).await;
+            }
+        }
     }
     connection.close();
     // The last that holds the socket closes it.

@@ -1,5 +1,7 @@
 //! Probes of servers on loopback that answer, or do not.
 
+mod restarted;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Mutex;

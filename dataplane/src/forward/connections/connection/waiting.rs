@@ -1,6 +1,7 @@
 //! The queries that wait on one connection: how many it takes, and which of them gives way to another. Pure: time comes as an
 //! argument.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
@@ -26,6 +27,18 @@ pub(super) enum Way {
     Free,
     /// In place of the query with this id.
     Instead(u16),
+}
+
+/// Why a connection can end for another query, where each has one; who loses least comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::forward::connections) enum Spared {
+    /// No lookup waits for its queries, although the server may still work on them.
+    Left,
+    /// It gave its reply then, and its server has not closed it yet. The latest is first: earlier ones may soon be used again,
+    /// and show that their server answers several.
+    Answered(Reverse<Instant>),
+    /// Its queries are overdue, the latest one since then.
+    Overdue(Instant),
 }
 
 /// A query that had no task, and where its reply comes from now on.
@@ -56,11 +69,15 @@ pub(super) struct Waiting {
     pub(super) good: u64,
     /// A query was lost on it.
     pub(super) has_lost: bool,
+    /// Its server has ended it, and it is not closed yet.
+    pub(super) server_left: bool,
+    /// Connections to its server that were made before it ended; before that, itself.
+    pub(super) made_before: u64,
     pub(super) state: ConnectionState,
 }
 
 impl Waiting {
-    pub(super) fn new(has_streams: bool, now: Instant) -> Waiting {
+    pub(super) fn new(number: u64, has_streams: bool, now: Instant) -> Waiting {
         Waiting {
             replies: HashMap::new(),
             order: VecDeque::new(),
@@ -71,6 +88,8 @@ impl Waiting {
             used: now,
             good: 0,
             has_lost: false,
+            server_left: false,
+            made_before: number,
             state: ConnectionState::Open,
         }
     }
@@ -191,9 +210,21 @@ impl Waiting {
         }
     }
 
-    /// Whether queries wait, and no lookup waits for any of them.
-    pub(super) fn are_all_gone(&self) -> bool {
-        self.len() > 0 && self.replies.values().all(Waiter::is_gone)
+    /// Queries that its server has answered, or still has.
+    pub(super) fn took(&self) -> u64 {
+        self.good + self.len() as u64
+    }
+
+    /// Why it can end for another query, if it can. One that has given several replies has place for others.
+    pub(super) fn spared(&self, now: Instant) -> Option<Spared> {
+        let is_left = self.len() > 0 && self.replies.values().all(Waiter::is_gone);
+        match self.order.back() {
+            _ if self.state == ConnectionState::Closed => None,
+            Some(_) if is_left => Some(Spared::Left),
+            _ if self.good > 1 => None,
+            Some((_, overdue_at)) => (*overdue_at <= now).then_some(Spared::Overdue(*overdue_at)),
+            None => (self.good == 1).then_some(Spared::Answered(Reverse(self.used))),
+        }
     }
 
     /// Forgets its queries where it takes no others and no lookup waits for a reply to any of them; whether that is so.

@@ -249,26 +249,33 @@ fn ca2_the_age_of_http_is_whole_seconds_and_nonsense_is_none() {
     }
 }
 
-#[tokio::test]
-async fn fw2_a_server_that_does_not_choose_http2_is_asked_nothing() {
+/// A pool for a server over HTTPS, its listener, and its side of TLS, which chooses one of these protocols.
+async fn served(protocols: &[&[u8]]) -> (Arc<Connections>, TcpListener, TlsAcceptor) {
     let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
-    // It knows no ALPN.
-    let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let mut server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
+    server.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let ca_bundle = Some(config::CaBundle::Pem(made.cert.pem()));
     let tls = Some(config::ServerTls { server_name: "dns.example".into(), ca_bundle });
     let identity = ServerIdentity { address, transport: config::Transport::Https, tls };
     let connections = Arc::new(Connections::new(address, Client::new(&identity).unwrap()));
+    (connections, listener, TlsAcceptor::from(Arc::new(server)))
+}
+
+#[tokio::test]
+async fn fw2_a_server_that_does_not_choose_http2_is_asked_nothing() {
+    // It knows no ALPN.
+    let (connections, listener, tls) = served(&[]).await;
     let came = tokio::spawn(async move {
         let (far, _) = listener.accept().await.unwrap();
-        let mut far = TlsAcceptor::from(Arc::new(server)).accept(far).await.unwrap();
+        let mut far = tls.accept(far).await.unwrap();
         let mut octets = Vec::new();
         // The other side may end without saying so.
         let _ = far.read_to_end(&mut octets).await;
@@ -279,8 +286,8 @@ async fn fw2_a_server_that_does_not_choose_http2_is_asked_nothing() {
     assert_eq!(came.await.unwrap(), [0; 0]);
 }
 
-/// Says GOAWAY without an error to the first request, and that it took none (RFC 9113 §6.8).
-async fn goes_at_once(mut io: tokio::io::DuplexStream) {
+/// Waits for the first request, and says GOAWAY without an error: the last that it took is this one (RFC 9113 §6.8).
+async fn go_away(io: &mut (impl AsyncRead + AsyncWrite + Unpin), last: u8) {
     const PREFACE: usize = 24;
     const HEADERS: u8 = 1;
     io.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
@@ -290,9 +297,42 @@ async fn goes_at_once(mut io: tokio::io::DuplexStream) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         io.read_exact(&mut vec![0; length]).await.unwrap();
     }
-    let goaway = [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
+    let goaway = [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0, 0, 0, last], &[0; 4]].concat();
     let _ = io.write_all(&goaway).await;
+}
+
+/// Takes none.
+async fn goes_at_once(mut io: tokio::io::DuplexStream) {
+    go_away(&mut io, 0).await;
     let _ = io.read_to_end(&mut Vec::new()).await;
+}
+
+/// Takes one, and answers it somewhat later.
+async fn goes_after_one(mut io: impl AsyncRead + AsyncWrite + Unpin) {
+    go_away(&mut io, 1).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // 200, and the content-type as text behind its number (RFC 7541 §6.1, §6.2.2); then the body.
+    let fields = [&[0x88, 0x0f, 0x10, 23][..], MEDIA_TYPE.as_bytes()].concat();
+    let head = [0, 0, fields.len() as u8, 1, 4, 0, 0, 0, 1];
+    let body = [0, 0, 2, 0, 1, 0, 0, 0, 1, 0, 0];
+    let _ = io.write_all(&[&head[..], &fields, &body].concat()).await;
+    let _ = io.read_to_end(&mut Vec::new()).await;
+}
+
+#[tokio::test]
+async fn fw54_a_server_that_says_goaway_after_each_first_request_answers_all() {
+    const QUERIES: usize = 20;
+    let (connections, listener, tls) = served(&[b"h2"]).await;
+    tokio::spawn(async move {
+        loop {
+            let (far, _) = listener.accept().await.unwrap();
+            let tls = tls.clone();
+            tokio::spawn(async move { goes_after_one(tls.accept(far).await.unwrap()).await });
+        }
+    });
+    let asks = (0..QUERIES).map(|_| super::super::ask(&connections, Progress::Unsent, query));
+    let all = futures::future::join_all(asks).await;
+    assert_eq!(all.iter().filter(|reply| reply.is_ok()).count(), QUERIES, "{all:?}");
 }
 
 #[tokio::test(start_paused = true)]

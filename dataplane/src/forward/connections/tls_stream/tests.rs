@@ -247,6 +247,23 @@ async fn fw54_the_end_of_a_server_closes_the_socket_and_fails_what_waits() {
     timeout(PATIENCE, closed).await.expect("the end of the stream");
 }
 
+/// The runtime has not heard of them yet.
+#[tokio::test]
+async fn fw54_replies_that_came_over_tls_before_a_write_fails_are_read() {
+    let (connections, _, far) = connected(|_| {}).await;
+    let mut far = Records::of(far);
+    let answered = connections.place(0, long(100), now()).unwrap();
+    let asked = far.messages(1).await;
+    far.reply(&asked).await;
+    SockRef::from(&far.tcp).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(far);
+    let late = connections.place(0, long(100), now()).unwrap();
+    let reply = timeout(PATIENCE, answered.reply()).await.expect("its end");
+    assert!(reply.is_ok(), "{reply:?}");
+    let late = timeout(PATIENCE, late.reply()).await.expect("its end");
+    assert!(late.is_err_and(|failure| failure.is_loss()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn fw54_a_connection_of_tls_is_closed_after_ten_seconds_idle_or_without_a_reply() {
     let (_connections, connection, _far) = connected(|_| {}).await;

@@ -5,6 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
 use super::*;
+use crate::forward::connections::tests::{lost, restarted};
 
 /// Fewer than one connection takes.
 const QUERIES: usize = 20;
@@ -128,6 +129,20 @@ async fn fw54_queries_without_a_task_are_asked_again_when_their_connection_break
     // Within the same send; on a busy machine the next send may have been due.
     let failed = stage.upstreams.servers()[0].failed.load(std::sync::atomic::Ordering::Relaxed);
     assert!(failed == 0 || begun.elapsed() >= Duration::from_millis(500), "{failed}");
+}
+
+#[tokio::test]
+async fn fw54_a_server_that_has_restarted_loses_no_query_on_its_kept_connections() {
+    let (stage, far) = OverTcp::open().await;
+    let connections = &stage.upstreams.known()[0].connections;
+    restarted(connections, 8).await;
+    drop(far);
+    let mut ended = stage.ask(NAME);
+    let mut far = stage.accept().await;
+    let asked = query(&mut far).await;
+    reply(&mut far, &asked).await;
+    assert_eq!(end(&mut ended).await, Origin::Upstream);
+    assert_eq!(lost(connections), 1, "and none on the other seven");
 }
 
 #[tokio::test]

@@ -39,11 +39,7 @@ fn d7_no_rollout_and_no_eviction_takes_the_service_away() {
         if desired.get(Kind::DaemonSet).is_some() {
             let set: DaemonSet = object(&desired, Kind::DaemonSet);
             let set = set.spec.unwrap();
-            assert_eq!(
-                set.min_ready_seconds,
-                Some(5),
-                "{name}: one that dies at once ends no other"
-            );
+            assert_eq!(set.min_ready_seconds, Some(5), "{name}");
             let rolling = set.update_strategy.unwrap().rolling_update.unwrap();
             assert_eq!(rolling.max_unavailable, Some(IntOrString::Int(0)), "{name}");
             assert_eq!(rolling.max_surge, Some(IntOrString::Int(1)), "{name}");
@@ -51,7 +47,7 @@ fn d7_no_rollout_and_no_eviction_takes_the_service_away() {
         }
         let deployment: Deployment = object(&desired, Kind::Deployment);
         let deployment = deployment.spec.unwrap();
-        assert_eq!(deployment.min_ready_seconds, Some(10), "{name}: as above");
+        assert_eq!(deployment.min_ready_seconds, Some(10), "{name}");
         let rolling = deployment.strategy.unwrap().rolling_update.unwrap();
         assert_eq!(rolling.max_unavailable, Some(IntOrString::Int(0)), "{name}");
         assert!(matches!(rolling.max_surge, Some(IntOrString::Int(1..=4))), "{name}");

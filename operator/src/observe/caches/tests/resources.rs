@@ -27,6 +27,8 @@ async fn k23_many_large_clusterdns_take_bounded_memory_and_one_that_works_stays_
     let api = Api::default();
     let large = |version| (0..LARGE).map(move |n| (format!("b{n:02}"), version));
     let all = large(1).map(|(name, version)| resource(&name, version, &values));
+    // Nothing else is there.
+    *api.has.lock().unwrap() = (1, 0);
     *api.resources.lock().unwrap() = [resource("a", 1, &[])].into_iter().chain(all).collect();
     let (kept, writer) = reflector::store();
     let metrics = Arc::<Metrics>::default();

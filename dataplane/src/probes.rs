@@ -215,10 +215,12 @@ fn is_live(reported: &Reported) -> bool {
     reported.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
 }
 
-/// Warnings about data that is not live or from another cluster, and about a configuration that was refused, one line each.
+/// Warnings about data that is not live or from another cluster, about watches that fail, and about a configuration that was
+/// refused, one line each.
 fn notes(status: &Status) -> String {
     let reported = status.read();
     let mut notes = snapshot_note(&reported);
+    notes.push_str(&feed_notes(&reported));
     if let Some(rejection) = &reported.rejection {
         let first = rejection.violations.first().map(|violation| &*violation.field);
         let first = first.filter(|field| !field.is_empty());
@@ -237,6 +239,27 @@ fn notes(status: &Status) -> String {
         );
     }
     notes
+}
+
+/// What is not heard of: once ready, a process stays ready, so nothing else on this page says it (E43).
+fn feed_notes(reported: &Reported) -> String {
+    let resources = Resource::ALL.iter().map(|resource| resource.plural()).zip(&reported.feeds);
+    let of_resource = |(resource, feed): (&str, &Feed)| {
+        let what = match (feed.source, &feed.trouble) {
+            (DataSource::None, _) => format!("no complete list of {resource} has been read yet"),
+            (DataSource::Live | DataSource::Snapshot { .. }, Some(_)) => {
+                format!("changes of {resource} do not arrive")
+            }
+            (DataSource::Live | DataSource::Snapshot { .. }, None) => return None,
+        };
+        Some(format!("{what}: {}", feed.explanation()))
+    };
+    let resources = resources.filter(|(_, feed)| feed.is_followed).filter_map(of_resource);
+    let configuration = reported.configuration.as_ref().filter(|feed| feed.trouble.is_some());
+    let configuration = configuration
+        .map(|feed| format!("changes of the configuration do not arrive: {}", feed.explanation()));
+    let all = resources.chain(configuration);
+    all.map(|note| format!("warning: {}\n", printable(&note))).collect()
 }
 
 fn snapshot_note(reported: &Reported) -> String {

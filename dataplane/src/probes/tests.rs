@@ -72,7 +72,40 @@ fn e43_with_an_old_snapshot_live_data_comes_first_if_the_source_answers() {
 #[test]
 fn k22_readyz_says_when_answers_are_those_of_a_former_cluster() {
     let status = Status::default();
+    status.contact();
     assert_eq!(notes(&status), "");
     status.read().feeds[0].is_of_former_cluster = true;
     assert!(notes(&status).contains("another cluster"), "{}", notes(&status));
+}
+
+#[test]
+fn e43_readyz_says_which_watches_fail_also_once_it_is_ready() {
+    let (health, status) = (Health::default(), Status::default());
+    status.contact();
+    health.serving();
+    assert!(why_not_ready(&health, &status).is_empty());
+    let first = Resource::ALL[0].plural();
+    status.read().feeds[0].failed("403\nby a person".into());
+    status.read().configuration = Some(Feed::default());
+    assert_eq!(
+        notes(&status),
+        format!(
+            "warning: changes of {first} do not arrive: failing for 0 s: 403\\u{{a}}by a person\n"
+        )
+    );
+    status.read().feeds[0].heard();
+    assert_eq!(notes(&status), "");
+
+    // A list that answers need only now.
+    status.read().feeds[0].source = DataSource::None;
+    let listing = format!("warning: no complete list of {first} has been read yet: the first list");
+    assert!(notes(&status).starts_with(&listing), "{}", notes(&status));
+    status.read().feeds[0].want(false, false);
+    assert_eq!(notes(&status), "", "it is not read");
+
+    status.read().configuration.as_mut().unwrap().failed("401".into());
+    let configuration =
+        "warning: changes of the configuration do not arrive: failing for 0 s: 401\n";
+    assert_eq!(notes(&status), configuration);
+    assert!(why_not_ready(&health, &status).is_empty(), "no reason to be unready");
 }

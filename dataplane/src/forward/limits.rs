@@ -24,7 +24,7 @@ pub enum Limit {
     /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
     UpstreamPorts,
-    /// The window of each server of the group: none had a place within the budget, or all are down.
+    /// The window of each server of the group: none had a place within the budget. While all are down, none is waited for.
     Server,
 }
 

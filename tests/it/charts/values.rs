@@ -240,6 +240,21 @@ fn scrapes_are_as_rare_as_the_alerts_allow() {
     }
 }
 
+#[test]
+fn the_notes_say_that_alerts_need_a_prometheus_that_scrapes_the_operator() {
+    let Some(helm) = helm() else { return };
+    for (set, is_said) in [
+        ("metrics.prometheusRule=true", true),
+        ("metrics.prometheusRule=true,metrics.podMonitor=true", false),
+        ("metrics.prometheusRule=true,metrics.serviceMonitor=true", false),
+        ("metrics.prometheusRule=false", false),
+    ] {
+        let install = ["install", "release", "charts/clusterdns", "--dry-run=client", "--set", set];
+        let notes = run(&helm, &install).expect("it renders");
+        assert_eq!(notes.contains("ClusterDNSOperatorDown fires"), is_said, "{set}: {notes}");
+    }
+}
+
 /// Every flag that the Deployment writes is one that `extraArgs` refuses.
 #[test]
 fn each_flag_of_the_deployment_is_refused_in_extra_args() {

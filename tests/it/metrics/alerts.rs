@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use operator::desired::Kind;
+use operator::runtime::lease;
 use operator::settings::Settings;
 use serde::Deserialize;
 use serde_json::Value;
@@ -82,6 +83,32 @@ fn alerts_and_runbooks_name_metrics_that_are_shown() {
         for metric in metrics.iter().flatten() {
             assert!(is_shown(metric), "{name}: nothing shows {metric}");
         }
+    }
+}
+
+/// A person who has the alert asks Prometheus for each part of it.
+#[test]
+fn a_runbook_names_each_metric_of_an_alert_that_has_several() {
+    for rule in rules() {
+        let runbook = read(text(&rule["annotations"], "runbook"));
+        let metrics = metrics_of(text(&rule, "expr"));
+        for metric in metrics.iter().filter(|_| metrics.len() > 1) {
+            assert!(runbook.contains(metric), "{}: {metric}", text(&rule, "alert"));
+        }
+    }
+}
+
+/// Which columns `kubectl get lease` has is no answer to when its holder renewed it.
+#[test]
+fn the_runbook_of_the_operator_says_how_old_the_lease_of_a_leader_is_at_most() {
+    let page = read("docs/runbooks/ClusterDNSOperatorDown.md");
+    for words in [
+        format!("get lease {} -o", lease::NAME),
+        ".spec.renewTime".to_owned(),
+        format!("every {} s", lease::RETRY.as_secs()),
+        format!("more than {} s ago", lease::DURATION.as_secs()),
+    ] {
+        assert!(page.contains(&words), "{words}");
     }
 }
 

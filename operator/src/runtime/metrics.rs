@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crds::ClusterDNS;
-use crds::v1alpha1::ClusterDNSStatus;
+use crds::v1alpha1::{ClusterDNSStatus, ManagementState};
 use kube::ResourceExt;
 use process::histogram::{DELAY_BUCKETS, Durations, Writers};
 use process::metrics::{Form, Page, Part, Process, REVISION, Section};
@@ -211,10 +211,14 @@ impl Metrics {
                 *value = 0.0;
             }
         }
+        // A person chose that the spec is not applied: no alert for that, whether it is refused or not.
+        let has_up_to_date = match dns.spec.management_state {
+            ManagementState::Managed => true,
+            ManagementState::Unmanaged => false,
+        };
         for condition in &status.conditions {
             let key = (name.clone(), condition.type_.clone());
-            // A person chose that the spec is not applied: no alert for that.
-            if (condition.type_.as_str(), condition.reason.as_str()) == ("UpToDate", "Unmanaged") {
+            if condition.type_ == "UpToDate" && !has_up_to_date {
                 shown.remove(&key);
                 continue;
             }
@@ -279,14 +283,23 @@ mod tests {
     #[test]
     fn o14_up_to_date_has_no_value_while_the_operator_is_not_to_apply_the_spec() {
         let metrics = Metrics::default();
-        let mut status = with_true(&["UpToDate"]);
-        let line = r#"clusterdns_operator_condition{name="cluster",condition="UpToDate"}"#;
-        metrics.reported(&dns(), &status);
-        assert!(metrics.text().contains(line));
-        status.conditions[0].status = "False".into();
-        status.conditions[0].reason = "Unmanaged".into();
-        metrics.reported(&dns(), &status);
-        assert!(!metrics.text().contains(line), "{}", metrics.text());
+        let mut status = with_true(&["UpToDate", "Ready"]);
+        let of = |kind: &str| {
+            format!("clusterdns_operator_condition{{name=\"cluster\",condition=\"{kind}\"}}")
+        };
+        let mut dns = dns();
+        // A spec that is refused is not looked at any further.
+        for reason in ["Unmanaged", "NotAccepted"] {
+            dns.spec.management_state = ManagementState::Managed;
+            metrics.reported(&dns, &status);
+            assert!(metrics.text().contains(&of("UpToDate")), "{}", metrics.text());
+            dns.spec.management_state = ManagementState::Unmanaged;
+            status.conditions[0].status = "False".into();
+            status.conditions[0].reason = reason.into();
+            metrics.reported(&dns, &status);
+            assert!(!metrics.text().contains(&of("UpToDate")), "{}", metrics.text());
+            assert!(metrics.text().contains(&of("Ready")), "{}", metrics.text());
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod helm;
 mod output;
 
 pub use check::check;
-pub(crate) use check::wrong;
+pub(crate) use check::{indexed, wrong};
 pub(crate) use helm::is_template;
 pub(crate) use kubelets::client;
 pub(crate) use named_files::named_files;

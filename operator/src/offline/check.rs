@@ -237,7 +237,7 @@ fn line(place: Option<Place>) -> usize {
 }
 
 /// `spec.stubDomains.0.colour` as fields are written everywhere else.
-fn indexed(path: &str) -> String {
+pub(crate) fn indexed(path: &str) -> String {
     path.split('.').fold(String::new(), |mut text, part| {
         match part.parse::<usize>() {
             Ok(index) => text.push_str(&format!("[{index}]")),

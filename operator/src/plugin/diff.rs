@@ -9,6 +9,7 @@ mod text;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crds::config::UnknownFields;
 use crds::manifest::{self, Found, ManifestError};
 use crds::{ClusterDNS, Config};
 use serde::Serialize;
@@ -19,7 +20,7 @@ use super::data_plane::{Connection, escaped};
 use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::pages::Answer;
-use crate::offline::{self, text_of};
+use crate::offline::{self, indexed, text_of};
 use meaning::meaning;
 pub use names::NameChange;
 use names::names;
@@ -61,14 +62,18 @@ pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
     }
     let new = new.resource;
     let name = new.metadata.name.clone().unwrap_or_default();
-    let (old, against) = match &args.against {
-        Some(file) => (one(file, Some(&name))?.1.resource, file.display().to_string()),
+    let ((old, unknown), against) = match &args.against {
+        Some(file) => {
+            let (_, Found { resource, unknown, .. }) = one(file, Some(&name))?;
+            ((resource, unknown), file.display().to_string())
+        }
         None => {
             let cluster = Cluster::connect(which).await?;
-            (cluster.cluster_dns(Some(&name)).await?, "the cluster".to_owned())
+            (cluster.cluster_dns_and_unknown(Some(&name)).await?, "the cluster".to_owned())
         }
     };
     let mut changes = Changes::of(&old, &new, &against)?;
+    changes.remove_unknown(&unknown);
     if args.against.is_none() || which.address.is_some() {
         match lookups::asked(which, Some(&name)).await {
             Ok(data_plane) => match data_plane.open().await {
@@ -132,6 +137,30 @@ impl Changes {
     }
 }
 
+impl Changes {
+    /// The edit has no field that this version does not know, so it removes those of the other one.
+    fn remove_unknown(&mut self, unknown: &UnknownFields) {
+        let of_spec = unknown.paths.iter().filter(|path| path.starts_with("spec."));
+        let removed: Vec<_> = of_spec
+            .map(|path| SettingChange {
+                field: indexed(path),
+                before: Some("is set, and this version of the plugin does not know it".to_owned()),
+                after: None,
+                is_immutable: false,
+            })
+            .collect();
+        if !removed.is_empty() {
+            self.notes.push(format!(
+                "{} has fields that this version of the plugin ({}) does not know. The edit removes them, and what that \
+                 changes is not known: update the plugin",
+                self.against,
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        self.settings.extend(removed);
+    }
+}
+
 /// Asks a data plane what it answers now to the names that would change.
 async fn today(changes: &mut Changes, connection: &mut Connection) {
     let more = changes.names.len().saturating_sub(MAX_ASKED);
@@ -179,6 +208,40 @@ fn one(file: &Path, name: Option<&str>) -> Result<(String, Found), String> {
         }
         (_, None) => {
             Err(format!("{shown} has several: add --clusterdns with one of {}", names.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What a plugin that is older than the cluster compares.
+    #[test]
+    fn diff_shows_that_an_edit_removes_fields_that_this_version_does_not_know() {
+        let resource = |spec: Value| {
+            let object = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+                "metadata": {"name": "a"}, "spec": spec, "status": {"colour": "red"}});
+            manifest::read_value(object).unwrap()
+        };
+        let known = json!({"hosts": [{"name": "a.example", "addresses": ["192.0.2.1"]}]});
+        let mut newer = known.clone();
+        newer["colour"] = "red".into();
+        newer["hosts"][0]["shade"] = 1.into();
+        let (new, _) = resource(known.clone());
+        for (old, expected) in [(newer, &["spec.colour", "spec.hosts[0].shade"][..]), (known, &[])]
+        {
+            let (old, unknown) = resource(old);
+            let mut changes = Changes::of(&old, &new, "the cluster").unwrap();
+            changes.remove_unknown(&unknown);
+            let mut fields: Vec<&str> =
+                changes.settings.iter().map(|it| it.field.as_str()).collect();
+            fields.sort_unstable();
+            assert_eq!(fields, expected);
+            let is_said = changes.notes.iter().any(|note| note.contains("update the plugin"));
+            assert_eq!(is_said, !expected.is_empty(), "{:?}", changes.notes);
         }
     }
 }

@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
-use crds::ClusterDNS;
+use crds::config::UnknownFields;
+use crds::{ClusterDNS, manifest};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use kube::{Client, ResourceExt};
 use process::bounded_file::{self, KUBECONFIG_OCTETS};
 use tokio::time::timeout;
@@ -76,29 +78,21 @@ impl Cluster {
 
     /// The ClusterDNS of this name, or the only one.
     pub(super) async fn cluster_dns(&self, name: Option<&str>) -> Result<ClusterDNS, String> {
-        let api = Api::<ClusterDNS>::all(self.client.clone());
+        let (dns, _) = self.cluster_dns_and_unknown(name).await?;
+        Ok(dns)
+    }
+
+    /// The same, and its fields that this version does not know: what was read lacks them.
+    pub(super) async fn cluster_dns_and_unknown(
+        &self,
+        name: Option<&str>,
+    ) -> Result<(ClusterDNS, UnknownFields), String> {
+        // Not as the type: one with a value of a newer version would make the whole list unreadable.
+        let kind = ApiResource::erase::<ClusterDNS>(&());
+        let api = Api::<DynamicObject>::all_with(self.client.clone(), &kind);
         let every = ListParams::default();
         let listed = self.within("clusterdnses.clusterdns.dev", None, api.list(&every)).await?;
-        let mut all = listed.items;
-        let names: Vec<String> = all.iter().map(ResourceExt::name_any).collect();
-        let place = match name {
-            Some(name) => names.iter().position(|it| it == name),
-            None if all.len() > 1 => None,
-            None => (!all.is_empty()).then_some(0),
-        };
-        match (place, name) {
-            (Some(place), _) => Ok(all.swap_remove(place)),
-            (None, _) if names.is_empty() => {
-                Err("this cluster has no ClusterDNS: install one, or choose another --context"
-                    .to_owned())
-            }
-            (None, Some(name)) => {
-                Err(format!("there is no ClusterDNS {name}: there are {}", names.join(", ")))
-            }
-            (None, None) => {
-                Err(format!("there are several: add --clusterdns with one of {}", names.join(", ")))
-            }
-        }
+        one_of(listed.items, name)
     }
 
     /// Names of namespaces, for completion.
@@ -200,6 +194,46 @@ impl Cluster {
     }
 }
 
+/// The one of this name, or the only one; the others need not be readable.
+fn one_of(
+    mut all: Vec<DynamicObject>,
+    name: Option<&str>,
+) -> Result<(ClusterDNS, UnknownFields), String> {
+    let names: Vec<String> = all.iter().map(ResourceExt::name_any).collect();
+    let place = match name {
+        Some(name) => names.iter().position(|it| it == name),
+        None if all.len() > 1 => None,
+        None => (!all.is_empty()).then_some(0),
+    };
+    match (place, name) {
+        (Some(place), _) => read(all.swap_remove(place)),
+        (None, _) if names.is_empty() => {
+            Err("this cluster has no ClusterDNS: install one, or choose another --context"
+                .to_owned())
+        }
+        (None, Some(name)) => {
+            Err(format!("there is no ClusterDNS {name}: there are {}", names.join(", ")))
+        }
+        (None, None) => {
+            Err(format!("there are several: add --clusterdns with one of {}", names.join(", ")))
+        }
+    }
+}
+
+/// The object as its type, in the words of files: a value that this version does not know is named with its field.
+fn read(mut object: DynamicObject) -> Result<(ClusterDNS, UnknownFields), String> {
+    let name = object.name_any();
+    object.types = Some(TypeMeta::resource::<ClusterDNS>());
+    let why = |error: &dyn std::fmt::Display| {
+        format!(
+            "this version of the plugin ({}) cannot read the ClusterDNS {name}, update the plugin: {error}",
+            env!("CARGO_PKG_VERSION")
+        )
+    };
+    let object = serde_json::to_value(object).map_err(|error| why(&error))?;
+    manifest::read_value(object).map_err(|error| why(&error))
+}
+
 /// The data plane that a command asks: the one at `--address`, else one of this ClusterDNS, or of that of the flags.
 pub(super) async fn asked(which: &Which, name: Option<&str>) -> Result<DataPlane, String> {
     if let Some(address) = which.address {
@@ -217,5 +251,65 @@ pub(super) fn at(which: &Which, address: std::net::SocketAddr) -> DataPlane {
         name: address.to_string(),
         target: Target::Address(address),
         patience: patience(which),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hyper::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A cluster with these ClusterDNS.
+    fn cluster(specs: &[(&str, Value)]) -> Cluster {
+        let object = |(name, spec): &(&str, Value)| {
+            json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "spec": spec,
+                "metadata": {"name": name, "uid": "u", "generation": 7, "resourceVersion": "9",
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "managedFields": [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]},
+                "status": {"observedGeneration": 7}})
+        };
+        let items: Vec<Value> = specs.iter().map(object).collect();
+        let list = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNSList",
+            "metadata": {"resourceVersion": "9"}, "items": items});
+        let server = tower::service_fn(move |_: Request<Body>| {
+            let body = Body::from(list.to_string().into_bytes());
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let client = lenient(Client::new(server, "default"));
+        Cluster { client, namespace: "default".to_owned(), patience: Duration::from_secs(9) }
+    }
+
+    #[tokio::test]
+    async fn one_clusterdns_of_a_newer_version_hides_no_other_one() {
+        let cluster = cluster(&[
+            ("newer", json!({"podRecords": "Future"})),
+            ("own", json!({"ttlSeconds": 7})),
+        ]);
+        let own = cluster.cluster_dns(Some("own")).await.unwrap();
+        assert_eq!((own.spec.ttl_seconds, own.metadata.generation), (7, Some(7)));
+        assert_eq!(own.status.and_then(|status| status.observed_generation), Some(7));
+        let why = cluster.cluster_dns(Some("newer")).await.unwrap_err();
+        for words in ["cannot read the ClusterDNS newer", "update the plugin", "spec.podRecords"] {
+            assert!(why.contains(words), "{why}");
+        }
+        let why = cluster.cluster_dns(None).await.unwrap_err();
+        assert!(why.ends_with("--clusterdns with one of newer, own"), "{why}");
+        let why = cluster.cluster_dns(Some("other")).await.unwrap_err();
+        assert!(why.ends_with("there are newer, own"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn fields_of_a_newer_version_are_named() {
+        let cluster = cluster(&[("newer", json!({"ttlSeconds": 7, "cache": {"colour": "red"}}))]);
+        let (dns, unknown) = cluster.cluster_dns_and_unknown(None).await.unwrap();
+        assert_eq!(
+            (dns.spec.ttl_seconds, unknown.paths),
+            (7, vec!["spec.cache.colour".to_owned()])
+        );
     }
 }

@@ -1,6 +1,13 @@
 //! Why the operator can judge nothing about a configuration on trial. Each cause has its own reason of a condition, because
 //! each one needs something else from a person.
 
+/// The way out of most of them, for the Event and for the condition.
+macro_rules! without_a_trial {
+    () => {
+        "spec.rollout.canary: false gives the configuration to every pod without a trial"
+    };
+}
+
 /// A problem of the operator itself: nothing is decided about a configuration until it is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -42,18 +49,16 @@ impl HeldBy {
         HeldBy::Interrupted,
     ];
 
-    /// Would pods take the configuration if it were not tried? Those that cannot read it would not.
-    pub fn is_over_without_a_trial(self) -> bool {
-        self != HeldBy::CutOff
+    /// How pods get the configuration although it is not tried; none where they cannot read it.
+    pub fn without_a_trial(self) -> Option<&'static str> {
+        (self != HeldBy::CutOff).then_some(without_a_trial!())
     }
 
     /// What the Event says that a person can do.
     pub fn advice(self) -> &'static str {
-        match self.is_over_without_a_trial() {
-            true => {
-                "Degraded says what to do. spec.rollout.canary: false gives it to every pod without a trial"
-            }
-            false => "Degraded says what to do",
+        match self.without_a_trial() {
+            Some(_) => concat!("Degraded says what to do. ", without_a_trial!()),
+            None => "Degraded says what to do",
         }
     }
 

@@ -20,10 +20,7 @@ pub(super) fn trial_held(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
         ),
         _ => String::new(),
     };
-    let untried = match held.by.is_over_without_a_trial() {
-        true => ". spec.rollout.canary: false gives the configuration to every pod without a trial",
-        false => "",
-    };
+    let untried = held.by.without_a_trial().map(|how| format!(". {how}")).unwrap_or_default();
     let message = format!(
         "the trial of configuration {} is paused. The operator cannot test the pod: {}. {}{untried}{again}",
         plan.rollout.desired_revision,

@@ -1,6 +1,7 @@
 //! One pod tries a configuration: who, for how long, and what ends it.
 
 mod call_back;
+mod candidate;
 mod cut_off;
 
 use std::time::Duration;
@@ -10,13 +11,12 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::rounds::{self, Tally};
-use super::{Asked, ONE_POD, PODS_TO_TRY, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
-use crate::decide::adoption::is_per_node;
+use super::{Asked, ONE_POD, RECONCILE_EVERY, at_once, is_over, keep, retry, untried};
 use crate::decide::plan::{CanaryPod, Held, HeldBy, Notice, RolloutPlan, RolloutState};
 use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::shortened::shortened;
-use cut_off::{cut_off, readers};
+use cut_off::{cut_off, reads};
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
@@ -50,7 +50,7 @@ enum Verdict {
     Failed(String),
     /// Its pod is gone, was restarted, or could not be judged.
     Lost(&'static str),
-    /// A rollout of pods takes its pod away, also if that runs well.
+    /// A rollout of pods takes its pod away, also if that runs well; or the pod cannot read it, and another can.
     Replaced,
     /// The operator cannot judge it, which is no fault of the pod's.
     Held {
@@ -132,7 +132,12 @@ impl<'a> Trial<'a> {
         }
         let end = started + time;
         if let Some(held) = reported.and_then(cut_off).filter(|_| !runs_it) {
-            return Verdict::Held { held, is_overdue: self.now >= end + OVERDUE };
+            return match self.candidate(self.state.losses) {
+                Some(other) if pods::uid(other) != canary.uid && reads(other, self.observed) => {
+                    Verdict::Replaced
+                }
+                _ => Verdict::Held { held, is_overdue: self.now >= end + OVERDUE },
+            };
         }
         if comparison.is_some_and(|it| it.is_postponed) {
             let held = HeldBy::Busy.because("it is busy with trials of other ClusterDNS");
@@ -297,56 +302,6 @@ impl<'a> Trial<'a> {
             true => retry::remembered(self.state),
             false => RolloutState::default(),
         }
-    }
-
-    /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs
-    /// stable. `None` while the workload rolls out, because its pods come and go, or while no other pod could answer.
-    /// A rollout that is stuck, or lacks new pods only, does not count: the others stay, and clients wait for the change.
-    fn candidate(self, losses: u32) -> Option<&'a Pod> {
-        let ready: Vec<&Pod> = pods::ready(self.observed).collect();
-        let per_node = is_per_node(self.dns);
-        let is_settled = pods::has_no_older_pods(self.observed, per_node);
-        let is_stuck = !is_settled && pods::is_stuck(self.observed, per_node, self.now);
-        if ready.len() < PODS_TO_TRY || !(is_settled || is_stuck) {
-            return None;
-        }
-        let newest = || {
-            let of_newest =
-                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed, per_node);
-            ready.iter().copied().filter(of_newest)
-        };
-        let canary = self.state.canary_pod.as_ref();
-        let before = canary.map(|canary| canary.uid.as_str());
-        let present = newest().filter(|_| losses == 0).find(|pod| {
-            let refuses = self.reported(pod).is_some_and(|reported| reported.refusal().is_some());
-            let is_another = canary.is_some_and(|canary| self.is_another_process(pod, canary));
-            Some(pods::uid(pod)) == before
-                && pods::restarts(pod) <= self.state.restarts
-                && !is_another
-                && !refuses
-        });
-        let runs_stable = |pod: &&Pod| {
-            let reported = self.reported(pod);
-            reported.is_some_and(|reported| {
-                reported.revision == self.state.stable && reported.refusal().is_none()
-            })
-        };
-        present.or_else(|| {
-            let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
-            self.in_turn(readers(others.collect(), self.observed))
-        })
-    }
-
-    /// The longest-ready one; each retry takes the next, so that one bad node does not block a correct configuration.
-    fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
-        pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));
-        if retry::has_failed(self.dns, self.state, &self.asked.revision) {
-            let index = self.state.failures as usize % pods.len().max(1);
-            return pods.get(index).copied();
-        }
-        let failed_before = |pod: &&&Pod| pods::uid(pod) == self.state.failed_pod;
-        let another = pods.iter().find(|pod| !failed_before(pod));
-        another.or(pods.first()).copied()
     }
 
     /// The pod returns to the stable configuration. The revision is not marked as bad.

@@ -67,3 +67,26 @@ fn o17_a_pod_that_reads_its_configuration_is_named_before_one_that_does_not() {
     assert_eq!(named(&["dns-0", "dns-1"]), "dns-2");
     assert_eq!(named(&["dns-0", "dns-1", "dns-2"]), "dns-0", "the status says why it waits");
 }
+
+#[test]
+fn o17_another_pod_tries_what_the_named_one_cannot_read() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    assert_eq!(story.canary().unwrap(), "dns-0");
+    story.are_cut_off(&["dns-0"], 3);
+    story.reconcile(104);
+    assert_eq!(story.canary().unwrap(), "dns-0", "its watch failed a moment ago");
+    story.are_cut_off(&["dns-0"], 12);
+    let plan = story.reconcile(112);
+    assert_eq!((story.canary().unwrap(), plan.state.losses), ("dns-1".to_owned(), 0));
+    assert_eq!(plan.held, None);
+    // Its own trial has the whole time.
+    story.compare(true, true);
+    story.reconcile(114);
+    assert_eq!(story.canary().unwrap(), "dns-1");
+    // An edit does not go back to the one that is cut off.
+    story.edit("{ttlSeconds: 9}");
+    story.reconcile(116);
+    assert_eq!(story.canary().unwrap(), "dns-1");
+}

@@ -15,9 +15,13 @@ pub(super) fn cut_off(reported: &Reported) -> Option<Held> {
     Some(HeldBy::CutOff.because(format!("it cannot read its configuration: {}", cut_off.why)))
 }
 
+/// True if nothing is known to keep this pod from what it should try.
+pub(super) fn reads(pod: &Pod, observed: &Observed) -> bool {
+    pods::reported(observed, pod).and_then(cut_off).is_none()
+}
+
 /// The pods that read what they should try; all of them where none does, so that the status says why nothing is tried.
 pub(super) fn readers<'p>(all: Vec<&'p Pod>, observed: &Observed) -> Vec<&'p Pod> {
-    let reads = |pod: &&Pod| pods::reported(observed, pod).and_then(cut_off).is_none();
-    let readers: Vec<&Pod> = all.iter().copied().filter(reads).collect();
+    let readers: Vec<&Pod> = all.iter().copied().filter(|pod| reads(pod, observed)).collect();
     if readers.is_empty() { all } else { readers }
 }

@@ -136,7 +136,8 @@ pub(crate) fn deploy(observed: &mut Observed, count: u32) {
     observed.deployment = Some(from(
         json!({"metadata": {"name": "clusterdns-default", "generation": 1},
         "spec": {"replicas": count, "selector": {}, "template": {"metadata": {"labels": labels}}},
-        "status": {"observedGeneration": 1, "replicas": count, "updatedReplicas": count, "readyReplicas": count}}),
+        "status": {"observedGeneration": 1, "replicas": count, "updatedReplicas": count, "readyReplicas": count,
+            "availableReplicas": count}}),
     ));
     observed.pods = (0..count).map(|n| pod(&format!("dns-{n}"), n.into(), 0)).collect();
 }

@@ -291,7 +291,8 @@ fn observed(objects: &[Value]) -> Observed {
         service: Some(object(service)),
         deployment: Some(object(json!({"metadata": {"generation": 1},
             "spec": {"replicas": 3, "selector": {}, "template": {}},
-            "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3}}))),
+            "status": {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "readyReplicas": 3,
+                "availableReplicas": 3}}))),
         pods: (1..4).map(pod).collect(),
         sample: Sample {
             namespaces: of_kind("Namespace")

@@ -115,10 +115,10 @@ mod tests {
         Child { kind, namespace: "n".into(), name: "clusterdns-a".into(), uid: "u".into() }
     }
 
-    fn daemon_set(ready: i32) -> Observed {
+    fn daemon_set(available: i32) -> Observed {
         let set = json!({"metadata": {"generation": 2}, "spec": {"selector": {}, "template": {}},
             "status": {"observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": 3,
-                "currentNumberScheduled": 3, "numberMisscheduled": 0, "numberReady": ready, "numberAvailable": ready}});
+                "currentNumberScheduled": 3, "numberMisscheduled": 0, "numberReady": 3, "numberAvailable": available}});
         Observed { daemon_set: Some(serde_json::from_value(set).unwrap()), ..Observed::default() }
     }
 

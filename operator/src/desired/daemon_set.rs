@@ -9,6 +9,10 @@ use super::instance::Instance;
 use super::pod_template::{Spread, pod_template};
 use crate::decide::plan::Size;
 
+/// Seconds for which the new pod of a node must be ready before the old one ends. Fewer than those of a Deployment: the nodes have
+/// their turns one after the other, so that 500 of them take this time 500 times, and a rollout so slow gives people time too.
+const READY_FOR: i32 = 5;
+
 pub(super) fn daemon_set(of: &Instance<'_>) -> Option<DaemonSet> {
     match of.plan.size {
         Size::Replicas(_) | Size::Autoscaled { .. } => return None,
@@ -25,6 +29,7 @@ pub(super) fn daemon_set(of: &Instance<'_>) -> Option<DaemonSet> {
             type_: Some("RollingUpdate".to_owned()),
             rolling_update: Some(rolling),
         }),
+        min_ready_seconds: Some(READY_FOR),
         template: pod_template(of, Spread::OnePerNode),
         ..DaemonSetSpec::default()
     };

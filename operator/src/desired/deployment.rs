@@ -13,6 +13,9 @@ use crate::decide::plan::Size;
 const SURGE_SHARE: u32 = 4;
 /// ...and never more than this at once, because each of them lists the whole cluster from the API server.
 const MAX_SURGE: u32 = 4;
+/// Seconds for which a new pod must be ready before a pod that serves ends for it. A program that starts, says that it is ready and
+/// dies would otherwise replace all of them, three seconds apart. It is the price of each step of a rollout.
+const READY_FOR: i32 = 10;
 
 pub(super) fn deployment(of: &Instance<'_>) -> Option<Deployment> {
     let (replicas, running) = match of.plan.size {
@@ -38,6 +41,7 @@ pub(super) fn deployment(of: &Instance<'_>) -> Option<Deployment> {
             type_: Some("RollingUpdate".to_owned()),
             rolling_update: Some(rolling),
         }),
+        min_ready_seconds: Some(READY_FOR),
         template: pod_template(of, Spread::OverNodesAndZones),
         ..DeploymentSpec::default()
     };

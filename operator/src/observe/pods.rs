@@ -1,7 +1,9 @@
 //! What pods and workloads say about themselves, as every decision reads it.
 
+mod progress;
 mod stuck;
 
+pub use progress::{Progress, has_no_older_pods, progress};
 pub use stuck::{CRASHES, NO_CONTAINER, NO_IMAGE, has_stalled, is_paused, is_stuck};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,108 +166,6 @@ pub fn ready(observed: &Observed) -> impl Iterator<Item = &Pod> {
     observed.pods.iter().filter(|pod| is_ready(pod))
 }
 
-/// How far our workload has rolled out the template that was written last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The Deployment or DaemonSet exists.
-    pub exists: bool,
-    /// Pods that there should be.
-    pub desired: u32,
-    /// Pods of the newest template.
-    pub updated: u32,
-    /// All pods, of any template.
-    pub all: u32,
-    /// Pods that may receive queries.
-    pub available: u32,
-    /// Nodes that are not ready and whose pod is of an older template: nothing changes there before the node is back or gone.
-    pub left_out: u32,
-    /// Nodes that are not ready and have no ready pod of ours.
-    pub dead: u32,
-    /// Its controller has seen the last write, and it is not being deleted.
-    pub is_seen: bool,
-}
-
-impl Progress {
-    /// Are all pods of the newest template, none missing and none left over?
-    pub fn has_newest_pods(&self) -> bool {
-        self.exists
-            && self.is_seen
-            && self.updated + self.left_out >= self.desired
-            && self.all <= self.updated
-    }
-
-    /// Are all of them ready as well?
-    pub fn is_complete(&self) -> bool {
-        self.has_newest_pods()
-            && self.available + self.dead >= self.desired
-            && self.desired > 0
-            && (self.available > 0 || self.dead == 0)
-    }
-}
-
-/// Do the pods that run stay, because none is of an older template? With a pod on each node, one that is missing may be of either.
-/// One of a Deployment may be missing for long, as where a quota or a webhook refuses it, and no other pod goes for that.
-pub fn has_no_older_pods(observed: &Observed, per_node: bool) -> bool {
-    let progress = progress(observed, per_node);
-    match per_node {
-        true => progress.has_newest_pods(),
-        false => progress.exists && progress.is_seen && progress.all <= progress.updated,
-    }
-}
-
-/// The state of our workload; if a Deployment and a DaemonSet exist at the same time, that of the wanted one.
-pub fn progress(observed: &Observed, per_node: bool) -> Progress {
-    match (&observed.deployment, &observed.daemon_set) {
-        (_, Some(daemon_set)) if per_node => of_daemon_set(daemon_set, observed),
-        (Some(deployment), _) if !per_node => of_deployment(deployment),
-        (None | Some(_), None | Some(_)) => Progress::default(),
-    }
-}
-
-fn of_deployment(deployment: &Deployment) -> Progress {
-    let status = deployment.status.clone().unwrap_or_default();
-    let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    Progress {
-        exists: true,
-        desired: count(Some(desired)),
-        updated: count(status.updated_replicas),
-        all: count(status.replicas),
-        available: count(status.ready_replicas),
-        // Its pods leave such nodes.
-        left_out: 0,
-        dead: 0,
-        is_seen: is_seen(&deployment.metadata, status.observed_generation),
-    }
-}
-
-fn of_daemon_set(daemon_set: &DaemonSet, observed: &Observed) -> Progress {
-    let dead: Vec<Vec<&Pod>> =
-        observed.dead_nodes.iter().map(|node| unready_pods_on(node, observed)).collect();
-    let newest = newest_template_of_daemon_set(observed);
-    let is_older = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH) != newest;
-    let left_out = dead.iter().filter(|pods| pods.iter().any(is_older)).count();
-    let dead = dead.iter().filter(|pods| !pods.is_empty()).count();
-    let status = daemon_set.status.clone().unwrap_or_default();
-    Progress {
-        exists: true,
-        desired: count(Some(status.desired_number_scheduled)),
-        updated: count(status.updated_number_scheduled),
-        // A surge pod is a second one on its node, which no field of the status counts: only `updated` is reliable.
-        all: count(status.updated_number_scheduled),
-        available: count(Some(status.number_ready)),
-        left_out: u32::try_from(left_out).unwrap_or(u32::MAX),
-        dead: u32::try_from(dead).unwrap_or(u32::MAX),
-        is_seen: is_seen(&daemon_set.metadata, status.observed_generation),
-    }
-}
-
-/// Our pods on this node; `None` if one of them is ready.
-fn unready_pods_on<'a>(node: &str, observed: &'a Observed) -> Vec<&'a Pod> {
-    let pods: Vec<&Pod> =
-        observed.pods.iter().filter(|pod| self::node(pod) == Some(node)).collect();
-    if pods.iter().any(|pod| is_ready(pod)) { Vec::new() } else { pods }
-}
-
 /// The template of the youngest pod that a DaemonSet made: until it makes a pod from a newer template, this one is
 /// the newest.
 fn newest_template_of_daemon_set(observed: &Observed) -> Option<&str> {
@@ -333,10 +233,6 @@ pub fn template_labels(observed: &Observed, per_node: bool) -> BTreeMap<String, 
         observed.deployment.as_ref().and_then(|set| set.spec.as_ref()).map(|spec| &spec.template)
     };
     template.and_then(|template| template.metadata.as_ref()?.labels.clone()).unwrap_or_default()
-}
-
-fn count(number: Option<i32>) -> u32 {
-    u32::try_from(number.unwrap_or(0)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -303,10 +303,10 @@ fn on_its_way(
         );
         return Some(ConditionState::yes("RollingOut", &message));
     }
-    if !was_complete && !progress.is_complete() {
+    if !was_complete && !progress.is_ready() {
         return Some(ConditionState::yes(
             "Starting",
-            &format!("{} of {} pods are ready", progress.available, progress.desired),
+            &format!("{} of {} pods are ready", progress.ready, progress.desired),
         ));
     }
     if let Some(pod) = state.canary_pod.as_ref().filter(|_| rollout.canary.is_some()) {

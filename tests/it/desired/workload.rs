@@ -38,13 +38,17 @@ fn d7_no_rollout_and_no_eviction_takes_the_service_away() {
         assert_eq!(budget.unhealthy_pod_eviction_policy.as_deref(), Some("AlwaysAllow"), "{name}");
         if desired.get(Kind::DaemonSet).is_some() {
             let set: DaemonSet = object(&desired, Kind::DaemonSet);
-            let rolling = set.spec.unwrap().update_strategy.unwrap().rolling_update.unwrap();
+            let set = set.spec.unwrap();
+            assert_eq!(set.min_ready_seconds, Some(5), "{name}");
+            let rolling = set.update_strategy.unwrap().rolling_update.unwrap();
             assert_eq!(rolling.max_unavailable, Some(IntOrString::Int(0)), "{name}");
             assert_eq!(rolling.max_surge, Some(IntOrString::Int(1)), "{name}");
             continue;
         }
         let deployment: Deployment = object(&desired, Kind::Deployment);
-        let rolling = deployment.spec.unwrap().strategy.unwrap().rolling_update.unwrap();
+        let deployment = deployment.spec.unwrap();
+        assert_eq!(deployment.min_ready_seconds, Some(10), "{name}");
+        let rolling = deployment.strategy.unwrap().rolling_update.unwrap();
         assert_eq!(rolling.max_unavailable, Some(IntOrString::Int(0)), "{name}");
         assert!(matches!(rolling.max_surge, Some(IntOrString::Int(1..=4))), "{name}");
         let spread = pod.topology_spread_constraints.expect("spread");

@@ -133,6 +133,9 @@ fn o15_the_switch_waits_for_a_complete_rollout_with_its_labels_and_two_ready_pod
     let mut rolling = ready.clone();
     rolling.deployment.as_mut().unwrap().status.as_mut().unwrap().replicas = Some(3);
     assert_eq!(planned(ADOPT, &rolling), adopted(None), "an old pod is still there");
+    let mut young = ready.clone();
+    young.deployment.as_mut().unwrap().status.as_mut().unwrap().available_replicas = Some(1);
+    assert_eq!(planned(ADOPT, &young), adopted(None), "one became ready a moment ago");
     let mut unseen = ready.clone();
     unseen.deployment.as_mut().unwrap().metadata.generation = Some(2);
     assert_eq!(planned(ADOPT, &unseen), adopted(None));

@@ -133,8 +133,7 @@ fn refused(pod: &Pod, dns: &ClusterDNS, observed: &Observed) -> Option<String> {
     let status = pod.status.as_ref()?;
     let reason = status.reason.as_deref().filter(|reason| !NOT_REFUSED.contains(reason))?;
     let progress = pods::progress(observed, is_per_node(dns));
-    let is_refused =
-        status.phase.as_deref() == Some("Failed") && progress.available < progress.desired;
+    let is_refused = status.phase.as_deref() == Some("Failed") && progress.ready < progress.desired;
     let message = words(status.message.as_deref().unwrap_or_default());
     is_refused.then(|| format!("was refused by its node ({reason}: {message})"))
 }

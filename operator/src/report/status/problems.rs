@@ -265,7 +265,7 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     if !was_ready
         || !progress.has_newest_pods()
-        || progress.available.saturating_mul(2) >= progress.desired
+        || progress.ready.saturating_mul(2) >= progress.desired
     {
         return None;
     }
@@ -273,7 +273,7 @@ fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
         "TooFewPodsReady",
         format!(
             "{} of {} pods are ready: kubectl get pods shows the reason",
-            progress.available, progress.desired
+            progress.ready, progress.desired
         ),
     )
 }

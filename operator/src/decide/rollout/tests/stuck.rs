@@ -75,7 +75,8 @@ fn per_node(story: &mut Story) {
     story.observed.daemon_set = Some(from(
         json!({"metadata": {"name": "clusterdns-default", "generation": 1},
         "status": {"observedGeneration": 1, "desiredNumberScheduled": 3, "currentNumberScheduled": 3,
-            "updatedNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2}}),
+            "updatedNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
+            "numberAvailable": 2}}),
     ));
 }
 
@@ -105,7 +106,7 @@ fn o7_with_a_pod_on_each_node_a_dead_node_keeps_no_edit_waiting() {
     story.observed.pods = story.observed.pods.drain(..).map(unready).collect();
     story.observed.dead_nodes = ["a", "b", "c"].map(str::to_owned).into();
     let status = story.observed.daemon_set.as_mut().unwrap().status.as_mut().unwrap();
-    (status.updated_number_scheduled, status.number_ready) = (Some(3), 0);
+    (status.updated_number_scheduled, status.number_available) = (Some(3), Some(0));
     assert!(!pods::progress(&story.observed, true).is_complete());
 }
 

@@ -305,7 +305,8 @@ fn o2_nodes_that_do_not_fit_the_spec_are_reported_and_refuse_nothing() {
 fn daemon_set(count: u32) -> k8s_openapi::api::apps::v1::DaemonSet {
     from(json!({"metadata": {"name": "clusterdns-default", "generation": 1},
         "status": {"observedGeneration": 1, "desiredNumberScheduled": count, "currentNumberScheduled": count,
-            "updatedNumberScheduled": count, "numberMisscheduled": 0, "numberReady": count}}))
+            "updatedNumberScheduled": count, "numberMisscheduled": 0, "numberReady": count,
+            "numberAvailable": count}}))
 }
 
 #[test]

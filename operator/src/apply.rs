@@ -233,8 +233,8 @@ async fn apply_one(
     let params = PatchParams::apply(names::FIELD_MANAGER).force();
     let objects = resources::api(&ctx.client, kind, &namespace);
     let mut made = send(ctx, (kind, &objects), &params, &sent).await;
-    if let (Kind::PodMonitor, Err(error)) = (kind, &made)
-        && let Some(older) = for_older_schema(&sent, &error.to_string())
+    if let Err(error) = &made
+        && let Some(older) = for_older(kind, &sent, error)
     {
         made = send(ctx, (kind, &objects), &params, &older).await;
     }
@@ -251,6 +251,26 @@ async fn apply_one(
         ctx.memory.contention.put_back(memory::key(kind, wanted), &edit);
     }
     Ok(Made::Written(why, editor))
+}
+
+/// The object without what this API server does not know, if it was refused for that.
+fn for_older(kind: Kind, sent: &DynamicObject, error: &WriteError) -> Option<DynamicObject> {
+    match kind {
+        Kind::PodMonitor => for_older_schema(sent, &error.to_string()),
+        Kind::Service => service::in_older_words(sent, error),
+        Kind::ServiceAccount
+        | Kind::ClusterRole
+        | Kind::ClusterRoleBinding
+        | Kind::Role
+        | Kind::RoleBinding
+        | Kind::ConfigMap
+        | Kind::Deployment
+        | Kind::DaemonSet
+        | Kind::PodDisruptionBudget
+        | Kind::NetworkPolicy
+        | Kind::HorizontalPodAutoscaler
+        | Kind::PrometheusRule => None,
+    }
 }
 
 async fn send(

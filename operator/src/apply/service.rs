@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::contention::Key;
@@ -14,10 +16,13 @@ use super::outcome::{Written, described};
 use super::tries::Tries;
 use crate::context::Context;
 use crate::decide::plan::SelectorPatch;
-use crate::desired::Kind;
+use crate::desired::{Kind, older_distribution};
 use crate::names;
 use crate::runtime::lease::NotLeading;
 use crate::runtime::write::{WriteError, Writes};
+
+/// The code of an API server for a value that it does not allow.
+const INVALID: u16 = 422;
 
 /// Moves an adopted Service, once the rollout's state has remembered that.
 pub(super) async fn switch(
@@ -118,7 +123,13 @@ pub async fn create_again(
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    writes.send("Service", services.create(&params, &service)).await
+    let create =
+        async |service: &Service| writes.send("Service", services.create(&params, service)).await;
+    let created = create(&service).await;
+    match created.as_ref().err().and_then(|error| in_older_words(&service, error)) {
+        Some(older) => create(&older).await,
+        None => created,
+    }
 }
 
 /// Applies a Service that is ours again, so that its fields stay ours for the next reconcile that applies the spec.
@@ -133,10 +144,29 @@ pub(super) async fn apply_again(
     manifest: &Value,
 ) -> Result<Service, WriteError> {
     let (namespace, name) = which;
-    let patch = Patch::Apply(of_ours(which, uid, manifest));
+    let service = of_ours(which, uid, manifest);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
     let params = PatchParams::apply(names::FIELD_MANAGER).force();
-    writes.send("Service", services.patch(name, &params, &patch)).await
+    let apply = async |service: &Service| {
+        writes.send("Service", services.patch(name, &params, &Patch::Apply(service))).await
+    };
+    let applied = apply(&service).await;
+    match applied.as_ref().err().and_then(|error| in_older_words(&service, error)) {
+        Some(older) => apply(&older).await,
+        None => applied,
+    }
+}
+
+/// The Service with a word that this API server knows, if it was refused for one that it does not know.
+pub(super) fn in_older_words<S>(service: &S, error: &WriteError) -> Option<S>
+where
+    S: Serialize + DeserializeOwned,
+{
+    error.code().filter(|code| *code == INVALID)?;
+    let mut older = serde_json::to_value(service).ok()?;
+    let written = older.pointer_mut("/spec/trafficDistribution")?;
+    *written = older_distribution(written.as_str(), &error.to_string())?.into();
+    serde_json::from_value(older).ok()
 }
 
 /// The Service that is created again. The remembered Service is in a ConfigMap that others may edit. So its name is

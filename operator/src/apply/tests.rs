@@ -4,6 +4,7 @@ mod cluster;
 mod story;
 mod held_back;
 mod refused;
+mod older_words;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -15,6 +15,9 @@ use crate::names;
 
 /// The minor version that knows PreferSameZone and PreferSameNode by default; before, PreferClose is the zone.
 pub(super) const KNOWS_SAME_NODE: u32 = 34;
+const SAME_NODE: &str = "PreferSameNode";
+const SAME_ZONE: &str = "PreferSameZone";
+const CLOSE: &str = "PreferClose";
 /// Octets of a remembered Service; the annotations of a larger one are not remembered. It is in the ConfigMap beside
 /// the configuration, and a ConfigMap has at most 1 MiB.
 const MAX_MANIFEST: usize = 64 * 1024;
@@ -26,6 +29,13 @@ pub(super) fn service(of: &Instance<'_>) -> Option<Service> {
         | ServicePlan::Recreated { .. }
         | ServicePlan::Released { .. } => None,
     }
+}
+
+/// The word of an older API, if the API server refused the Service for this one: its version knows it, and the feature may be off, or
+/// it has one of a newer cluster. The older word stays until this operator starts again, or the Service changes.
+pub fn older_distribution(written: Option<&str>, refusal: &str) -> Option<&'static str> {
+    let is_newer = [SAME_NODE, SAME_ZONE].map(Some).contains(&written);
+    (is_newer && refusal.contains("trafficDistribution")).then_some(CLOSE)
 }
 
 /// A Service as it is created again after it was deleted. A foreign one gets no field of ours, not even the owner.
@@ -130,8 +140,8 @@ pub(super) fn distribution(
     let wanted = written.or(is_per_node.then_some(TrafficDistribution::PreferSameNode))?;
     let knows = minor >= KNOWS_SAME_NODE;
     Some(match wanted {
-        TrafficDistribution::PreferSameNode if knows => "PreferSameNode",
-        TrafficDistribution::PreferSameZone if knows => "PreferSameZone",
-        TrafficDistribution::PreferSameNode | TrafficDistribution::PreferSameZone => "PreferClose",
+        TrafficDistribution::PreferSameNode if knows => SAME_NODE,
+        TrafficDistribution::PreferSameZone if knows => SAME_ZONE,
+        TrafficDistribution::PreferSameNode | TrafficDistribution::PreferSameZone => CLOSE,
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::version::Info;
 use kube::Client;
 use kube::api::Api;
 use serde_json::Value;
@@ -63,7 +64,7 @@ pub async fn read(client: &Client, before: Offers) -> anyhow::Result<Read> {
         pod_monitor,
         prometheus_rule,
         custom_metrics: serves(CUSTOM_METRICS, None),
-        minor: minor(&version.minor),
+        minor: minor(emulated(&version)),
         crd_is_outdated: or_before(crd_is_outdated, before.crd_is_outdated, &mut unread),
     };
     Ok(Read { offers, unread })
@@ -94,6 +95,13 @@ pub fn monitoring(offers: &Offers) -> Vec<Kind> {
     let kinds =
         [(offers.pod_monitor, Kind::PodMonitor), (offers.prometheus_rule, Kind::PrometheusRule)];
     kinds.into_iter().filter(|(exists, _)| *exists).map(|(_, kind)| kind).collect()
+}
+
+/// The version whose functions it has: during an upgrade of the control plane in two steps, a newer program emulates the version
+/// before (KEP-4330), and refuses values that only its own version knows.
+fn emulated(version: &Info) -> &str {
+    let emulated = version.emulation_minor.as_deref().filter(|minor| !minor.is_empty());
+    emulated.unwrap_or(&version.minor)
 }
 
 /// `33`, or `33+` where a vendor has changed something.
@@ -149,6 +157,21 @@ mod tests {
             serde_json::json!({"type": "string"});
         assert!(!has_gaps(&newer, &known));
         assert!(has_gaps(&Value::Null, &known), "not served at all");
+    }
+
+    #[test]
+    fn o18_the_version_that_the_api_server_emulates_counts() {
+        for (emulated, expected) in [
+            (serde_json::json!({"minor": "34", "emulationMinor": "33"}), 33),
+            (serde_json::json!({"minor": "34+", "emulationMinor": ""}), 34),
+            (serde_json::json!({"minor": "34"}), 34),
+        ] {
+            let mut version = serde_json::json!({"major": "1", "gitVersion": "", "gitCommit": "", "gitTreeState": "",
+                "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
+            version.as_object_mut().unwrap().extend(emulated.as_object().unwrap().clone());
+            let version: Info = serde_json::from_value(version).unwrap();
+            assert_eq!(minor(super::emulated(&version)), expected, "{emulated}");
+        }
     }
 
     #[test]

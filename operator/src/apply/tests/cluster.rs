@@ -25,6 +25,8 @@ pub(super) struct Cluster {
     pub(super) written: Vec<String>,
     /// Kinds of which nothing is written, by plural.
     pub(super) denied: BTreeSet<&'static str>,
+    /// It has not the feature for the newer words of `trafficDistribution`.
+    pub(super) knows_close_only: bool,
 }
 
 pub(super) type Shared = Arc<Mutex<Cluster>>;
@@ -106,6 +108,17 @@ impl Cluster {
         self.written.push(path.to_owned());
         if self.denied.iter().any(|plural| path.contains(&format!("/{plural}"))) {
             return failed(403);
+        }
+        let distribution = sent.1["spec"]["trafficDistribution"].as_str().unwrap_or("PreferClose");
+        if self.knows_close_only && distribution != "PreferClose" {
+            let message = format!(
+                "Service \"kube-dns\" is invalid: spec.trafficDistribution: Unsupported value: \"{distribution}\": supported values: \
+                 \"PreferClose\""
+            );
+            return (
+                422,
+                json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": message}),
+            );
         }
         if !is_object {
             return (201, sent.1);

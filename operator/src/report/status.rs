@@ -29,7 +29,7 @@ use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
 use crate::apply::outcome::{Applied, PutBack, Restored};
-use crate::decide::plan::{Plan, Refusal, RolloutState, ServicePlan};
+use crate::decide::plan::{Plan, Refusal, RolloutPlan, RolloutState, ServicePlan};
 use crate::decide::rollout::{NextTrial, next_trial};
 use crate::decide::{adoption, config_map};
 use crate::desired::{adopted_service, without_effect as useless};
@@ -297,8 +297,9 @@ fn on_its_way(
             0 => String::new(),
             nodes => format!(". Left out are {nodes} nodes that are not ready"),
         };
+        let waits = waits_for_pods(dns, rollout, observed, now);
         let message = format!(
-            "{} of {} pods have the newest template{left_out}",
+            "{} of {} pods have the newest template{left_out}{waits}",
             progress.updated, progress.desired
         );
         return Some(ConditionState::yes("RollingOut", &message));
@@ -373,6 +374,23 @@ fn on_its_way(
         }
         ServicePlan::Released { .. } | ServicePlan::Adopted { .. } | ServicePlan::Own => None,
     }
+}
+
+/// A rollout of many pods takes long, and a person who has edited the configuration should know what that waits for.
+fn waits_for_pods(
+    dns: &ClusterDNS,
+    rollout: &RolloutPlan,
+    observed: &Observed,
+    now: Timestamp,
+) -> String {
+    let (wanted, state) = (&rollout.desired_revision, &rollout.state);
+    let per_node = adoption::is_per_node(dns);
+    let stay =
+        pods::has_no_older_pods(observed, per_node) || pods::is_stuck(observed, per_node, now);
+    if stay || rollout.canary.is_some() || [&state.stable, &state.failed].contains(&wanted) {
+        return String::new();
+    }
+    format!(". After that a pod tries configuration {wanted}; until then pods run {}", state.stable)
 }
 
 #[cfg(test)]

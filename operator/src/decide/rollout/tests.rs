@@ -7,6 +7,7 @@ mod waits;
 mod stuck;
 mod rounds;
 mod losses;
+mod replaced;
 
 use super::*;
 use crate::fixtures::{at, compared, deploy, dns, from, pod, reported, says, unready, write};

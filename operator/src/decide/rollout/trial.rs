@@ -120,10 +120,19 @@ impl<'a> Trial<'a> {
         if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {
             return Verdict::Lost("was restarted");
         }
+        // Its image is an older one: what it says of a configuration that was edited together with the image proves nothing.
+        if self.is_about_to_go(pod) {
+            return Verdict::Replaced;
+        }
         let time = SignedDuration::from_secs(self.state.observe_seconds.into());
         let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
             return Verdict::Lost("has a trial whose start time is missing or in the future");
         };
+        if self.is_template_unseen() {
+            return Verdict::Watched(
+                (started + time).duration_since(self.now).max(SignedDuration::ZERO),
+            );
+        }
         let reported = self.reported_since(pod, started);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
         // The pod refused nothing when it became the canary, so a refusal now is about the configuration on trial.

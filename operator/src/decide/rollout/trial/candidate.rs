@@ -49,6 +49,21 @@ impl<'a> Trial<'a> {
             .or_else(|| self.in_turn(others))
     }
 
+    /// Does a rollout of pods take it away, which does not stand still? In the workload as it was seen.
+    pub(super) fn is_about_to_go(self, pod: &Pod) -> bool {
+        let per_node = is_per_node(self.dns);
+        pods::is_replaced(pod, self.observed, per_node)
+            && !pods::is_stuck(self.observed, per_node, self.now)
+    }
+
+    /// Was the workload written, and its controller has not looked at it yet? Then it is not known whether its pods stay: one edit
+    /// may change the configuration and the image, and the pod that tries it is named just before the image is written.
+    pub(super) fn is_template_unseen(self) -> bool {
+        let per_node = is_per_node(self.dns);
+        let progress = pods::progress(self.observed, per_node);
+        progress.exists && !progress.is_seen && !pods::is_stuck(self.observed, per_node, self.now)
+    }
+
     /// The longest-ready one; each retry takes the next, so that one bad node does not block a correct configuration.
     fn in_turn(self, mut pods: Vec<&'a Pod>) -> Option<&'a Pod> {
         pods.sort_by_key(|pod| (pods::ready_since(pod), pods::name(pod)));

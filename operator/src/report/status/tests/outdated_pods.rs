@@ -41,6 +41,20 @@ fn o17_pods_that_cannot_read_their_configuration_are_named_with_the_next_step() 
 }
 
 #[test]
+fn o14_an_edit_that_waits_for_a_rollout_of_pods_is_said() {
+    let mut story = Story::settled("{}");
+    story.deployment_status(1, 3);
+    let said = |story: &mut Story, seconds| {
+        let status = story.reconcile(seconds);
+        condition(&status, "Progressing").unwrap().message.clone()
+    };
+    assert_eq!(said(&mut story, 10), "1 of 2 pods have the newest template");
+    story.edit("{ttlSeconds: 7}");
+    let message = said(&mut story, 20);
+    assert!(message.contains(". After that a pod tries configuration "), "{message}");
+}
+
+#[test]
 fn o4_pods_without_a_document_refuse_nothing_while_the_operator_writes_it_again() {
     for (spec, reason) in [("{}", "AsExpected"), ("{managementState: Unmanaged}", "PodsRefuse")] {
         let mut story = Story::settled(spec);

@@ -1,0 +1,75 @@
+//! One edit that changes the image and the configuration: what pods of the older image say of it proves nothing.
+
+use super::*;
+
+impl Story {
+    /// The workload has a newer template: so many pods are of it, and so many are there.
+    fn rolls_out(&mut self, updated: i32, all: i32) {
+        let set = json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "2"},
+            "labels": {"pod-template-hash": "newer"}}});
+        self.observed.replica_sets = vec![from(set)];
+        let status = self.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+        (status.updated_replicas, status.replicas) = (Some(updated), Some(all));
+    }
+
+    /// All pods are of the newer template now, and run what they should.
+    fn is_rolled_out(&mut self) {
+        self.observed.pods = (3..6).map(|n| pod(&format!("dns-{n}"), 130, 0)).collect();
+        for pod in &mut self.observed.pods {
+            let labels = pod.metadata.labels.as_mut().unwrap();
+            labels.insert("pod-template-hash".to_owned(), "newer".to_owned());
+        }
+        self.rolls_out(3, 3);
+        self.observed.comparison = None;
+        self.pods_follow();
+    }
+}
+
+/// A pod of three tries it, and the workload was not written yet.
+fn on_trial() -> Story {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    assert_eq!(story.canary().as_deref(), Some("dns-0"));
+    story
+}
+
+#[test]
+fn o17_a_pod_of_an_older_image_that_refuses_an_edit_fails_nothing() {
+    let mut story = on_trial();
+    let refuses = |story: &mut Story| {
+        reported(&mut story.observed, "dns-0").rejection = Some("ttlSeconds: no".to_owned());
+    };
+    refuses(&mut story);
+    // Its controller has not seen the image.
+    story.observed.deployment.as_mut().unwrap().metadata.generation = Some(2);
+    let plan = story.reconcile(101);
+    assert_eq!((plan.state.failed.as_str(), plan.canary.is_some()), ("", true));
+    let status = story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+    status.observed_generation = Some(2);
+    story.rolls_out(1, 4);
+    let plan = story.reconcile(102);
+    assert_eq!((plan.state.failed.as_str(), plan.state.losses, plan.canary), ("", 0, None));
+    assert!(plan.again_in.is_some() && plan.notices.is_empty());
+    story.is_rolled_out();
+    let plan = story.reconcile(140);
+    assert_eq!((plan.state.losses, story.canary().as_deref()), (0, Some("dns-3")));
+}
+
+#[test]
+fn o17_a_pod_of_an_older_image_that_answers_well_lets_no_edit_pass() {
+    let mut story = on_trial();
+    story.pods_follow();
+    story.compare(true, true);
+    story.reconcile(110);
+    story.rolls_out(1, 4);
+    for second in [130, 160] {
+        assert_eq!(story.reconcile(second).state.stable, revision(OLD), "{second}");
+    }
+    story.is_rolled_out();
+    assert_eq!(story.reconcile(170).state.stable, revision(OLD));
+    story.pods_follow();
+    story.compare(true, true);
+    story.reconcile(180);
+    assert_eq!(story.reconcile(200).state.stable, revision(NEW), "a pod of the new image passed");
+}

@@ -215,6 +215,8 @@ pub struct Reported {
     pub rejection: Option<String>,
     /// It was given no document, which it reports as a rejection: another client deleted it.
     pub has_no_document: bool,
+    /// Fields of its document that its version does not know, so that it runs without them.
+    pub ignored: Vec<String>,
     /// Why it cannot read its configuration now, if it cannot.
     pub cut_off: Option<CutOff>,
     /// Objects it could not serve: kind, namespace, name, reason.
@@ -246,6 +248,11 @@ impl Reported {
     /// Why it refuses the document that it was given. One that was given none refuses nothing.
     pub fn refusal(&self) -> Option<&str> {
         self.rejection.as_deref().filter(|_| !self.has_no_document)
+    }
+
+    /// Fields that it does not know of the document that it tries, for people.
+    pub fn ignored_as_canary(&self) -> Option<String> {
+        (self.role == "canary" && !self.ignored.is_empty()).then(|| self.ignored.join(", "))
     }
 }
 

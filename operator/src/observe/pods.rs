@@ -150,7 +150,8 @@ pub fn behind<'a>(
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     ready(observed).filter(move |pod| {
         let is_other = reported(observed, pod).is_some_and(|reported| {
-            reported.revision != state.stable && reported.refusal().is_none()
+            let says_why = reported.refusal().is_some() || !reported.ignored.is_empty();
+            reported.revision != state.stable && !says_why
         });
         is_other && Some(uid(pod)) != canary
     })

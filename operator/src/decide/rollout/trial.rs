@@ -23,6 +23,8 @@ const MAX_LOSSES: u32 = 3;
 /// Time after the end of the trial until an unjudged canary counts as lost. A pod goes back to stable by itself
 /// 300 s after that end, so this comes first.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
+/// After this time a report of a pod that was named is about what it tries now, and not about what it tried before.
+const TAKEN_UP: SignedDuration = SignedDuration::from_secs(5);
 /// Longest time that a canary keeps a configuration which the operator cannot judge.
 const HELD_AT_MOST: SignedDuration = SignedDuration::from_secs(300);
 /// Longest stored reason why a revision failed, in octets.
@@ -138,6 +140,13 @@ impl<'a> Trial<'a> {
         // The pod refused nothing when it became the canary, so a refusal now is about the configuration on trial.
         if let Some(why) = reported.and_then(Reported::refusal).filter(|_| !runs_it) {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
+        }
+        let ignored = reported.and_then(Reported::ignored_as_canary).filter(|_| !runs_it);
+        if let Some(fields) = ignored.filter(|_| self.now >= started + TAKEN_UP) {
+            return Verdict::Failed(format!(
+                "the image of the pod is older than this configuration: it does not know {fields}, and would run without that. \
+                 Update the image"
+            ));
         }
         let end = started + time;
         if let Some(held) = reported.and_then(cut_off).filter(|_| !runs_it) {

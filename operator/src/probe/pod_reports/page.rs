@@ -28,6 +28,8 @@ const MAX_WORD: usize = 64;
 const MAX_NAME: usize = 255;
 /// Octets of the text that says why a pod refuses its configuration: status has room for less.
 const MAX_REJECTION: usize = 4_096;
+/// Fields that a pod does not know, which are kept of one pod: the first ones.
+const MAX_IGNORED: usize = 8;
 /// Time after which an upstream counts as down or failing: a moment without usable answers is nothing to report.
 const DOWN_S: u64 = 60;
 /// Longest remedy for an upstream, in characters.
@@ -52,6 +54,8 @@ struct Shown {
     #[serde(default)]
     role: String,
     rejection: Option<Rejection>,
+    #[serde(default, deserialize_with = "first")]
+    unknown_fields: Vec<String>,
     #[serde(default, deserialize_with = "first")]
     skipped_objects: Vec<SkippedObject>,
     #[serde(default, deserialize_with = "long_down")]
@@ -259,6 +263,7 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         max_format,
         role,
         rejection,
+        unknown_fields,
         mut skipped_objects,
         upstreams_down,
         upstreams_failing,
@@ -311,6 +316,11 @@ pub(super) fn read(body: &[u8]) -> serde_json::Result<Reported> {
         role: shortened(&role, MAX_WORD),
         rejection: rejection.map(violations),
         has_no_document,
+        ignored: unknown_fields
+            .iter()
+            .take(MAX_IGNORED)
+            .map(|field| shortened(field, MAX_NAME))
+            .collect(),
         cut_off: watches.into_iter().find_map(Watch::cut_off),
         skipped: skipped.collect(),
         upstreams_down,

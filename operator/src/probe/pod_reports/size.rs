@@ -39,6 +39,7 @@ fn own(reported: &Reported) -> usize {
         role,
         rejection,
         has_no_document: _,
+        ignored,
         cut_off,
         skipped: _,
         upstreams_down,
@@ -57,6 +58,7 @@ fn own(reported: &Reported) -> usize {
         |it: &ClosedListener| size_of::<ClosedListener>() + it.listener.len() + it.why.len();
     size_of::<Reported>()
         + texts
+        + ignored.iter().map(|field| size_of::<String>() + field.len()).sum::<usize>()
         + rejection.as_ref().map_or(0, String::len)
         + cut_off.as_ref().map_or(0, |it| it.why.len())
         + [upstreams_down, upstreams_failing, upstreams_looping]

@@ -1,7 +1,11 @@
-//! Pods that run an older configuration than the others and do not say "soon": they refuse the new one, or cannot read it.
+//! Pods that run another configuration than the spec asks for and do not say "soon": they refuse it, cannot read it, or do not know
+//! all of its fields.
+
+use std::collections::BTreeSet;
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::problem::{Problem, named, problem};
@@ -37,6 +41,43 @@ pub(super) fn pods_refuse(dns: &ClusterDNS, plan: &Plan, observed: &Observed) ->
             named(refusing)
         ),
     )
+}
+
+/// Pods that run their configuration without fields that they do not know: what such a field restricts is open. While a rollout of
+/// pods makes steps, newer ones are on their way.
+pub(super) fn pods_ignore_fields(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<Problem> {
+    let per_node = is_per_node(dns);
+    let stay =
+        pods::has_no_older_pods(observed, per_node) || pods::is_stuck(observed, per_node, now);
+    let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
+    let others = pods::ready(observed).filter(|pod| stay && Some(pods::uid(pod)) != canary);
+    let reported = others.filter_map(|pod| Some((pod, pods::reported(observed, pod)?)));
+    let (mut ignoring, mut fields) = (Vec::new(), BTreeSet::new());
+    for (pod, reported) in reported.filter(|(_, it)| ignores_fields(it)) {
+        ignoring.push(pods::name(pod).to_owned());
+        fields.extend(reported.ignored.iter().cloned());
+    }
+    if ignoring.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "{} pods do not know these fields of their configuration, and run without them: {} (pods {}). Their image is older than the \
+         operator: update it, in spec.image if it is set there, or take the fields out of the spec. Until then no pod can try an edit",
+        ignoring.len(),
+        named(fields.into_iter().collect()),
+        named(ignoring)
+    );
+    Some(Problem { reason: "PodsIgnoreFields", message, needs_a_person: true })
+}
+
+/// One that refuses its document runs another one, of which the fields are.
+pub(super) fn ignores_fields(reported: &Reported) -> bool {
+    reported.refusal().is_none() && !reported.ignored.is_empty()
 }
 
 /// A deleted document is written again within a second, unless the operator may not: then a person must know.

@@ -13,7 +13,7 @@ use super::certificates::{
 use super::clients_excluded;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
-use super::outdated_pods::{pods_cut_off, pods_refuse};
+use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
@@ -51,6 +51,7 @@ pub(super) fn problems(
         pods_lost(observed),
         pods_cut_off(dns, observed),
         pods_refuse(dns, plan, observed),
+        pods_ignore_fields(dns, plan, observed, now),
         too_few_pods(dns, observed),
         no_node_fits(dns, observed),
         no_pod_wanted(dns, observed),

@@ -5,6 +5,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 
 use super::conditions::{ConditionState, Conditions};
+use super::outdated_pods::ignores_fields;
 use crate::apply::outcome::Applied;
 use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan};
@@ -48,11 +49,14 @@ pub(super) fn up_to_date(
         );
         return ConditionState::no("OlderConfiguration", &message);
     }
-    let (mut ready, mut refusing, mut silent) = (0, 0, 0);
+    let (mut ready, mut refusing, mut ignoring, mut silent) = (0, 0, 0, 0);
     for pod in pods::ready(observed) {
         ready += 1;
         match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported) {
-            Some(Ok(reported)) => refusing += usize::from(reported.refusal().is_some()),
+            Some(Ok(reported)) => {
+                refusing += usize::from(reported.refusal().is_some());
+                ignoring += usize::from(ignores_fields(reported));
+            }
             Some(Err(_)) => silent += 1,
             // Its turn comes: Progressing says so.
             None => {}
@@ -66,6 +70,12 @@ pub(super) fn up_to_date(
             "{refusing} ready pods refuse this configuration: Degraded names them and the reason"
         );
         return ConditionState::no("PodsRefuse", &message);
+    }
+    if ignoring > 0 {
+        let message = format!(
+            "{ignoring} ready pods do not know some fields of this configuration, and run without them: Degraded names the fields"
+        );
+        return ConditionState::no("PodsIgnoreFields", &message);
     }
     // One missing reply does not turn a known state into unknown.
     if silent > 0 && !before.was_true_of_this_spec("UpToDate") {

@@ -73,3 +73,17 @@ fn o17_a_pod_of_an_older_image_that_answers_well_lets_no_edit_pass() {
     story.reconcile(180);
     assert_eq!(story.reconcile(200).state.stable, revision(NEW), "a pod of the new image passed");
 }
+
+#[test]
+fn o17_a_pod_that_does_not_know_a_field_fails_the_edit_and_says_which() {
+    let mut story = on_trial();
+    // It runs the document without that field, which is another one.
+    says(&mut story.observed, "dns-0", "another");
+    let said = reported(&mut story.observed, "dns-0");
+    (said.role, said.ignored) = ("canary".to_owned(), vec!["access.future".to_owned()]);
+    assert_eq!(story.reconcile(104).state.failed, "", "it may not have taken it up yet");
+    let plan = story.reconcile(105);
+    assert_eq!(plan.state.failed, revision(NEW));
+    assert!(plan.state.failure.contains("does not know access.future"), "{}", plan.state.failure);
+    assert!(plan.state.failure.contains("Update the image"), "{}", plan.state.failure);
+}

@@ -39,7 +39,11 @@ fn what_a_data_plane_shows_is_read() {
         "closedListeners": [{"listener": "TLS", "port": 853, "why": "Permission denied"}]});
     let reported = read(shown.to_string().as_bytes()).unwrap();
     assert_eq!(reported.process, "", "as of a version that does not say");
+    assert!(reported.ignored.is_empty());
     let mut newer = shown.clone();
+    let fields: Vec<String> = (0..40).map(|n| format!("access.future{n}")).collect();
+    newer["unknownFields"] = json!(fields);
+    assert_eq!(read(newer.to_string().as_bytes()).unwrap().ignored, fields[..MAX_IGNORED]);
     newer["instanceId"] = json!("5e11");
     newer["fromTheFuture"] = json!({});
     assert_eq!(read(newer.to_string().as_bytes()).unwrap().process, "5e11");

@@ -41,6 +41,28 @@ fn o17_pods_that_cannot_read_their_configuration_are_named_with_the_next_step() 
 }
 
 #[test]
+fn o5_pods_that_ignore_fields_of_their_configuration_are_named_with_the_fields() {
+    let mut story = Story::settled("{}");
+    let said = reported(&mut story.observed, "dns-1");
+    said.revision = "without".to_owned();
+    said.ignored = vec!["access.future".to_owned()];
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=PodsIgnoreFields", Kstatus::Failed);
+    assert_eq!(condition(&status, "UpToDate").unwrap().reason, "PodsIgnoreFields");
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("run without them: access.future (pods dns-1)"), "{message}");
+    // Newer pods are on their way.
+    story.deployment_status(1, 3);
+    let status = story.reconcile(20);
+    assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
+    // They do not come.
+    story.observed.deployment.as_mut().unwrap().spec.as_mut().unwrap().paused = Some(true);
+    let status = story.reconcile(30);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("access.future"), "{message}");
+}
+
+#[test]
 fn o14_an_edit_that_waits_for_a_rollout_of_pods_is_said() {
     let mut story = Story::settled("{}");
     story.deployment_status(1, 3);

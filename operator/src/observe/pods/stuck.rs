@@ -10,13 +10,14 @@ use super::{
 use crate::observe::observed::Observed;
 
 /// A kubelet's reasons for a container whose image it does not have.
-pub const NO_IMAGE: [&str; 6] = [
+pub const NO_IMAGE: [&str; 7] = [
     "ErrImagePull",
     "ImagePullBackOff",
     "InvalidImageName",
     "ErrImageNeverPull",
     "ImageInspectError",
     "RegistryUnavailable",
+    "SignatureValidationFailed",
 ];
 /// A kubelet's reasons for a container that it could not create.
 pub const NO_CONTAINER: [&str; 4] = [

@@ -4,10 +4,16 @@ use super::*;
 
 #[test]
 fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
+    for reason in ["ImagePullBackOff", "SignatureValidationFailed"] {
+        with_a_pod_that_waits(reason);
+    }
+}
+
+fn with_a_pod_that_waits(reason: &str) {
     let mut story = Story::with_pods(3);
     let mut starting = unready(pod("dns-new", 0, 0));
     let waiting = json!([{"name": "dns", "ready": false, "restartCount": 0, "image": "x", "imageID": "",
-        "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
+        "state": {"waiting": {"reason": reason}}}]);
     starting.status.as_mut().unwrap().container_statuses = Some(from(waiting));
     starting.metadata.labels.as_mut().unwrap().insert("pod-template-hash".into(), "newer".into());
     story.observed.pods.push(starting);
@@ -18,7 +24,7 @@ fn o17_a_workload_that_is_stuck_does_not_keep_configurations_from_its_pods() {
     story.edit(NEW);
     assert!(
         story.reconcile(100).canary.is_some(),
-        "the new image cannot be pulled, and clients wait"
+        "{reason}: the new image cannot be pulled, and clients wait"
     );
     story.pods_follow();
     story.compare(true, true);

@@ -33,6 +33,9 @@ fn o19_an_image_that_cannot_be_pulled_is_said_with_pod_and_image() {
     assert_eq!(said.1, expected);
     story.observed.pods[0].status = Some(from(waiting("ImagePullBackOff", "Back-off pulling")));
     assert_eq!(degraded(&mut story, 20), said, "the kubelet alternates, the status does not");
+    story.observed.pods[0].status =
+        Some(from(waiting("SignatureValidationFailed", "no signature")));
+    assert_eq!(degraded(&mut story, 30), said);
 }
 
 #[test]

@@ -73,8 +73,8 @@ impl Connection {
         }
     }
 
-    /// Whether the loss of a query says that another try is in vain. Where the connection has ended behind replies to others, or
-    /// while its server still has others, it does not: a server may take a few queries on each.
+    /// Whether the loss of a query uses up one of its tries. Where the connection has ended behind replies to others, or while its
+    /// server still has others, it does not: a server may take a few queries on each.
     pub(in crate::forward::connections) fn loss_counts(&self) -> bool {
         let waiting = self.waiting();
         waiting.state == ConnectionState::Open || waiting.took() == 0

@@ -61,7 +61,7 @@ impl Client {
             .map_err(|error| format!("TLS cannot be used: {error}"))?;
         let roots = authorities(tls.ca_bundle.as_ref())?;
         let certificates = Arc::new(Certificates::signed_by(roots, &provider)?);
-        // They are checked as ever, and counted.
+        // They are checked as usual, and counted.
         let builder = builder.dangerous();
         let builder = builder.with_custom_certificate_verifier(Arc::clone(&certificates) as _);
         let mut config = builder.with_no_client_auth();

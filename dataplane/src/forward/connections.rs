@@ -13,7 +13,7 @@ mod partial;
 mod https;
 mod in_parts;
 mod quic;
-mod sessions;
+mod certificates;
 mod pause;
 mod failure;
 mod counts;

@@ -9,6 +9,7 @@ use super::*;
 mod ends;
 mod waits;
 mod crowd;
+mod resumed;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));

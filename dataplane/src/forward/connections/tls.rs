@@ -15,8 +15,11 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::Failure;
-use super::sessions::Sessions;
+use super::certificates::Certificates;
 use crate::forward::server_identity::ServerIdentity;
+
+/// Sessions that are kept: TLS 1.3 uses each once.
+const MAX_SESSIONS: usize = 8;
 
 /// Our side of handshakes with one server.
 #[derive(Clone, Debug)]
@@ -24,7 +27,7 @@ pub(in crate::forward) struct Client {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     pub(super) spoken: Spoken,
-    sessions: Arc<Sessions>,
+    certificates: Arc<Certificates>,
 }
 
 /// The protocol inside TLS.
@@ -52,14 +55,18 @@ impl Client {
         let name = ServerName::try_from(written.to_owned()).map_err(|_| {
             format!("tls.serverName {written} is no name that a certificate can have")
         })?;
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
             .map_err(|error| format!("TLS cannot be used: {error}"))?;
         let roots = authorities(tls.ca_bundle.as_ref())?;
-        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        let certificates = Arc::new(Certificates::signed_by(roots, &provider)?);
+        // They are checked as usual, and counted.
+        let builder = builder.dangerous();
+        let builder = builder.with_custom_certificate_verifier(Arc::clone(&certificates) as _);
+        let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];
-        let sessions = Arc::new(Sessions::default());
-        config.resumption = Resumption::store(Arc::clone(&sessions) as _);
+        config.resumption = Resumption::in_memory_sessions(MAX_SESSIONS);
         // Early data can be copied and sent again (RFC 8446 §8), and kept connections need none.
         config.enable_early_data = false;
         let config = Arc::new(config);
@@ -68,7 +75,7 @@ impl Client {
             Transport::Quic => Spoken::Quic(super::quic::config(&config)?),
             Transport::Udp | Transport::Tcp | Transport::Tls => Spoken::Tls,
         };
-        Ok(Some(Client { config, name, spoken, sessions }))
+        Ok(Some(Client { config, name, spoken, certificates }))
     }
 
     /// The name that the server must prove.
@@ -76,9 +83,9 @@ impl Client {
         self.name.to_str().into_owned()
     }
 
-    /// Handshakes that were begun without a session.
+    /// Handshakes in which a certificate came.
     pub(super) fn full_handshakes(&self) -> u64 {
-        self.sessions.misses()
+        self.certificates.came()
     }
 
     /// Begins TLS on a connection.

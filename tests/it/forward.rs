@@ -259,6 +259,31 @@ async fn f9_without_another_server_a_stream_that_fails_or_hangs_is_servfail() {
 }
 
 #[tokio::test]
+async fn fw26_a_reply_that_is_cut_over_a_stream_too_is_relayed_as_a_part() {
+    let part = "server 10.0.0.2\nh.example. A\n  flags tc ad\n  answer @ 60 A 192.0.2.1\n";
+    let stage = Stage::new(part);
+    for asked in 1..=2 {
+        let reply = stage.ask_cached(&waiting(0, "h.example", RecordType::A)).await;
+        assert_eq!(
+            (answers(&reply), failure(&reply)),
+            (vec!["192.0.2.1".to_owned()], (ResponseCode::NoError, None))
+        );
+        assert!(reply.metadata.truncation && !reply.metadata.authentic_data, "{reply}");
+        let over_tcp = stage.upstream(FIRST).times_asked_over("h.example.", UpstreamTransport::Tcp);
+        assert!(over_tcp >= asked, "it is not kept: {over_tcp}");
+    }
+    // Another server of the group may have all of it.
+    let whole = format!("{part}server 10.0.0.3\nh.example. A\n  answer @ 60 A 192.0.2.2");
+    let stage = Stage::new(&whole);
+    let reply = stage.ask(0, "h.example", RecordType::A).await;
+    assert_eq!((answers(&reply), reply.metadata.truncation), (vec!["192.0.2.2".to_owned()], false));
+    // Without a record that answers, it is a failure.
+    let stage = Stage::new("server 10.0.0.2\nh.example. A\n  flags tc\n");
+    let reply = stage.ask(0, "h.example", RecordType::A).await;
+    assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(23)));
+}
+
+#[tokio::test]
 async fn g131_f14_records_off_the_chain_are_not_in_the_cache() {
     let stage = Stage::new(GOLDEN);
     let junk = stage.ask_cached(&waiting(0, "junk.example.net", RecordType::A)).await;

@@ -32,6 +32,8 @@ pub(super) enum AttemptResult {
     Good(Relayed),
     /// A valid reply that is no answer (FW21, FW26), and the Extended DNS Errors in it.
     Error(RelayError, ErrorCodes),
+    /// A part of a usable reply, over a connection (FW26), and the Extended DNS Errors in it.
+    Cut(Relayed, ErrorCodes),
     /// The reply does not match the query and is discarded (FW13, FW14).
     Distrusted,
     /// An ICMP error, a connection refused or broken off.
@@ -177,6 +179,12 @@ impl Messages {
             Verdict::Failed(error) => {
                 if error == RelayError::Malformed {
                     self.server.common.discard(Discard::Malformed);
+                }
+                let caps = question.caps;
+                if error == RelayError::Truncated
+                    && let Some(part) = question.key.judge_cut(*id, self.form, octets, caps, *age_s)
+                {
+                    return AttemptResult::Cut(part, ErrorCodes::of(octets));
                 }
                 // Who owns the name may choose its records, so they say nothing about the server, and other queries wait on
                 // this connection (FW54).

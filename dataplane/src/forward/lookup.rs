@@ -40,6 +40,8 @@ pub(super) struct Lookup {
     /// The Extended DNS Errors of the latest reply that was an error.
     errors: Option<ErrorCodes>,
     limit: Option<Limit>,
+    /// A part of the answer, should no server have all of it (FW26).
+    part: Option<Answered>,
     /// The servers, by their place in the plan, that refused an OPT record (FW25); one bit each.
     without_edns: u32,
 }
@@ -83,7 +85,7 @@ impl Lookup {
         let drawn = if candidates.len() == 1 { 0 } else { random() };
         let plan = Plan::new(order(candidates, group.policy, group.next_turn(), drawn), started);
         let group = Arc::clone(group);
-        Ok(Lookup { group, plan, sends: 0, errors: None, limit: None, without_edns: 0 })
+        Ok(Lookup { group, plan, sends: 0, errors: None, limit: None, part: None, without_edns: 0 })
     }
 
     /// Takes the first send, if it is to a server that answers and has a place; the caller must send it. `None` if
@@ -163,14 +165,14 @@ impl Lookup {
                     let open = sent.iter().flatten().map(|(send, _)| *send);
                     let until = self.plan.listens_until(open);
                     if attempts.is_empty() || now_at >= until {
-                        return Err(self.why());
+                        return self.without_answer();
                     }
                     until
                 }
                 Next::Wait(until) | Next::Listen(until) => until,
                 Next::Expired => {
                     sent.into_iter().flatten().for_each(|(_, sent)| sent.expire(now_at));
-                    return Err(self.why());
+                    return self.without_answer();
                 }
             };
             drop(given.take());
@@ -194,6 +196,11 @@ impl Lookup {
                 () = sleep_until(until.into()) => {}
             }
         }
+    }
+
+    /// What there is where no whole answer can come any more.
+    fn without_answer(&mut self) -> Result<Answered, Unresolved> {
+        self.part.take().ok_or_else(|| self.why())
     }
 
     /// Why the lookup failed, if no answer can come any more.
@@ -222,6 +229,14 @@ impl Lookup {
                 self.replied(send, false, now);
                 let server = Member::at(self.plan.member(send.place));
                 return Some(Answered { relayed, server });
+            }
+            AttemptResult::Cut(relayed, codes) => {
+                let server = Member::at(self.plan.member(send.place));
+                self.part.get_or_insert(Answered { relayed, server });
+                self.errors = Some(codes);
+                sent.settle(Heard::Good);
+                self.replied(send, false, now);
+                self.plan.over_stream(send.place, now);
             }
             AttemptResult::Error(RelayError::Truncated, codes) => {
                 // It did answer: if no connection brings the rest, this was no silence (N18).

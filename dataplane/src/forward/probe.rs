@@ -245,7 +245,7 @@ async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Pr
     Some(match timeout(PATIENCE, asked).await {
         Ok(AttemptResult::HeldOff) => return None,
         Ok(AttemptResult::NoPort | AttemptResult::NoPlace) => Probed::Unsent,
-        Ok(AttemptResult::Good(relayed)) => {
+        Ok(AttemptResult::Good(relayed) | AttemptResult::Cut(relayed, _)) => {
             Probed::Reply { has_data: !relayed.is_negative(), with_edns: edns }
         }
         Ok(AttemptResult::Error(RelayError::Rcode(rcode), codes)) => Probed::Error(rcode, codes),

@@ -57,6 +57,7 @@ fn full_reply(
     reply.metadata.recursion_available = true;
     reply.metadata.authoritative = rule.authoritative;
     reply.metadata.authentic_data = rule.authentic;
+    reply.metadata.truncation = rule.cut;
     reply.metadata.response_code = rule.rcode;
     if !rule.no_question {
         reply.add_query(question.clone());

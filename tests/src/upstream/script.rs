@@ -9,7 +9,7 @@
 //!     answer @ 60 TYPE1000 c000     data of any type, in hexadecimal
 //! ```
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
-//! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad` · `no-question` ·
+//! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad tc` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `udp truncated` (TC and no records) ·
 //! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
@@ -48,6 +48,8 @@ pub(super) struct Rule {
     pub(super) delay: Duration,
     pub(super) authoritative: bool,
     pub(super) authentic: bool,
+    /// TC over any transport; the records stay.
+    pub(super) cut: bool,
     pub(super) no_question: bool,
     pub(super) udp_truncated: bool,
     pub(super) tcp: Stream,
@@ -231,6 +233,7 @@ impl Default for Rule {
             delay: Duration::ZERO,
             authoritative: false,
             authentic: false,
+            cut: false,
             no_question: false,
             udp_truncated: false,
             tcp: Stream::Answer,
@@ -259,6 +262,7 @@ impl Rule {
                     match *flag {
                         "aa" => self.authoritative = true,
                         "ad" => self.authentic = true,
+                        "tc" => self.cut = true,
                         other => bail!("unknown flag {other}"),
                     }
                 }

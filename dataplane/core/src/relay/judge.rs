@@ -5,6 +5,7 @@
     reason = "octets whose lengths were checked when they were read; fuzzed"
 )]
 
+use super::header::TC;
 use super::key::LookupKey;
 use super::query::QueryForm;
 use super::read;
@@ -57,6 +58,24 @@ impl LookupKey {
         match message.and_then(|message| select(&message, self, caps, age_s)) {
             Ok(selected) => Verdict::Good(Relayed::of(&selected, self)),
             Err(error) => Verdict::Failed(error),
+        }
+    }
+
+    /// The same for a reply with TC=1 that came where no larger one can (FW26): its whole records, if some of them answer the
+    /// question. The client gets it as less than all.
+    pub fn judge_cut(
+        &self,
+        id: u16,
+        form: QueryForm,
+        reply: &[u8],
+        caps: &TtlCaps,
+        age_s: u32,
+    ) -> Option<Relayed> {
+        let mut whole = reply.to_vec();
+        *whole.get_mut(2)? &= !TC;
+        match self.judge_as(id, form, &whole, caps, age_s) {
+            Verdict::Good(relayed) if !relayed.is_negative() => Some(relayed.cut()),
+            Verdict::Good(_) | Verdict::Discard(_) | Verdict::Failed(_) => None,
         }
     }
 

@@ -238,10 +238,11 @@ impl Relayed {
         fitting.count()
     }
 
-    /// The same, marked as less than the whole answer.
+    /// The same, marked as less than the whole answer: it is not authentic, and not kept.
     pub(crate) fn cut(&self) -> Relayed {
         let mut octets = self.octets.to_vec();
-        octets[1] |= CUT;
+        octets[1] = octets[1] & !AUTHENTIC | CUT;
+        octets[LIFETIME_AT..LIFETIME_AT + 4].fill(0);
         Relayed { octets: octets.into() }
     }
 

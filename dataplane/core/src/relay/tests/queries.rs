@@ -162,6 +162,39 @@ fn fw21_what_is_no_answer_fails_the_attempt() {
 }
 
 #[test]
+fn fw26_of_a_reply_that_is_cut_where_no_larger_one_comes_its_records_are_kept() {
+    let asked = client("www.example.org.", RecordType::A);
+    let records = ["www.example.org. 60 A 192.0.2.1", "www.example.org. 60 A 192.0.2.2"];
+    for (limit, expected) in [(1232, "tc rd ra"), (65_535, "rd ra")] {
+        let pending = plain(Asked { ad: true, limit, ..asked });
+        let judge = |answer: &[&str], authority: &[&str]| {
+            let mut reply = upstream(&pending, answer, authority);
+            (reply.metadata.truncation, reply.metadata.authentic_data) = (true, true);
+            let octets = reply.to_vec().unwrap();
+            pending.key.judge_cut(ID, QueryForm::USUAL, &octets, &TtlCaps::default(), 0)
+        };
+        let part = judge(&records, &[]).expect("a part");
+        assert_eq!(cache::lifetime_s(&part), None, "it is not kept");
+        let mut buffer = vec![0; 65_535];
+        let length = pending.write(&part, 0, &mut buffer);
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        assert_eq!(
+            (texts(&reply.answers), flags(&reply)),
+            (records.map(String::from).into(), expected.into())
+        );
+        // Nothing that answers the question: a failure as before.
+        for (answer, authority) in [
+            (&[][..], &[][..]),
+            (&[], &[SOA]),
+            (&["www.example.org. 60 CNAME a.example.org."], &[]),
+            (&["www.example.net. 60 A 192.0.2.1"], &[]),
+        ] {
+            assert!(judge(answer, authority).is_none(), "{answer:?}");
+        }
+    }
+}
+
+#[test]
 fn fw41_names_in_rdata_are_decompressed_and_keep_their_case() {
     // hickory compresses MX and NS names towards the question; TYPE1000 stays as it is.
     for (qtype, data) in [

@@ -258,7 +258,7 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     }
     let dns = match turn {
         None => ctx.last_written.newest(&dns),
-        Some(_) => match large::whole(&name, &ctx).await {
+        Some(_) => match large::whole(&name, &ctx.client).await {
             Ok(Some(whole)) => Arc::new(whole),
             // Its watch shows that it is gone, or going.
             Ok(None) => return Action::await_change(),

@@ -373,23 +373,6 @@ pub(crate) fn address(text: &str) -> Answer {
     Answer::Address(text.parse().unwrap())
 }
 
-/// The command that runs a script in namespaces of its own and then the program, where the kernel lets us.
-pub(crate) fn in_namespaces(
-    which: &'static str,
-    script: &'static str,
-) -> Option<[&'static str; 6]> {
-    let by = ["unshare", which, "sh", "-c", script, "sh"];
-    let probed = Command::new(by[0]).args(&by[1..]).arg("true").output();
-    let is_possible = probed.is_ok_and(|output| output.status.success());
-    if !is_possible {
-        let is_ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty());
-        assert!(!is_ci, "no namespace can be made here");
-        // Not by `eprintln!`, of which the runner shows nothing where a test passes.
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no namespace can be made here");
-    }
-    is_possible.then_some(by)
-}
-
 /// Polls, and fails after [`PATIENCE`].
 pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();

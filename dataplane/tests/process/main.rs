@@ -2,6 +2,7 @@
 #![allow(clippy::print_stderr)]
 
 mod harness;
+mod namespaces;
 mod start;
 mod top;
 mod why;
@@ -26,7 +27,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use harness::{Answer, Folder, Process, address, in_namespaces, wait_for};
+use harness::{Answer, Folder, Process, address, wait_for};
+use namespaces::in_namespaces;
 
 fn service(name: &str, ip: &str) -> String {
     format!(

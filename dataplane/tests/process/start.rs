@@ -2,7 +2,8 @@
 
 use std::net::{TcpListener, UdpSocket};
 
-use super::harness::{Folder, Process, in_namespaces, log_until, run};
+use super::harness::{Folder, Process, log_until, run};
+use super::namespaces::in_namespaces;
 use super::{cluster_dns, service, serving};
 
 #[test]

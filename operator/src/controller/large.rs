@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use crds::ClusterDNS;
+use kube::Client;
 use kube::api::Api;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::context::Context;
 use crate::runtime::time_limit::within;
 
 /// Such ClusterDNS that are reconciled at a time.
@@ -36,8 +36,8 @@ impl Turns {
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) async fn whole(name: &str, ctx: &Context) -> anyhow::Result<Option<ClusterDNS>> {
-    let read = within(Api::<ClusterDNS>::all(ctx.client.clone()).get_opt(name)).await?;
+pub(super) async fn whole(name: &str, client: &Client) -> anyhow::Result<Option<ClusterDNS>> {
+    let read = within(Api::<ClusterDNS>::all(client.clone()).get_opt(name)).await?;
     Ok(read.filter(|dns| dns.metadata.deletion_timestamp.is_none()))
 }
 
@@ -48,7 +48,6 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use hyper::{Method, Request, Response};
-    use kube::Client;
     use kube::client::Body;
     use kube::runtime::controller::Action;
     use serde_json::{Value, json};

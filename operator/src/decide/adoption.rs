@@ -8,13 +8,14 @@ mod deleted;
 mod replaced;
 mod ports;
 mod traffic;
+mod written;
 
-pub use addresses::asks_for_others;
 pub use deleted::{last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
 pub use traffic::leads_to_own_node_only;
 pub(crate) use traffic::{is_local, remedy};
+pub use written::asks_for_others;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -73,7 +74,8 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
         return deleted::plan(dns, observed);
     };
     let standing = standing(dns, Some(service));
-    let own = || addresses::keep(dns, observed, service).map(|()| ServicePlan::Own);
+    let own =
+        || addresses::keep(dns, &deleted::known(observed), service).map(|()| ServicePlan::Own);
     if standing == Standing::Own {
         return own();
     }

@@ -42,7 +42,7 @@ impl Unreadable {
         self.insert(name, Seen { version, why: undecodable.why(), is_leaving, lists: 0 });
     }
 
-    /// There are so many that not even a stub of this one can be kept.
+    /// There are too many for even a stub of this one.
     pub(super) fn has_no_room(&self, metadata: &ObjectMeta) {
         let name = metadata.name.clone().unwrap_or_default();
         let version = metadata.resource_version.clone().unwrap_or_default();

@@ -330,10 +330,8 @@ fn an_api_server_that_is_away_restarts_no_pod() {
     // Two minutes, for a snapshot on a bad disk.
     let liveness = container.liveness_probe.as_ref().unwrap();
     let until = |periods: i32| liveness.initial_delay_seconds.unwrap() + periods * 10;
-    assert_eq!(
-        (liveness.period_seconds, liveness.failure_threshold.map(until)),
-        (Some(10), Some(120))
-    );
+    assert_eq!(liveness.period_seconds, Some(10));
+    assert_eq!(liveness.failure_threshold.map(until), Some(120));
     // With ClusterFirst it would ask its own Service for the names of its upstreams.
     assert_eq!(pod.dns_policy.as_deref(), Some("Default"));
     assert_eq!(pod.enable_service_links, Some(false));

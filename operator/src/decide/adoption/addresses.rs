@@ -1,15 +1,16 @@
 //! The addresses that the spec writes beside those of the Service that exists, or that was deleted: Kubernetes changes no
 //! address of a Service, and clients keep the one that they know. Pure.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 
-use super::{cluster_ips, deleted, shown};
+use super::written::{are_compatible, asks_for_others, written};
+use super::{cluster_ips, shown};
 use crate::decide::plan::Refusal;
 use crate::names;
-use crate::observe::observed::Observed;
 
 const FIELD: &str = "spec.service.clusterIPs";
 /// What a person does who wants another address.
@@ -17,22 +18,21 @@ const FOR_ANOTHER: &str = "leave clusterIPs out, or write its addresses; for ano
                            service.name beside this one, move the clients, then delete this one; or, if no client needs the old \
                            address, delete this ClusterDNS and create it again with the new one";
 
-/// A Service of ours.
+/// A Service of ours, whose clients know these addresses.
 ///
 /// # Errors
 /// `ClusterIPsDiffer`: the API server would refuse every change of the Service. One that lost addresses that clients know is
 /// reported as that.
 pub(super) fn keep(
     dns: &ClusterDNS,
-    observed: &Observed,
+    known: &BTreeSet<IpAddr>,
     service: &Service,
 ) -> Result<(), Refusal> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
-    let written: Vec<IpAddr> = deleted::written(dns).collect();
-    if real.is_empty() || are_compatible(&written, &real) {
+    let asked: Vec<IpAddr> = written(dns).collect();
+    if real.is_empty() || are_compatible(&asked, &real) {
         return Ok(());
     }
-    let known = deleted::known(observed);
     if known.iter().any(|address| !real.contains(address)) {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub(super) fn keep(
         "{} has {} and cannot get {}, because Kubernetes does not change the addresses of a Service: {FOR_ANOTHER}",
         shown(service),
         texts(&real),
-        texts(&written)
+        texts(&asked)
     );
     Err(Refusal::new("ClusterIPsDiffer", FIELD, message))
 }
@@ -54,20 +54,13 @@ pub(super) fn keep_known(dns: &ClusterDNS, known: &[String]) -> Result<(), Refus
         return Ok(());
     }
     let (namespace, name) = names::service(dns);
-    let written: Vec<IpAddr> = deleted::written(dns).collect();
+    let asked: Vec<IpAddr> = written(dns).collect();
     let message = format!(
         "Service {namespace}/{name} was deleted, and does not come back with {}, because pods still ask {}: {FOR_ANOTHER}",
-        texts(&written),
+        texts(&asked),
         known.join(", ")
     );
     Err(Refusal::new("ClusterIPsDiffer", FIELD, message))
-}
-
-/// Does the spec ask for addresses that a Service with these cannot get? Never where none are known.
-pub fn asks_for_others(dns: &ClusterDNS, known: &[String]) -> bool {
-    let known: Vec<IpAddr> = known.iter().filter_map(|text| text.parse().ok()).collect();
-    let written: Vec<IpAddr> = deleted::written(dns).collect();
-    !known.is_empty() && !are_compatible(&written, &known)
 }
 
 /// A Service of others.
@@ -76,7 +69,7 @@ pub fn asks_for_others(dns: &ClusterDNS, known: &[String]) -> bool {
 /// `ClusterIPsDiffer`: it has not all addresses of the spec, and no field of it is changed but its selector.
 pub(super) fn can_keep(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
-    let other = deleted::written(dns).find(|address| !real.contains(address));
+    let other = written(dns).find(|address| !real.contains(address));
     let Some(other) = other else { return Ok(()) };
     let message = format!(
         "{} has {} and cannot get {other}, because an adopted Service keeps its addresses: leave clusterIPs out",
@@ -84,16 +77,6 @@ pub(super) fn can_keep(dns: &ClusterDNS, service: &Service) -> Result<(), Refusa
         texts(&real)
     );
     Err(Refusal::new("ClusterIPsDiffer", FIELD, message))
-}
-
-/// Does Kubernetes take these addresses for a Service that has those? It keeps the first, and adds or removes the second.
-fn are_compatible(written: &[IpAddr], real: &[IpAddr]) -> bool {
-    let is_kept =
-        |address: &IpAddr| real.iter().all(|it| it.is_ipv4() != address.is_ipv4() || it == address);
-    match written {
-        [] => true,
-        [first, ..] => real.first() == Some(first) && written.iter().all(is_kept),
-    }
 }
 
 fn texts(addresses: &[IpAddr]) -> String {

@@ -8,6 +8,7 @@ use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 
+use super::written::written;
 use super::{Standing, addresses, cluster_ips, replaced, standing};
 use crate::decide::config_map;
 use crate::decide::plan::{LastService, Refusal, ServicePlan};
@@ -65,12 +66,6 @@ fn given_back(dns: &ClusterDNS, last: &LastService) -> Refusal {
 /// The addresses that clients know.
 pub(super) fn known(observed: &Observed) -> BTreeSet<IpAddr> {
     addresses_of(&config_map::state(observed).service.cluster_ips)
-}
-
-/// The addresses that the spec names.
-pub(super) fn written(dns: &ClusterDNS) -> impl Iterator<Item = IpAddr> {
-    let texts = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
-    texts.filter_map(|text| text.parse().ok())
 }
 
 fn addresses_of(texts: &[String]) -> BTreeSet<IpAddr> {

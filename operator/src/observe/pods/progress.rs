@@ -44,7 +44,7 @@ impl Progress {
         self.has_newest_pods() && self.are_enough(self.ready)
     }
 
-    /// Have all of them been ready for as long as the workload demands? Only then other pods may go, or clients come.
+    /// Have all of them been ready for as long as the workload demands? After that other pods may go, or clients come.
     pub fn is_complete(&self) -> bool {
         self.has_newest_pods() && self.are_enough(self.available)
     }

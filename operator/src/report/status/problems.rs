@@ -300,18 +300,13 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
     let (manager, until) = adoption::reset_by(dns, observed, now)?;
     // The time it was noticed, not the time until then: an unchanged status must not differ.
     let again = until.map(|until| format!(" after {until:.0}")).unwrap_or_default();
-    let is_alone =
-        adoption::ready_behind(observed) > 0 && !adoption::has_others_behind(dns, observed);
-    let (effect, way_out) = match is_alone {
-        true => (
-            ". The pods of this ClusterDNS answer alone while the other DNS server has no pods",
-            "leave that server, and what scales it, at 0 pods",
-        ),
-        false => (
-            ", so the pods of the other DNS server answer too",
-            "scale that server to 0 after what scales it, or set adopt to false",
-        ),
-    };
+    let has_others = adoption::has_others_behind(dns, observed);
+    let mut effect = ", so the pods of the other DNS server answer too";
+    let mut way_out = "scale that server to 0 after what scales it, or set adopt to false";
+    if adoption::ready_behind(observed) > 0 && !has_others {
+        effect = ". Pods of this ClusterDNS answer alone while the other DNS server has none";
+        way_out = "leave that server, and what scales it, at 0 pods";
+    }
     problem(
         "SelectorReset",
         format!(

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Story {
-    /// The workload has a newer template: so many pods are of it, and so many are there.
+    /// The workload has a newer template: the number of pods of it, and of all pods.
     fn rolls_out(&mut self, updated: i32, all: i32) {
         let set = json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "2"},
             "labels": {"pod-template-hash": "newer"}}});

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use tests::client::Transport;
 use tests::control_plane::ControlPlane;
 use tests::data_plane::{DataPlane, wait_for};
 use tests::fault_proxy::{FaultProxy, Link};
@@ -89,7 +90,8 @@ async fn d5_readiness_stays_while_the_api_server_and_the_upstream_are_away() {
     let running = DataPlane::start(proxy.kubeconfig(), &flags);
     wait_for("readiness", || (running.get("/readyz").0 == 200).then_some(()));
     wait_for("the answer", || running.answers(cart.0, cart.1).then_some(()));
-    assert!(running.ask_a("www.example.org.").to_string().contains("192.0.2.80"));
+    let other = running.ask("www.example.org. A", Transport::Udp).to_string();
+    assert!(other.contains("192.0.2.80"), "{other}");
 
     for link in [Link::Cut, Link::Hung] {
         proxy.link(link);
@@ -100,7 +102,7 @@ async fn d5_readiness_stays_while_the_api_server_and_the_upstream_are_away() {
     let mut asked = 0;
     wait_for("the upstream to be down", || {
         asked += 1;
-        running.ask_a(&format!("n{asked}.example.org."));
+        running.ask(&format!("n{asked}.example.org. A"), Transport::Udp);
         let shown: Value = serde_json::from_str(&running.get("/upstreams").1).ok()?;
         (shown["groups"][0]["servers"][0]["state"] == "down").then_some(())
     });

@@ -228,9 +228,9 @@ impl Forwarder {
         let timer = client.started + Duration::from_millis(CLIENT_TIMER_MS);
         // A timer that has run out still lets the lookup begin.
         match timeout_at(timer.into(), lookup).await {
-            Ok(Ok(relayed)) => Ok((relayed, Freshness::Fresh { age_s: 0 })),
-            // N18, N20, or silence so far.
-            Ok(Err(_)) | Err(_) => Ok((stale, Freshness::Stale)),
+            Ok(Ok(relayed)) if !relayed.is_cut() => Ok((relayed, Freshness::Fresh { age_s: 0 })),
+            // N18, N20, or silence so far; or a part (FW26), which is less than the whole answer from before.
+            Ok(Ok(_) | Err(_)) | Err(_) => Ok((stale, Freshness::Stale)),
         }
     }
 
@@ -265,6 +265,10 @@ impl Forwarder {
     ) -> bool {
         let now_ms = self.clock.now_ms();
         match ended {
+            Ok(Answered { relayed, .. }) if relayed.is_cut() => {
+                self.cache.note_cut(route, key, (now_ms, recoveries));
+                false
+            }
             Ok(Answered { relayed, server }) => {
                 self.cache.keep(route, (relayed, *server), now_ms, limits)
             }

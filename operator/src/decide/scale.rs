@@ -135,15 +135,27 @@ fn by_load(load: &Load, observed: &Observed) -> Size {
     }
 }
 
-/// An autoscaler takes no pod away while one of its metrics is missing, so it gets this one only where it exists. Where the
-/// metrics API could not be read, the autoscaler stays as it is: such an API is often away for a while.
+/// An autoscaler takes no pod away while one of its metrics is missing, so it gets this one only where it exists. Where that is
+/// not known, the autoscaler stays as it is: such an API is often away for a while.
 fn counts_queries(observed: &Observed) -> bool {
-    observed.offers.queries_per_second.unwrap_or_else(|| {
+    queries_per_second(observed).unwrap_or_else(|| {
         let spec = observed.autoscaler.as_ref().and_then(|autoscaler| autoscaler.spec.as_ref());
         let metrics = spec.iter().flat_map(|spec| spec.metrics.iter().flatten());
         let mut of_pods = metrics.filter_map(|metric| metric.pods.as_ref());
         of_pods.any(|pods| pods.metric.name == QUERIES_PER_SECOND)
     })
+}
+
+/// Is there the metric of queries? The autoscaler has read it, or the metrics API lists it. Not every metrics adapter lists each
+/// metric that it has.
+pub(crate) fn queries_per_second(observed: &Observed) -> Option<bool> {
+    let status = observed.autoscaler.as_ref().and_then(|autoscaler| autoscaler.status.as_ref());
+    let current = status.iter().flat_map(|status| status.current_metrics.iter().flatten());
+    let mut of_pods = current.filter_map(|metric| metric.pods.as_ref());
+    match of_pods.any(|pods| pods.metric.name == QUERIES_PER_SECOND) {
+        true => Some(true),
+        false => observed.offers.queries_per_second,
+    }
 }
 
 /// Pods that a DaemonSet of ours has on its nodes.

@@ -93,6 +93,8 @@ async fn queries_per_second(
 ) -> Option<bool> {
     let Some(group_version) = group_version else { return Some(false) };
     match custom_metrics::has_queries_per_second(client, group_version).await {
+        // An adapter that has just started lists less than it has: one look is no proof.
+        Ok(false) if before == Some(true) => None,
         Ok(has) => Some(has),
         Err(error) => {
             tracing::warn!(
@@ -201,7 +203,9 @@ mod tests {
         let of_services = format!("services/{}", crate::names::QUERIES_PER_SECOND);
         for (what, reply, before, expected) in [
             ("no metrics API", None, Some(true), Some(false)),
-            ("other metrics", list(&["pods/other", &of_services]), Some(true), Some(false)),
+            ("other metrics", list(&["pods/other", &of_services]), None, Some(false)),
+            ("it is not listed any more", list(&["pods/other"]), Some(true), None),
+            ("and stays away", list(&["pods/other"]), Some(false), Some(false)),
             ("no metrics", list(&[]), None, Some(false)),
             ("the metric", list(&["pods/other", &ours]), None, Some(true)),
             ("it is broken, and was not", Some((503, json!({}))), Some(true), Some(true)),

@@ -170,7 +170,9 @@ pub fn behind<'a>(
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     ready(observed).filter(move |pod| {
         let is_other = reported(observed, pod).is_some_and(|reported| {
-            let says_why = reported.refusal().is_some() || !reported.ignored.is_empty();
+            let is_on_trial = reported.ignored_as_canary().is_some();
+            let ignores = !is_on_trial && !reported.ignored.is_empty();
+            let says_why = reported.refusal().is_some() || ignores;
             reported.revision != state.stable && !says_why
         });
         is_other && Some(uid(pod)) != canary

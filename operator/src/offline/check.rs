@@ -307,9 +307,9 @@ fn unused_by_kubelets(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warn
             "spec.service.adopt",
             "NotUsedByKubelets",
             format!(
-                "kubelets of this cluster make pods ask {used}, and this Service has {}, so no pod asks it but for a cache on the \
-                 nodes that asks it for them: adopt the Service with that address; where there is none, as with Cloud DNS of GKE, \
-                 set clusterDNS of the kubelets or do not adopt",
+                "kubelets of this cluster make pods ask {used}, and this Service has {}, so pods do not ask it. If that address \
+                 is of NodeLocal DNSCache, which asks this Service for them, adopt it. Otherwise adopt the Service with that \
+                 address; where there is none, as with Cloud DNS of GKE, set clusterDNS of the kubelets or do not adopt",
                 ips.join(" and ")
             ),
         ),

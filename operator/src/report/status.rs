@@ -31,10 +31,10 @@ use jiff::Timestamp;
 use crate::apply::outcome::{Applied, PutBack, Restored};
 use crate::decide::plan::{Plan, Refusal, RolloutPlan, RolloutState, ServicePlan};
 use crate::decide::rollout::{NextTrial, next_trial};
-use crate::decide::{adoption, config_map};
+use crate::decide::{adoption, config_map, scale};
 use crate::desired::{adopted_service, without_effect as useless};
 use crate::names;
-use crate::observe::observed::{LostPods, Observed};
+use crate::observe::observed::{LostPods, Observed, Offers};
 use crate::observe::pods;
 use crate::shortened::shortened;
 pub use conditions::CONDITIONS;
@@ -222,7 +222,8 @@ fn as_expected(lost_pods: LostPods) -> &'static str {
 
 /// What of the spec has no effect: in this version, beside other fields, and with this API server.
 fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> ConditionState {
-    let offers = &observed.offers;
+    let queries_per_second = scale::queries_per_second(observed);
+    let offers = &Offers { queries_per_second, ..observed.offers };
     let mut used = without_effect::of(config);
     used.extend(useless::beside_others(dns));
     used.extend(useless::of_missing_kinds(dns, offers));

@@ -174,6 +174,14 @@ impl Age {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// Notes that a lookup brought a part of the answer only. A reply stays, as after a failure; a remembered failure is over.
+    pub fn note_part(&mut self, now_ms: u64) {
+        match self.lifetime_s {
+            0 => (self.failures, self.failed_until_ms, self.refresh) = (0, 0, Refresh::None),
+            _ => self.note_failure(now_ms, false),
+        }
+    }
+
     /// Takes note of how often servers of its group have come back after they were down. When that has changed, failures
     /// are forgotten, and when an upstream was asked last (FW29).
     pub fn note_recoveries(&mut self, recoveries: u64) {
@@ -329,5 +337,23 @@ mod tests {
         age.note_failure(1_700_000, true);
         assert_eq!(cache_action(&age, 1_701_999, RULES), CacheAction::Stale { may_refresh: false });
         assert_eq!(cache_action(&age, 1_702_000, RULES), CacheAction::Stale { may_refresh: true });
+    }
+
+    #[test]
+    fn fw26_ca41_a_part_of_the_answer_replaces_no_reply_and_ends_a_failure() {
+        let mut whole = age(600, 0);
+        whole.note_part(1_700_000);
+        assert_eq!(
+            cache_action(&whole, 1_700_999, RULES),
+            CacheAction::Stale { may_refresh: false }
+        );
+        assert_eq!(
+            cache_action(&whole, 1_701_000, RULES),
+            CacheAction::Stale { may_refresh: true }
+        );
+        let mut failed = Age::default();
+        failed.note_failure(1_700_000, true);
+        failed.note_part(1_700_500);
+        assert_eq!(cache_action(&failed, 1_700_500, RULES), CacheAction::Miss);
     }
 }

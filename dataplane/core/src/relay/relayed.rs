@@ -247,7 +247,7 @@ impl Relayed {
     }
 
     /// Whether records are missing that the client gets over TCP.
-    pub(super) fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.octets[1] & CUT != 0
     }
 

@@ -59,7 +59,7 @@ impl Connections {
         query: impl Fn(u16) -> Vec<u8>,
         opening: impl Future<Output = Result<Arc<Connection>, Failure>> + Send + 'static,
     ) -> Result<Place, Failure> {
-        let turn = self.place_or(after, &query, self.turns.take(self.gives_one())).await;
+        let turn = self.place_or(after, &query, self.turns.take(|| self.gives_one())).await;
         let mut turn = match turn {
             Either::Left(place) => return Ok(place),
             Either::Right(turn) => turn,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 
 /// Connections to one server that are made at the same time, where each has one query; else one.
 const MAX_TURNS: usize = 8;
@@ -13,6 +13,8 @@ const MAX_TURNS: usize = 8;
 #[derive(Debug)]
 pub(super) struct Turns {
     parts: Arc<Semaphore>,
+    /// Held by the first that waits.
+    first: Mutex<()>,
     /// Connections that are being made.
     beginning: Arc<AtomicUsize>,
 }
@@ -27,14 +29,20 @@ pub(super) struct Beginning(Arc<AtomicUsize>);
 
 impl Default for Turns {
     fn default() -> Turns {
-        Turns { parts: Arc::new(Semaphore::new(MAX_TURNS)), beginning: Arc::default() }
+        Turns {
+            parts: Arc::new(Semaphore::new(MAX_TURNS)),
+            first: Mutex::default(),
+            beginning: Arc::default(),
+        }
     }
 }
 
 impl Turns {
     /// Waits for a turn: the only one, or one of several where each connection has one query.
-    pub(super) async fn take(&self, gives_one: bool) -> Turn {
-        let parts = if gives_one { 1 } else { MAX_TURNS as u32 };
+    pub(super) async fn take(&self, gives_one: impl Fn() -> bool) -> Turn {
+        // Which of both may become known while others wait: only the first of them asks for it.
+        let _first = self.first.lock().await;
+        let parts = if gives_one() { 1 } else { MAX_TURNS as u32 };
         let taken = Arc::clone(&self.parts).acquire_many_owned(parts).await;
         Turn(taken.expect("it is never closed"))
     }

@@ -141,7 +141,10 @@ impl<'a> Trial<'a> {
         if let Some(why) = reported.and_then(Reported::refusal).filter(|_| !runs_it) {
             return Verdict::Failed(format!("the pod refuses it: {why}"));
         }
-        let ignored = reported.and_then(Reported::ignored_as_canary).filter(|_| !runs_it);
+        // A pod that is cut off reports the fields of an earlier edit.
+        let unread = reported.and_then(cut_off).filter(|_| !runs_it);
+        let ignored = reported.and_then(Reported::ignored_as_canary);
+        let ignored = ignored.filter(|_| !runs_it && unread.is_none());
         if let Some(fields) = ignored.filter(|_| self.now >= started + TAKEN_UP) {
             return Verdict::Failed(format!(
                 "the image of the pod is older than this configuration: it does not know {fields}, and would run without that. \
@@ -149,7 +152,7 @@ impl<'a> Trial<'a> {
             ));
         }
         let end = started + time;
-        if let Some(held) = reported.and_then(cut_off).filter(|_| !runs_it) {
+        if let Some(held) = unread {
             return match self.candidate(self.state.losses) {
                 Some(other) if pods::uid(other) != canary.uid && reads(other, self.observed) => {
                     Verdict::Replaced

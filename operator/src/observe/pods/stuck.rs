@@ -28,6 +28,8 @@ pub const NO_CONTAINER: [&str; 4] = [
 ];
 /// A kubelet's reason for a container that ends again and again.
 pub const CRASHES: &str = "CrashLoopBackOff";
+/// Restarts after which a pod that is not ready counts as one that crashes, also in the seconds in which it runs.
+const CRASHED: i32 = 2;
 
 /// How long a workload may make no step. A Deployment has a condition that says so after the same time, while its controller works.
 const DEADLINE: SignedDuration = SignedDuration::from_secs(600);
@@ -47,6 +49,9 @@ fn does_not_start(observed: &Observed) -> bool {
     let statuses = alive.filter_map(|pod| pod.status.as_ref());
     let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
     containers.any(|container| {
+        if container.restart_count >= CRASHED {
+            return true;
+        }
         let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
         let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
         reason.is_some_and(|reason| {

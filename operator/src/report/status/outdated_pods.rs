@@ -77,7 +77,9 @@ pub(super) fn pods_ignore_fields(
 
 /// One that refuses its document runs another one, of which the fields are.
 pub(super) fn ignores_fields(reported: &Reported) -> bool {
-    reported.refusal().is_none() && !reported.ignored.is_empty()
+    // Where a trial failed for that, its pod is about to go back.
+    let is_on_trial = reported.ignored_as_canary().is_some();
+    !is_on_trial && reported.refusal().is_none() && !reported.ignored.is_empty()
 }
 
 /// A deleted document is written again within a second, unless the operator may not: then a person must know.

@@ -87,3 +87,18 @@ fn o17_a_pod_that_does_not_know_a_field_fails_the_edit_and_says_which() {
     assert!(plan.state.failure.contains("does not know access.future"), "{}", plan.state.failure);
     assert!(plan.state.failure.contains("Update the image"), "{}", plan.state.failure);
 }
+
+#[test]
+fn o17_fields_of_an_earlier_edit_say_nothing_of_one_that_the_pod_cannot_read() {
+    let mut story = on_trial();
+    says(&mut story.observed, "dns-0", "another");
+    for name in ["dns-0", "dns-1", "dns-2"] {
+        let why = "the API server is not reached".to_owned();
+        let cut_off = crate::observe::observed::CutOff { why, seconds: 30 };
+        reported(&mut story.observed, name).cut_off = Some(cut_off);
+    }
+    let said = reported(&mut story.observed, "dns-0");
+    (said.role, said.ignored) = ("canary".to_owned(), vec!["access.future".to_owned()]);
+    let plan = story.reconcile(110);
+    assert_eq!((plan.state.failed.as_str(), plan.held.is_some()), ("", true));
+}

@@ -235,3 +235,30 @@ fn o17_a_daemon_set_that_wants_no_pod_is_no_reason_to_skip_the_trial() {
         assert_eq!(story.reconcile(second).state.stable, revision(OLD), "it waits for a pod");
     }
 }
+
+#[test]
+fn o17_a_daemon_set_that_was_set_back_begins_no_trial_again_and_again() {
+    let mut story = Story::with_pods(4);
+    per_node(&mut story);
+    story.edit("{scaling: {perNode: {}}, ttlSeconds: 5}");
+    story.reconcile(1);
+    // A pod of the template that was set back is younger than all others, and is leaving.
+    for (n, pod) in story.observed.pods.iter_mut().enumerate() {
+        let hash = if n == 3 { "tried" } else { "back" };
+        let labels = pod.metadata.labels.as_mut().unwrap();
+        labels.insert("controller-revision-hash".to_owned(), hash.to_owned());
+        labels.remove("pod-template-hash");
+        let created = at(n as i64 + 1).to_string();
+        pod.metadata.creation_timestamp = Some(from(json!(created)));
+    }
+    story.observed.pods[3].metadata.deletion_timestamp = Some(from(json!(at(5).to_string())));
+    let status = story.observed.daemon_set.as_mut().unwrap().status.as_mut().unwrap();
+    status.updated_number_scheduled = Some(3);
+    story.pods_follow();
+    story.edit("{scaling: {perNode: {}}, ttlSeconds: 7}");
+    let first = story.reconcile(10);
+    assert!(first.canary.is_some());
+    let second = story.reconcile(12);
+    assert_eq!(second.state.started_at, first.state.started_at);
+    assert_eq!(second.notices.len(), 0, "{:?}", second.notices);
+}

@@ -52,7 +52,9 @@ impl<'a> Trial<'a> {
     /// Does a rollout of pods take it away, which does not stand still? In the workload as it was seen.
     pub(super) fn is_about_to_go(self, pod: &Pod) -> bool {
         let per_node = is_per_node(self.dns);
-        pods::is_replaced(pod, self.observed, per_node)
+        // A DaemonSet that is set back has all pods of the newest template before the pod of the other one is gone.
+        !pods::has_no_older_pods(self.observed, per_node)
+            && pods::is_replaced(pod, self.observed, per_node)
             && !pods::is_stuck(self.observed, per_node, self.now)
     }
 

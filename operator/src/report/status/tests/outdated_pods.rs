@@ -51,6 +51,11 @@ fn o5_pods_that_ignore_fields_of_their_configuration_are_named_with_the_fields()
     assert_eq!(condition(&status, "UpToDate").unwrap().reason, "PodsIgnoreFields");
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains("run without them: access.future (pods dns-1)"), "{message}");
+    // One that tries it, or tried it a moment ago, goes back.
+    reported(&mut story.observed, "dns-1").role = "canary".to_owned();
+    let status = story.reconcile(15);
+    assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
+    reported(&mut story.observed, "dns-1").role = "stable".to_owned();
     // Newer pods are on their way.
     story.deployment_status(1, 3);
     let status = story.reconcile(20);

@@ -188,7 +188,7 @@ pub struct Offers {
     pub pod_monitor: bool,
     /// The API server serves PrometheusRule.
     pub prometheus_rule: bool,
-    /// The metrics API has the queries per second of pods; `None` while it could not be read.
+    /// The metrics API has the queries per second of pods; `None` while that is not known.
     pub queries_per_second: Option<bool>,
     /// Minor version of Kubernetes 1.x: PreferSameZone and PreferSameNode are known from 34 on.
     pub minor: u32,
@@ -253,6 +253,12 @@ impl Reported {
     /// Why it refuses the document that it was given. One that was given none refuses nothing.
     pub fn refusal(&self) -> Option<&str> {
         self.rejection.as_deref().filter(|_| !self.has_no_document)
+    }
+
+    /// Does it run its document without fields that it does not know? One that refuses its document runs another one, of which the
+    /// fields are. One that tries a document, or did a moment ago, is about to go back.
+    pub fn ignores_fields(&self) -> bool {
+        self.ignored_as_canary().is_none() && self.refusal().is_none() && !self.ignored.is_empty()
     }
 
     /// Fields that it does not know of the document that it tries, for people.

@@ -170,9 +170,7 @@ pub fn behind<'a>(
     let canary = state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     ready(observed).filter(move |pod| {
         let is_other = reported(observed, pod).is_some_and(|reported| {
-            let is_on_trial = reported.ignored_as_canary().is_some();
-            let ignores = !is_on_trial && !reported.ignored.is_empty();
-            let says_why = reported.refusal().is_some() || ignores;
+            let says_why = reported.refusal().is_some() || reported.ignores_fields();
             reported.revision != state.stable && !says_why
         });
         is_other && Some(uid(pod)) != canary

@@ -58,7 +58,7 @@ pub(super) fn pods_ignore_fields(
     let others = pods::ready(observed).filter(|pod| stay && Some(pods::uid(pod)) != canary);
     let reported = others.filter_map(|pod| Some((pod, pods::reported(observed, pod)?)));
     let (mut ignoring, mut fields) = (Vec::new(), BTreeSet::new());
-    for (pod, reported) in reported.filter(|(_, it)| ignores_fields(it)) {
+    for (pod, reported) in reported.filter(|(_, it)| it.ignores_fields()) {
         ignoring.push(pods::name(pod).to_owned());
         fields.extend(reported.ignored.iter().cloned());
     }
@@ -73,13 +73,6 @@ pub(super) fn pods_ignore_fields(
         named(ignoring)
     );
     Some(Problem { reason: "PodsIgnoreFields", message, needs_a_person: true })
-}
-
-/// One that refuses its document runs another one, of which the fields are.
-pub(super) fn ignores_fields(reported: &Reported) -> bool {
-    // Where a trial failed for that, its pod is about to go back.
-    let is_on_trial = reported.ignored_as_canary().is_some();
-    !is_on_trial && reported.refusal().is_none() && !reported.ignored.is_empty()
 }
 
 /// A deleted document is written again within a second, unless the operator may not: then a person must know.

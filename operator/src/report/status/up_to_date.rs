@@ -5,7 +5,6 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 
 use super::conditions::{ConditionState, Conditions};
-use super::outdated_pods::ignores_fields;
 use crate::apply::outcome::Applied;
 use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan};
@@ -55,7 +54,7 @@ pub(super) fn up_to_date(
         match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported) {
             Some(Ok(reported)) => {
                 refusing += usize::from(reported.refusal().is_some());
-                ignoring += usize::from(ignores_fields(reported));
+                ignoring += usize::from(reported.ignores_fields());
             }
             Some(Err(_)) => silent += 1,
             // Its turn comes: Progressing says so.

@@ -212,7 +212,7 @@ fn why_no_data(reported: &Reported) -> Vec<String> {
 }
 
 fn is_live(reported: &Reported) -> bool {
-    reported.feeds.iter().all(|feed| !feed.is_wanted || feed.source == DataSource::Live)
+    not_live(reported).is_empty()
 }
 
 /// Warnings about data that is not live or from another cluster, about watches that fail, and about a configuration that was
@@ -265,12 +265,20 @@ fn feed_notes(reported: &Reported) -> String {
 fn snapshot_note(reported: &Reported) -> String {
     match reported.snapshot.loaded {
         Some(loaded) if !is_live(reported) => format!(
-            "answers come from a snapshot that was confirmed {} s ago: no complete list of objects \
-             has been read yet\n",
-            loaded.age_s + loaded.at.elapsed().as_secs()
+            "answers come from a snapshot that was confirmed {} s ago: no complete list of {} has \
+             been read yet\n",
+            loaded.age_s + loaded.at.elapsed().as_secs(),
+            not_live(reported).join(", ")
         ),
         Some(_) | None => String::new(),
     }
+}
+
+/// The kinds of objects whose data is not live.
+fn not_live(reported: &Reported) -> Vec<&'static str> {
+    let feeds = Resource::ALL.iter().zip(&reported.feeds);
+    let lacking = feeds.filter(|(_, feed)| feed.is_wanted && feed.source != DataSource::Live);
+    lacking.map(|(resource, _)| resource.plural()).collect()
 }
 
 /// Warnings about upstreams: those that lead back to us, a resolv.conf that cannot be used (FW3, FW50). Never a

@@ -79,6 +79,24 @@ fn k22_readyz_says_when_answers_are_those_of_a_former_cluster() {
 }
 
 #[test]
+fn e42_readyz_names_what_still_comes_from_the_snapshot() {
+    let status = Status::default();
+    status.contact();
+    is_loaded(&status, 5);
+    let last = Resource::ALL.len() - 1;
+    for feed in &mut status.read().feeds[..last] {
+        feed.source = DataSource::Live;
+    }
+    status.read().feeds[last].want(true, true);
+    let note = format!(
+        "answers come from a snapshot that was confirmed 5 s ago: no complete list of {} has been \
+         read yet\n",
+        Resource::ALL[last].plural()
+    );
+    assert_eq!(notes(&status), note, "the others are live");
+}
+
+#[test]
 fn e43_readyz_says_which_watches_fail_also_once_it_is_ready() {
     let (health, status) = (Health::default(), Status::default());
     status.contact();

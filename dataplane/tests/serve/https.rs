@@ -249,6 +249,27 @@ fn wr42_a_session_of_https_without_a_whole_request_is_closed() {
 }
 
 #[test]
+fn t8_a_client_over_http_1_1_that_ends_its_side_gets_its_response() {
+    let (house, server, trusted, _secret) = serve(patient(), "https-half");
+    let mut client = Client::connect(server, &trusted);
+    let asked = query(3, THEIRS);
+    let length = asked.len();
+    let head = format!(
+        "POST /dns-query HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: {DNS}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    client.0.write_all(&[head.as_bytes(), &asked].concat()).expect("send");
+    client.0.conn.send_close_notify();
+    client.0.flush().expect("send");
+    client.0.sock.shutdown(std::net::Shutdown::Write).expect("half a connection");
+    house.until("it is looked up", |house| house.forwarder.lookups() == 1);
+    house.upstream.release();
+    let response = client.response();
+    assert_eq!((response.status, Reply::parse(&response.body)), (200, Reply::theirs(3)));
+    let counters = house.serving.counters();
+    house.until("it is closed", |_| counters.tcp_closed(CloseReason::Client) == 1);
+}
+
+#[test]
 fn t8_what_http_itself_refuses_is_counted_by_status() {
     let (house, server, trusted, _secret) = serve(patient(), "https-refused");
     let mut endless = "GET /dns-query HTTP/1.1\r\nX: ".to_owned();

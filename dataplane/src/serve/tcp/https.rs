@@ -83,7 +83,8 @@ pub(super) async fn attend(
     } else {
         let mut http = http1::Builder::new();
         // Half a request head is no request in progress: its connection is idle (WR42).
-        http.header_read_timeout(None).max_buf_size(HEADER_OCTETS);
+        // A client may end its side of the connection once it has asked, and wait for the response.
+        http.header_read_timeout(None).max_buf_size(HEADER_OCTETS).half_close(true);
         let reads = requests.server.turns.reads(requests.permit.share());
         let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
         let connection = pin!(http.serve_connection(TokioIo::new(session), service));
@@ -161,6 +162,7 @@ async fn answer(
             Ok(octets) => replied(octets, work),
             Err(Unanswered::NotAQuery) => refused(StatusCode::BAD_REQUEST, work),
             Err(Unanswered::Failed) => refused(StatusCode::INTERNAL_SERVER_ERROR, work),
+            Err(Unanswered::GivesWay) => refused(StatusCode::SERVICE_UNAVAILABLE, work),
         },
         Err(status) => refused(status, work),
     };
@@ -184,10 +186,11 @@ async fn message(
     drop(head);
     match asked {
         Asked::Message(message) => {
-            work.arrives(message.capacity());
+            work.hold(message.capacity());
             Ok(message)
         }
         Asked::Body(at_most) => {
+            work.arrives(0);
             let within = requests.server.table.deadlines().message;
             let collected = collect(requests, body, at_most, work);
             let collected = tokio::time::timeout(within, collected).await;
@@ -217,6 +220,8 @@ async fn collect(
             return Err(StatusCode::SERVICE_UNAVAILABLE);
         }
     }
+    // Nothing is missing any more.
+    work.hold(message.capacity());
     Ok(message)
 }
 

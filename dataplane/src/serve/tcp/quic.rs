@@ -351,6 +351,7 @@ async fn exchange(
         Ok(reply) => reply,
         Err(Unanswered::NotAQuery) => return Err(NOT_A_QUERY),
         Err(Unanswered::Failed) => return Ok(Some(given_up(send, Code::InternalError))),
+        Err(Unanswered::GivesWay) => return Ok(Some(given_up(send, Code::ExcessiveLoad))),
     };
     work.hold(reply.len());
     // Half of the time after which a connection without progress ends: this stream is given up, and the connection

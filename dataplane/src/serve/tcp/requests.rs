@@ -57,7 +57,7 @@ struct Held {
 enum Stage {
     /// Its client has not sent all of it.
     Arriving,
-    /// It is looked up, or its reply is being written.
+    /// It waits for its turn, it is looked up, or its reply is being written.
     InProgress,
     /// Its whole reply is written, but the client has not confirmed it.
     Written,
@@ -76,6 +76,8 @@ pub(super) enum Unanswered {
     NotAQuery,
     /// A defect of ours ended its lookup.
     Failed,
+    /// Its connection closes for another one at a limit (WR44).
+    GivesWay,
 }
 
 /// How a connection ends.
@@ -117,9 +119,10 @@ impl Requests {
         }
     }
 
+    /// A request begins. Until it is known that some of it is missing, it waits for its turn and not for its client.
     pub(super) fn begin(self: &Rc<Self>) -> Work {
         let number = self.next.replace(self.next.get() + 1);
-        self.held.borrow_mut().insert(number, Held { octets: 0, stage: Stage::Arriving });
+        self.held.borrow_mut().insert(number, Held { octets: 0, stage: Stage::InProgress });
         self.asked.set(true);
         self.note();
         Work { requests: Rc::clone(self), number }
@@ -261,7 +264,7 @@ impl Requests {
         work.hold(late::held(&reply));
         server.turns.share(share).await;
         if self.permit.gives_way() {
-            return Err(Unanswered::Failed);
+            return Err(Unanswered::GivesWay);
         }
         let mut buffer = server.scratch.borrow_mut();
         let begun = std::time::Instant::now();

@@ -93,7 +93,7 @@ fn wr44_a_request_of_a_connection_that_is_closed_gets_no_reply_of_an_upstream() 
         };
         let (reply, ()) = futures::join!(requests.reply(asks, &mut work), closes);
         assert!(requests.permit.gives_way(), "it holds too much");
-        assert_eq!(reply, Err(Unanswered::Failed));
+        assert_eq!(reply, Err(Unanswered::GivesWay), "no defect");
     });
 }
 
@@ -131,6 +131,21 @@ fn l15_a_request_whose_rest_has_not_come_is_no_work() {
         assert!(requests.permit.waits_since().is_none());
         drop((half, work));
         assert!(requests.permit.waits_since().is_some());
+    });
+}
+
+#[test]
+fn wr44_a_request_that_waits_for_its_turn_does_not_wait_for_its_client() {
+    local(async {
+        let (_server, requests) = requests();
+        let waits = || requests.permit.waits_since().is_some();
+        assert!(waits(), "idle");
+        let mut request = requests.begin();
+        assert!(!waits(), "it may be complete: its turn has not come");
+        request.arrives(12);
+        assert!(waits(), "some of it is missing");
+        request.hold(12);
+        assert!(!waits(), "complete, and it waits for its turn");
     });
 }
 

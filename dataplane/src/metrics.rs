@@ -57,7 +57,8 @@ impl Sources {
     fn panics(&self) -> u64 {
         let messages = self.serving.panics.load(Ordering::Relaxed);
         let tasks = self.status.read().panics + self.state.taps.panics();
-        messages + self.forwarder.panics() + tasks
+        let servers = self.state.published.load().upstreams.panics();
+        messages + self.forwarder.panics() + servers + tasks
     }
 }
 

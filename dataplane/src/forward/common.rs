@@ -1,9 +1,12 @@
-//! What all upstream servers of the process share: the ports, the counts of replies that were not believed, and the taps.
+//! What all upstream servers of the process share: the ports, the counts of replies that were not believed and of panics, and
+//! the taps.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dataplane_core::Discard;
+use futures::FutureExt;
 use tokio::sync::Notify;
 
 use super::ports::Ports;
@@ -18,6 +21,8 @@ pub(super) struct Common {
     discards: [AtomicU64; Discard::ALL.len()],
     /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
     shared_draws: AtomicU64,
+    /// Tasks and looks that panicked, which is a defect of ours.
+    panics: AtomicU64,
     /// The taps, which see what is asked and answered.
     pub(super) taps: Arc<Taps>,
 }
@@ -27,12 +32,32 @@ impl Common {
         self.ports.lock().expect("nothing panics while it counts")
     }
 
+    /// Whether no thread uses the ports.
+    #[cfg(test)]
+    pub(super) fn has_free_ports(&self) -> bool {
+        self.ports.try_lock().is_ok()
+    }
+
     pub(super) fn discard(&self, reason: Discard) {
         self.discards[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn discarded(&self, reason: Discard) -> u64 {
         self.discards[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Runs a task of a server, whose panic is counted. Returns `None` after one.
+    pub(super) async fn guarded<T>(&self, task: impl Future<Output = T>) -> Option<T> {
+        let ended = AssertUnwindSafe(task).catch_unwind().await;
+        ended.inspect_err(|_| self.count_panic()).ok()
+    }
+
+    pub(super) fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
     }
 
     pub(super) fn drew_shared(&self) {

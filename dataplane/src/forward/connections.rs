@@ -31,6 +31,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_util::sync::CancellationToken;
 
+use super::common::Common;
 use super::now;
 use super::overdue::{self, Watch};
 pub(super) use connection::{Arrived, Place, Reply};
@@ -60,6 +61,7 @@ pub(super) struct Connections {
     address: SocketAddr,
     /// The name and the authorities to expect; `None` for TCP.
     client: Option<Client>,
+    common: Arc<Common>,
     open: Mutex<Vec<Arc<Connection>>>,
     turns: Turns,
     watch: Watch,
@@ -148,10 +150,15 @@ pub(super) fn depart<T: Send + 'static>(
 
 impl Connections {
     /// None is open yet. `client` belongs to the encrypted transports.
-    pub(super) fn new(address: SocketAddr, client: Option<Client>) -> Connections {
+    pub(super) fn new(
+        address: SocketAddr,
+        client: Option<Client>,
+        common: Arc<Common>,
+    ) -> Connections {
         Connections {
             address,
             client,
+            common,
             open: Mutex::default(),
             turns: Turns::default(),
             watch: Watch::default(),
@@ -171,7 +178,7 @@ impl Connections {
 
     /// Makes sure that queries without a task are called when they wait too long.
     fn watch(self: &Arc<Self>) {
-        overdue::watch(self, |connections| &connections.watch, Connections::overdue);
+        overdue::watch(self, |it| &it.common, |it| &it.watch, Connections::overdue);
     }
 
     /// Calls those that wait too long; returns when the next one will.
@@ -204,7 +211,8 @@ impl Connections {
                 let (sender, driver, end) = https::begin(stream).await?;
                 let (connection, queries) = self.add_queue(end.disarm());
                 let kept = Arc::clone(&connection);
-                tokio::spawn(https::carry(kept, sender, driver, Arc::clone(uri), queries));
+                let carry = https::carry(kept, sender, driver, Arc::clone(uri), queries);
+                self.carry(&connection, carry);
                 Ok(connection)
             }
             Spoken::Quic(config) => {
@@ -212,7 +220,8 @@ impl Connections {
                 let (endpoint, quic) = quic::connect(config.clone(), self.address, &name).await?;
                 self.shared.counts.shook_hands(client.full_handshakes() == full);
                 let (connection, queries) = self.add_queue(CancellationToken::new());
-                tokio::spawn(quic::carry(Arc::clone(&connection), endpoint, quic, queries));
+                let carry = quic::carry(Arc::clone(&connection), endpoint, quic, queries);
+                self.carry(&connection, carry);
                 Ok(connection)
             }
         }
@@ -238,7 +247,7 @@ impl Connections {
         let tcp = Arc::new(tcp);
         let tls = Arc::new(TlsSession::new(tls, Arc::clone(&tcp)));
         let connection = self.add(Outlet::Tls(Arc::clone(&tls)), CancellationToken::new());
-        tokio::spawn(tls_stream::carry(Arc::clone(&connection), tls, tcp));
+        self.carry(&connection, tls_stream::carry(Arc::clone(&connection), tls, tcp));
         connection
     }
 
@@ -249,8 +258,24 @@ impl Connections {
     ) -> Arc<Connection> {
         let (queries, taken) = mpsc::channel(MAX_QUERIES);
         let connection = self.add(Outlet::Task(queries), CancellationToken::new());
-        tokio::spawn(stream::carry(Arc::clone(&connection), io, taken));
+        self.carry(&connection, stream::carry(Arc::clone(&connection), io, taken));
         connection
+    }
+
+    /// Runs the task that carries the messages of a connection. Where it panics, which is a defect of ours, the connection ends as
+    /// one that broke: no query waits on it for ever, and later ones get another one.
+    fn carry(
+        &self,
+        connection: &Arc<Connection>,
+        carry: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let (common, connection) = (Arc::clone(&self.common), Arc::clone(connection));
+        tokio::spawn(async move {
+            if common.guarded(carry).await.is_none() {
+                connection.close();
+                connection.end_outlet();
+            }
+        });
     }
 
     /// Adds a connection with a stream for each query, which a task opens. `end` ends the tasks that carry its messages.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::common::Common;
 use super::now;
+use crate::endless::endless;
 
 /// Between two looks: so much later the next send of a query may leave (FW23).
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -21,12 +23,15 @@ pub(super) struct Watch {
 /// when the next one will. While the server answers, this costs one or two wake-ups a second for any number of queries.
 pub(super) fn watch<T: Send + Sync + 'static>(
     owner: &Arc<T>,
+    common: fn(&T) -> &Common,
     watch: fn(&T) -> &Watch,
     look: fn(&T, Instant) -> Option<Instant>,
 ) {
     let is_running = &watch(owner).is_running;
     if !is_running.load(Ordering::Relaxed) && !is_running.swap(true, Ordering::AcqRel) {
-        tokio::spawn(run(Arc::clone(owner), watch, look));
+        let (counted, owner) = (Arc::clone(owner), Arc::clone(owner));
+        let begin = move || run(Arc::clone(&owner), watch, look);
+        tokio::spawn(endless("overdue queries", move || common(&counted).count_panic(), begin));
     }
 }
 
@@ -56,8 +61,32 @@ pub(super) mod tests {
 
     use tokio::sync::mpsc::UnboundedReceiver;
 
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
     use crate::forward::plan::USUAL;
+
+    #[derive(Debug, Default)]
+    struct Panics {
+        common: Common,
+        watch: Watch,
+        looks: AtomicUsize,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fw54_queries_are_looked_after_again_after_a_defect() {
+        let owner = Arc::new(Panics::default());
+        let look = |owner: &Panics, _| {
+            let before = owner.looks.fetch_add(1, Ordering::Relaxed);
+            assert!(before > 0, "a defect");
+            None
+        };
+        watch(&owner, |owner| &owner.common, |owner| &owner.watch, look);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(owner.common.panics(), 1);
+        assert!(owner.looks.load(Ordering::Relaxed) > 1, "it began again");
+        assert!(!owner.watch.is_running.load(Ordering::Relaxed), "none waits");
+    }
 
     /// Takes the looks that found these queries, each with the time at which it left: none came late, and few together.
     pub(in crate::forward) async fn come_few_at_once(

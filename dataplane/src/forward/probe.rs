@@ -2,12 +2,10 @@
 
 mod failing;
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, TtlCaps};
-use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -97,8 +95,8 @@ fn probe(questions: Vec<LookupKey>, server: &Arc<Server>, now_at: Instant) {
     let server = Arc::clone(server);
     tokio::spawn(async move {
         // After a panic too the server must be probed again, which waits for what came of this one.
-        let asked = AssertUnwindSafe(ask_all(&questions, &server, edns)).catch_unwind();
-        match asked.await.unwrap_or(Probed::Unsent) {
+        let asked = server.common.guarded(ask_all(&questions, &server, edns)).await;
+        match asked.unwrap_or(Probed::Unsent) {
             Probed::Unsent => server.probe_unsent(now()),
             Probed::Silent => server.probed(edns, Heard::Nothing, false, now()),
             error @ Probed::Error(..) => {
@@ -134,8 +132,8 @@ fn loop_probe(server: &Arc<Server>, replicas: u64) {
         let found = match Name::from_text(&format!("{label}.{replicas:016x}.{LOOP_ZONE}")) {
             Ok(name) => {
                 let key = LookupKey::new(name, TXT, false, true);
-                let asked = AssertUnwindSafe(leads_back(&key, &server, edns)).catch_unwind();
-                asked.await.unwrap_or(Found::Nothing)
+                let asked = server.common.guarded(leads_back(&key, &server, edns)).await;
+                asked.unwrap_or(Found::Nothing)
             }
             Err(_) => Found::Nothing,
         };

@@ -104,7 +104,7 @@ impl Server {
     ) -> Server {
         Server {
             id,
-            connections: Arc::new(Connections::new(identity.address, client)),
+            connections: Arc::new(Connections::new(identity.address, client, Arc::clone(&common))),
             pool: Arc::new(Pool::new(id, identity.address, Arc::clone(&common))),
             shown_name: identity.shown_name(),
             identity,

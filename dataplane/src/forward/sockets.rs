@@ -301,29 +301,28 @@ impl Pool {
         }
         let mut ports = self.common.ports();
         let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
-        let mut may_close = half.max(ports.free(self.server, now));
-        open.retain(|port| {
+        let may_close = half.max(ports.free(self.server, now));
+        let is_over = |port: &mut Arc<Port>| {
             // This list and who reads it hold it; a query that drew it a moment ago does too.
-            let is_drawn = Arc::strong_count(port) > 2;
-            let closes = may_close > 0 && !is_drawn && port.is_over(now);
-            if closes {
-                may_close -= 1;
-                port.close();
-                ports.closed(self.server, now);
-                resting.push_back(now + REST);
-            }
-            !closes
-        });
+            Arc::strong_count(port) <= 2 && port.is_over(now)
+        };
+        let over: Vec<_> = open.extract_if(.., is_over).take(may_close).collect();
+        for _ in &over {
+            ports.closed(self.server, now);
+            resting.push_back(now + REST);
+        }
+        drop((open, resting, ports));
+        // Each costs two system calls: no query waits for them.
+        over.iter().for_each(|port| port.close());
     }
 
     /// Closes every socket: the server is gone.
     pub(super) fn close_all(&self, now: Instant) {
         let open = std::mem::take(&mut *self.open());
         let mut ports = self.common.ports();
-        for port in open {
-            port.close();
-            ports.closed(self.server, now);
-        }
+        open.iter().for_each(|_| ports.closed(self.server, now));
+        drop(ports);
+        open.iter().for_each(|port| port.close());
     }
 
     #[cfg(test)]

@@ -211,6 +211,11 @@ impl Upstreams {
         self.registry.common.discarded(reason)
     }
 
+    /// Tasks that carry queries of servers and probe them, and panicked.
+    pub fn panics(&self) -> u64 {
+        self.registry.common.panics()
+    }
+
     /// The bounds of the cache.
     pub fn cache(&self) -> &cache::CacheLimits {
         &self.cache

@@ -4,7 +4,7 @@ mod ends;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, oneshot};
@@ -175,7 +175,8 @@ impl Connection {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().expect("nothing panics while it holds this")
+        // What writes a query runs while this is held. Where it panics, nothing has been changed yet.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_silent(&self, now: Instant) -> bool {
@@ -308,6 +309,11 @@ impl Connection {
 
     pub(super) fn is_closed(&self) -> bool {
         self.waiting().state == ConnectionState::Closed
+    }
+
+    /// Closes the socket where its task cannot.
+    pub(super) fn end_outlet(&self) {
+        self.outlet.end();
     }
 
     /// Whether its tasks have ended, and the socket with them.

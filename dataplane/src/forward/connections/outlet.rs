@@ -71,6 +71,15 @@ impl Outlet {
         }
     }
 
+    /// Closes the socket that no task holds.
+    pub(super) fn end(&self) {
+        match self {
+            // It is closed with the queue, which the task has.
+            Outlet::Task(_) | Outlet::Streams(_) => {}
+            Outlet::Tls(tls) => tls.end(),
+        }
+    }
+
     /// Whether the socket is closed.
     pub(super) fn is_gone(&self) -> bool {
         match self {

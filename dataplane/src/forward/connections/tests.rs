@@ -15,11 +15,12 @@ mod ends;
 mod few_replies;
 mod waits;
 mod crowd;
+mod defects;
 mod resumed;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));
-    Arc::new(Connections::new(address, None))
+    Arc::new(Connections::new(address, None, Arc::default()))
 }
 
 fn answer(connection: &Arc<Connection>, id: u16, now: Instant) -> bool {
@@ -116,7 +117,8 @@ async fn stay_silent(far: DuplexStream) {
 /// A pool for a server over TCP, and the listener of that server.
 async fn listening() -> (Arc<Connections>, tokio::net::TcpListener) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let connections = Arc::new(Connections::new(listener.local_addr().unwrap(), None));
+    let connections =
+        Arc::new(Connections::new(listener.local_addr().unwrap(), None, Arc::default()));
     (connections, listener)
 }
 

@@ -1,7 +1,7 @@
 //! A TLS session that any thread may send on, without waiting for another one. Many threads have queries for one connection.
 
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -21,6 +21,8 @@ pub(super) struct TlsSession {
     /// The system takes no more octets for now.
     blocked: Notify,
 }
+
+type Guard<'s> = MutexGuard<'s, Option<Opened>>;
 
 #[derive(Debug)]
 struct Opened {
@@ -51,9 +53,19 @@ impl TlsSession {
     /// Uses the session for anything, and sends what came meanwhile: a thread that does not get the session leaves its
     /// messages to the one that has it.
     fn using<T>(&self, using: impl FnOnce(&mut Option<Opened>) -> T) -> T {
-        let result = using(&mut self.session.lock().expect("nothing panics while it holds this"));
+        let result = using(&mut self.session.lock().unwrap_or_else(|poisoned| self.over(poisoned)));
         self.send();
         result
+    }
+
+    /// TLS panicked while it had the session, so the session cannot be used any more: the connection has ended.
+    fn over<'s>(&'s self, poisoned: PoisonError<Guard<'s>>) -> Guard<'s> {
+        let mut session = poisoned.into_inner();
+        *session = None;
+        self.session.clear_poison();
+        // Its task ends.
+        self.blocked.notify_one();
+        session
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -94,7 +106,11 @@ impl TlsSession {
     pub(super) fn send(&self) {
         // Looked at again after the session is free: a thread that did not get it has left its messages here.
         while !self.unsent().is_empty() {
-            let Ok(mut session) = self.session.try_lock() else { return };
+            let mut session = match self.session.try_lock() {
+                Ok(session) => session,
+                Err(TryLockError::WouldBlock) => return,
+                Err(TryLockError::Poisoned(poisoned)) => self.over(poisoned),
+            };
             let Some(open) = &mut *session else { return };
             self.encrypt(open);
         }

@@ -1,11 +1,9 @@
 //! Probes of servers for the groups in which they are failing (FW28), each with the question of its group: a reply about the
 //! names of another group says nothing.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Probed, ask_as_a_client};
@@ -46,8 +44,8 @@ fn probe(group: &Arc<Group>, member: usize, place: OwnedSemaphorePermit) {
         let server = &group.servers[member];
         let edns = server.uses_edns(now());
         // After a panic too the server must be probed again, which waits for what came of this one.
-        let asked = AssertUnwindSafe(ask_as_a_client(&group.probe, server, edns)).catch_unwind();
-        let probed = asked.await.unwrap_or(Probed::Unsent);
+        let asked = server.common.guarded(ask_as_a_client(&group.probe, server, edns)).await;
+        let probed = asked.unwrap_or(Probed::Unsent);
         match probed {
             Probed::Unsent => {}
             Probed::Silent => server.failing_probed(edns, Heard::Nothing, now()),

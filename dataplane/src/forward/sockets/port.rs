@@ -319,8 +319,12 @@ impl Port {
     }
 }
 
-/// Gives each datagram to the query with its id, where a task reads.
+/// Gives each datagram to the query with its id, where a task reads. A datagram that meets a defect of ours is lost.
 pub(super) async fn read(port: Arc<Port>) {
+    while port.common.guarded(read_on(&port)).await.is_none() {}
+}
+
+async fn read_on(port: &Arc<Port>) {
     let ReadBy::Task(socket) = &port.socket else { return };
     loop {
         match receive(socket, |datagram| port.arrived(datagram)).await {

@@ -253,6 +253,18 @@ async fn fw10_a_pooled_socket_is_closed_when_it_was_not_used_for_thirty_seconds(
 }
 
 #[tokio::test]
+async fn fw53_no_query_waits_while_old_sockets_are_closed() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 2);
+    drop(send(&server.pool, query).unwrap().unwrap());
+    let (pool, (closed, closes)) = (Arc::clone(&server.pool), std::sync::mpsc::channel());
+    let is_free = move || closed.send(pool.common.has_free_ports() && pool.open.try_lock().is_ok());
+    server.pool.open()[0].at_end(move || is_free().unwrap());
+    server.pool.sweep(now() + MAX_AGE);
+    assert!(closes.try_recv().expect("it is closed"), "the locks of all sockets are free");
+}
+
+#[tokio::test]
 async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
     const SERVERS: usize = 4;
     let mut far = Vec::new();

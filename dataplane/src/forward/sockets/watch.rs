@@ -13,7 +13,7 @@ use crate::forward::plan::USUAL;
 impl Pool {
     /// Makes sure that queries without a task are called when they wait too long.
     pub(super) fn watch(self: &Arc<Self>) {
-        overdue::watch(self, |pool| &pool.watch, Pool::overdue);
+        overdue::watch(self, |pool| &pool.common, |pool| &pool.watch, Pool::overdue);
     }
 
     /// Calls those that wait too long; returns when the next one will.

@@ -265,7 +265,8 @@ async fn served(protocols: &[&[u8]]) -> (Arc<Connections>, TcpListener, TlsAccep
     let ca_bundle = Some(config::CaBundle::Pem(made.cert.pem()));
     let tls = Some(config::ServerTls { server_name: "dns.example".into(), ca_bundle });
     let identity = ServerIdentity { address, transport: config::Transport::Https, tls };
-    let connections = Arc::new(Connections::new(address, Client::new(&identity).unwrap()));
+    let connections =
+        Arc::new(Connections::new(address, Client::new(&identity).unwrap(), Arc::default()));
     (connections, listener, TlsAcceptor::from(Arc::new(server)))
 }
 

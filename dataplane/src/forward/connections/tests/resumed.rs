@@ -52,7 +52,7 @@ async fn e55_a_session_that_a_server_refuses_counts_as_a_full_handshake() {
         }),
     };
     let client = Client::new(&identity).unwrap();
-    let connections = Arc::new(Connections::new(address, client));
+    let connections = Arc::new(Connections::new(address, client, Arc::default()));
     let handshakes = || {
         let counted = connections.counted(now());
         (counted.full, counted.resumed)

@@ -212,6 +212,23 @@ async fn fw54_a_query_that_comes_while_the_session_is_in_use_leaves_after_that()
 }
 
 #[tokio::test]
+async fn fw54_a_session_in_which_tls_panics_is_one_that_ended() {
+    let (connections, connection, _far) = connected(|_| {}).await;
+    let Outlet::Tls(tls) = connection.outlet() else { panic!("it is over TLS") };
+    let place = connections.place(0, long(100), now()).unwrap();
+    let panics = || tls.while_used(|| panic!("a defect"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    tls.send();
+    // Whatever is asked next ends it, also where there is nothing to send.
+    assert!(tls.is_gone());
+    let ended = timeout(PATIENCE, place.reply()).await.expect("it does not wait");
+    assert!(ended.is_err_and(|failure| failure.is_loss()));
+    assert!(connection.is_closed());
+    connections.close_finished();
+    assert!(connections.open().is_empty(), "others are made");
+}
+
+#[tokio::test]
 async fn fw54_who_waits_for_a_session_in_use_keeps_no_query_waiting() {
     let (connections, connection, _far) = connected(|_| {}).await;
     let Outlet::Tls(tls) = connection.outlet() else { panic!("it is over TLS") };

@@ -17,13 +17,17 @@ fn seeds() -> impl Iterator<Item = u64> {
     })
 }
 
-/// How often each record is the first of the answer.
+/// How often each record is the first of the answer over UDP.
 fn firsts(question: &str, times: usize) -> BTreeMap<String, usize> {
+    firsts_over(Transport::Udp, question, times)
+}
+
+fn firsts_over(over: Transport, question: &str, times: usize) -> BTreeMap<String, usize> {
     let core = Core::new(&objects_of("headless-services").unwrap()).unwrap();
     let packet = Question::parse(question).unwrap().packet;
     let mut counts = BTreeMap::new();
     for seed in seeds().take(times) {
-        let reply = core.ask(&packet, Transport::Udp, seed).unwrap().reply.unwrap();
+        let reply = core.ask(&packet, over, seed).unwrap().reply.unwrap();
         let first = Message::from_vec(&reply).unwrap().answers[0].data.to_string();
         *counts.entry(first).or_default() += 1;
     }
@@ -46,6 +50,14 @@ fn wr24_srv_records_rotate_and_ptrs_never_do() {
     assert_eq!(firsts("_pg._tcp.db.data.svc.cluster.local. SRV", 200).len(), 2);
     let ptrs = firsts("21.1.244.10.in-addr.arpa. PTR", 200);
     assert_eq!(ptrs.into_keys().collect::<Vec<_>>(), ["db-0.db.data.svc.cluster.local."]);
+}
+
+/// HAProxy uses a cut reply, does not ask over TCP, and takes servers that are missing for gone.
+#[test]
+fn wr24_srv_records_that_do_not_fit_a_datagram_begin_with_the_first() {
+    const QUESTION: &str = "big.data.svc.cluster.local. SRV";
+    assert_eq!(firsts(QUESTION, 200).len(), 1);
+    assert!(firsts_over(Transport::Tcp, QUESTION, 50).len() > 40, "all fit there");
 }
 
 /// In the tests above the seed is an argument; the threads that serve must draw one for each reply.

@@ -302,6 +302,10 @@ impl Relayed {
         self.octets[1] & ROTATES != 0
     }
 
+    pub(super) fn is_srv(&self) -> bool {
+        self.qtype() == rtype::SRV
+    }
+
     pub(super) fn counts(&self) -> Counts {
         let count = |at| usize::from(u16::from_be_bytes([self.octets[at], self.octets[at + 1]]));
         Counts { chain: count(4), rrset: count(6), signatures: count(8), authority: count(10) }

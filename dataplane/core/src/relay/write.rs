@@ -68,8 +68,16 @@ pub fn write_chain(
             break;
         };
         let moved = ShiftedNames::of(hop, at, reply.at);
-        let (before, counts) = (usize::from(reply.count), hop.counts());
-        fits = reply.answer(hop, *freshness, seed, &moved) && !hop.is_cut();
+        let (start, counts) = ((reply.at, reply.count), hop.counts());
+        let before = usize::from(reply.count);
+        let seed = Some(seed).filter(|_| hop.rotates());
+        fits = reply.answer(hop, *freshness, seed, &moved);
+        if !fits && seed.is_some() && hop.is_srv() && !head.is_stream() {
+            // As with ours: a client that cannot ask over TCP gets the same records each time (WR24).
+            reply.write_again(start);
+            fits = reply.answer(hop, *freshness, None, &moved);
+        }
+        fits &= !hop.is_cut();
         has_end = fits || (counts.rrset > 0 && usize::from(reply.count) > before + counts.chain);
         asked_at = hop.target_at().map(|at| moved.to(at));
         place = Some(moved);
@@ -192,17 +200,23 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         })
     }
 
-    /// The records of the answer section, the RRset from a random start on (WR24); whether all fit.
+    /// Removes the records that were written from this place and number on.
+    fn write_again(&mut self, (at, count): (usize, u16)) {
+        step(self.at - at);
+        (self.at, self.count) = (at, count);
+    }
+
+    /// The records of the answer section, the RRset from a random start on (WR24), if there is a seed; whether all fit.
     fn answer(
         &mut self,
         hop: &Relayed,
         freshness: Freshness,
-        seed: u64,
+        seed: Option<u64>,
         moved: &ShiftedNames,
     ) -> bool {
         let counts = hop.counts();
         let (first, signatures) = (counts.chain, counts.chain + counts.rrset);
-        let start = first + if hop.rotates() { scaled(seed, counts.rrset) } else { 0 };
+        let start = first + seed.map_or(0, |seed| scaled(seed, counts.rrset));
         let mut order = (0..first)
             .chain(start..signatures)
             .chain(first..start)

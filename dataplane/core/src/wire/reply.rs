@@ -294,6 +294,17 @@ impl<'b, 'q> Reply<'b, 'q> {
         self.anchor_count = mark.anchors;
     }
 
+    /// Whether it is a datagram, in which not all may fit.
+    pub(crate) fn is_datagram(&self) -> bool {
+        self.transport == Transport::Udp
+    }
+
+    /// Removes everything that was written since, because not all of it fitted: it is written again in another order.
+    pub(crate) fn write_again(&mut self, mark: Mark) {
+        self.back_to(mark);
+        self.truncated = false;
+    }
+
     /// Back to a reply with the question only.
     pub(crate) fn clear(&mut self) {
         self.at = HEADER + self.question.as_asked.len() + 4;

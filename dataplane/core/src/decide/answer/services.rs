@@ -20,7 +20,39 @@ use crate::wire::reply::{Owner, Rdata, Reply};
 const SRV_PRIORITY: u16 = 0;
 const SRV_WEIGHT: u16 = 100;
 
+/// With which record an RRset begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// One drawn at random (WR24).
+    Drawn,
+    First,
+}
+
+/// Writes SRV records from one drawn at random on. Those that do not fit into a datagram are written once more, from the first
+/// one on: there are clients that use them and do not ask over TCP, and take each record that is missing for a server that is
+/// gone (WR24).
+fn stable_if_cut(
+    reply: &mut Reply<'_, '_>,
+    mut write: impl FnMut(Start, &mut Reply<'_, '_>) -> bool,
+) -> bool {
+    let (mark, was_truncated) = (reply.mark(), reply.is_truncated());
+    let found = write(Start::Drawn, reply);
+    if !reply.is_truncated() || was_truncated || !reply.is_datagram() {
+        return found;
+    }
+    reply.write_again(mark);
+    write(Start::First, reply)
+}
+
 impl Answer<'_> {
+    /// Where one of the two begins, of this many.
+    fn start_at(&self, start: Start, length: usize) -> usize {
+        match start {
+            Start::Drawn => self.start(length),
+            Start::First => 0,
+        }
+    }
+
     /// RR30, RR32: the Service's ports, with itself as target.
     pub(super) fn write_service_ports(
         &self,
@@ -35,25 +67,27 @@ impl Answer<'_> {
             PortFilter::Named(_) => 2,
         };
         let (ports, ttl_s) = (&object.ports, self.records.zone.settings.ttl_s);
-        let numbers = &mut |port| match self.owner {
-            Owner::Question => {
-                reply.answer_service(labels, ttl_s, [SRV_PRIORITY, SRV_WEIGHT, port]).is_ok()
+        let found = stable_if_cut(reply, |start, reply| {
+            let numbers = &mut |port| match self.owner {
+                Owner::Question => {
+                    reply.answer_service(labels, ttl_s, [SRV_PRIORITY, SRV_WEIGHT, port]).is_ok()
+                }
+                Owner::Name(owner) => self.write_service(below(owner, labels), port, reply),
+            };
+            match filter {
+                PortFilter::Any => {
+                    let start = self.start_at(start, ports.numbers.len());
+                    let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
+                    in_turn.copied().all(numbers);
+                    !ports.numbers.is_empty()
+                }
+                PortFilter::Named(name) => {
+                    let places = name.of(ports);
+                    places.iter().map(|&place| ports.all[usize::from(place)].number).all(numbers);
+                    !places.is_empty()
+                }
             }
-            Owner::Name(owner) => self.write_service(below(owner, labels), port, reply),
-        };
-        let found = match filter {
-            PortFilter::Any => {
-                let start = self.start(ports.numbers.len());
-                let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
-                in_turn.copied().all(numbers);
-                !ports.numbers.is_empty()
-            }
-            PortFilter::Named(name) => {
-                let places = name.of(ports);
-                places.iter().map(|&place| ports.all[usize::from(place)].number).all(numbers);
-                !places.is_empty()
-            }
-        };
+        });
         if !found {
             return false;
         }
@@ -89,11 +123,19 @@ impl Answer<'_> {
         if lists.presence() != Presence::Present {
             return false;
         }
-        let first = (entry.draw_pair(self.records, &lists, self.seed), self.seed);
         let room = reply.room();
-        let is_cut = entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
-            self.endpoint_target(entry, label)
-                .is_none_or(|target| self.write_service(target.wire(), port, reply))
+        let drawn = entry.draw_pair(self.records, &lists, self.seed);
+        let first = (drawn, self.seed);
+        let is_cut = stable_if_cut(reply, |start, reply| {
+            let first = match start {
+                Start::Drawn => first,
+                // Where only some endpoints have the port, a subset is drawn.
+                Start::First => (drawn.map(|_| ServiceEntry::first_pair()), 0),
+            };
+            entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
+                self.endpoint_target(entry, label)
+                    .is_none_or(|target| self.write_service(target.wire(), port, reply))
+            })
         });
         if is_cut {
             // As if it did not fit (WR21, WR23).
@@ -128,8 +170,13 @@ impl Answer<'_> {
         let Some(target) = self.endpoint_target(entry, name.label()) else {
             return false;
         };
-        let met = entry.visit_endpoint_ports(self.records, name, self.seed, &mut |port| {
-            self.write_service(target.wire(), port, reply)
+        let mut met = Met::Nothing;
+        stable_if_cut(reply, |start, reply| {
+            let seed = if start == Start::First { 0 } else { self.seed };
+            met = entry.visit_endpoint_ports(self.records, name, seed, &mut |port| {
+                self.write_service(target.wire(), port, reply)
+            });
+            true
         });
         match met {
             Met::Nothing => {}
@@ -156,17 +203,22 @@ impl Answer<'_> {
         let Some((services, ttl_s)) = &owner.srv else {
             return false;
         };
-        let start = self.start(services.len());
-        let in_turn = || services[start..].iter().chain(&services[..start]);
-        for service in in_turn() {
-            let rdata = Rdata::Srv {
-                priority: service.priority,
-                weight: service.weight,
-                port: service.port,
-                target: service.target.wire(),
-            };
-            let _ = reply.answer(self.owner, rtype::SRV, *ttl_s, rdata);
-        }
+        let drawn = self.start(services.len());
+        let in_turn = |start: usize| services[start..].iter().chain(&services[..start]);
+        stable_if_cut(reply, |start, reply| {
+            let start = if start == Start::First { 0 } else { drawn };
+            for service in in_turn(start) {
+                let rdata = Rdata::Srv {
+                    priority: service.priority,
+                    weight: service.weight,
+                    port: service.port,
+                    target: service.target.wire(),
+                };
+                let _ = reply.answer(self.owner, rtype::SRV, *ttl_s, rdata);
+            }
+            true
+        });
+        let in_turn = || in_turn(drawn);
         for (index, service) in in_turn().enumerate() {
             let known = in_turn().take(index).any(|other| other.target == service.target);
             if !known && !reply.is_truncated() {

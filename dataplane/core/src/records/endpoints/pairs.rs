@@ -245,6 +245,11 @@ impl ServiceEntry {
         None
     }
 
+    /// Where a round begins that has the same order each time: names made of addresses, then hostnames.
+    pub(crate) fn first_pair() -> FirstPair<'static> {
+        FirstPair { name: Group::Derived(Address::of_v4([0; 4])), port: 0 }
+    }
+
     /// The name that a row belongs to.
     fn group_of<'r>(&'r self, records: &'r Records, row: &'r Row) -> Group<'r> {
         let own = records.name_of(row);

@@ -98,6 +98,25 @@ fn wr24_address_sets_start_anywhere_and_lose_nothing() {
     assert_eq!(firsts.len(), 4, "each address leads once: {firsts:?}");
 }
 
+/// HAProxy uses a cut reply, does not ask over TCP, and takes servers that are missing for gone.
+#[test]
+fn wr24_srv_records_that_do_not_fit_a_datagram_are_the_same_in_each_reply() {
+    const QUESTION: &str = "_http._tcp.example.com.";
+    let answer: Vec<String> =
+        (0..40).map(|i| format!("{QUESTION} 60 SRV 0 100 80 pod-{i}.example.com.")).collect();
+    let answer: Vec<&str> = answer.iter().map(String::as_str).collect();
+    let pending = plain(client(QUESTION, RecordType::SRV));
+    let relayed = good(&pending, &upstream(&pending, &answer, &[]));
+    for eighth in 0..8_u64 {
+        let mut buffer = [0; 1232];
+        let length = pending.write(&relayed, eighth << 61, &mut buffer);
+        let reply = Message::from_vec(&buffer[..length]).unwrap();
+        let cut = texts(&reply.answers);
+        assert!(reply.metadata.truncation && cut.len() > 10, "{cut:?}");
+        assert_eq!(cut, answer[..cut.len()], "from the first one on");
+    }
+}
+
 /// Public addresses have the same chance each, wherever the private ones are that were removed, and whether all fit or not.
 #[test]
 fn wr24_fw43_public_addresses_among_private_ones_start_anywhere() {

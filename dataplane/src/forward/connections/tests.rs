@@ -16,6 +16,7 @@ mod few_replies;
 mod waits;
 mod crowd;
 mod resumed;
+mod checked_again;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));

@@ -20,7 +20,7 @@ pub enum Reason {
     Short,
     /// N1: QR=1.
     IsResponse,
-    /// A UDP datagram from source port 0 (§4.1).
+    /// A UDP datagram from source port 0, or from that of a service that answers everything (§4.1).
     SourcePortZero,
     /// N2: opcode other than QUERY.
     Opcode,

@@ -105,6 +105,11 @@ impl Datagrams {
                 self.shown.came(datagram);
                 Some(AttemptResult::Good(relayed))
             }
+            // The server sent more than we asked for and more than is read: the rest comes over TCP only (FW26).
+            Verdict::Failed(RelayError::Malformed) if datagram.len() >= sockets::MAX_DATAGRAM => {
+                self.shown.came(datagram);
+                Some(AttemptResult::Error(RelayError::Truncated, ErrorCodes::of(datagram)))
+            }
             // A part of the reply, or a guess: the right one may follow.
             Verdict::Failed(RelayError::Malformed) => self.discard(Discard::Malformed),
             Verdict::Failed(error) => {

@@ -16,6 +16,7 @@ mod https;
 mod in_parts;
 mod quic;
 mod certificates;
+mod sessions;
 mod pause;
 mod failure;
 mod counts;

@@ -24,8 +24,8 @@ use port::{Port, Socket};
 use reader::Reader;
 pub(crate) use reader::Reading;
 
-/// Longest datagram that is read; more than we ask for (1,232) and than any sane server sends.
-const MAX_DATAGRAM: usize = 4096;
+/// Longest datagram that is read, more than we ask for (1,232); of a longer one this many octets are read.
+pub(super) const MAX_DATAGRAM: usize = 4096;
 /// Longest life of a shared socket, so that no port is known for long.
 const MAX_AGE: Duration = Duration::from_secs(300);
 /// Datagrams that wait for one query on a shared socket; more are dropped.

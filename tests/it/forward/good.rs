@@ -4,6 +4,8 @@ use dataplane_core::Discard;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
 
+use tests::upstream::UpstreamTransport;
+
 use super::stage::{FIRST, SECOND, Stage, answers, failure};
 
 /// 10.0.0.2 says this, 10.0.0.3 answers everything with an address.
@@ -44,4 +46,25 @@ async fn fw20_what_is_no_good_reply_leaves_the_lookup_to_the_next_server() {
         let discarded = Discard::ALL.map(|reason| stage.published.upstreams.discarded(reason));
         assert_eq!(discarded, [0; 4], "{rule}: a valid reply");
     }
+}
+
+#[tokio::test]
+async fn fw12_a_server_that_announces_an_opt_record_and_sends_none_is_asked_once() {
+    let stage = first_says("  opt announced\n  answer @ 60 A 192.0.2.2");
+    let reply = stage.ask(0, "www.example", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.2"]);
+    assert_eq!(stage.upstream(FIRST).times_asked("www.example."), 1);
+    assert_eq!(stage.upstream(SECOND).asked().len(), 0, "it is not asked");
+}
+
+#[tokio::test]
+async fn fw26_a_datagram_longer_than_is_read_is_asked_for_over_tcp_at_once() {
+    let stage = first_says("  answer @ 60 TXT *5000");
+    let reply = stage.ask(0, "www.example", RecordType::TXT).await;
+    assert_eq!(failure(&reply), (ResponseCode::NoError, None));
+    assert!(reply.metadata.truncation, "it is longer than the client takes");
+    let over = |transport| stage.upstream(FIRST).times_asked_over("www.example.", transport);
+    let times = [UpstreamTransport::Udp, UpstreamTransport::Tcp].map(over);
+    assert_eq!((times, stage.upstream(SECOND).asked().len()), ([1, 1], 0));
+    assert_eq!(stage.published.upstreams.discarded(Discard::Malformed), 0);
 }

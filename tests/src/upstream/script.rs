@@ -11,6 +11,7 @@
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
 //! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad tc` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
+//! `opt announced` (it gets a reply that counts an OPT record and has none) ·
 //! `udp truncated` (TC and no records) ·
 //! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
 //! `tcp once` (over TCP: the connection is closed behind the reply, also if it has more queries) ·
@@ -74,6 +75,8 @@ pub(super) struct ScriptedRecord {
 pub(super) enum OnOpt {
     Refuse(ResponseCode),
     Silence,
+    /// The reply counts an OPT record and has none.
+    Announce,
 }
 
 /// How a stream is treated once the query has been read.
@@ -272,6 +275,7 @@ impl Rule {
                 self.ede = codes.iter().map(|code| code.parse()).collect::<Result<_, _>>()?;
             }
             ["opt", "silent"] => self.opt = Some(OnOpt::Silence),
+            ["opt", "announced"] => self.opt = Some(OnOpt::Announce),
             ["opt", name] => self.opt = Some(OnOpt::Refuse(rcode(name)?)),
             ["udp", "truncated"] => self.udp_truncated = true,
             ["tcp", "close"] => self.tcp = Stream::Close,

@@ -20,6 +20,10 @@ use crate::wire::message::{
 use crate::wire::reply::{Owner, Reply, Section, header_only, size_limit};
 use crate::wire::text::ShortText;
 
+/// Source ports that get no reply over UDP. Nothing can be sent to port 0. The others are those of services that answer
+/// whatever comes: echo, users, daytime, quote of the day, character generator, time (RFC 862 to 868), and TFTP. One datagram
+/// with such a forged source would begin an exchange of errors without end (CVE-2024-2169).
+const UNANSWERED_PORTS: [u16; 8] = [0, 7, 11, 13, 17, 19, 37, 69];
 /// Longest text `snapshot <seconds>s`: ten digits suffice.
 const AGE_OCTETS: usize = 20;
 
@@ -159,7 +163,7 @@ fn read_name<'l>(query: &Query<'_>, room: &'l mut Labels) -> Option<&'l Labels> 
 
 /// Reads the question behind its name; a query that cannot be read gets what N1-N6 say.
 fn read<'p>(query: &Query<'p>, name: Option<&'p Labels>) -> Result<Question<'p>, Malformed<'p>> {
-    if query.transport == Transport::Udp && query.client.port() == 0 {
+    if query.transport == Transport::Udp && UNANSWERED_PORTS.contains(&query.client.port()) {
         return Err(Malformed::Silence(Reason::SourcePortZero));
     }
     parse(query.packet, name)
@@ -492,3 +496,6 @@ fn key(question: &Question<'_>, head: &ReplyHead<'_>) -> LookupKey {
     let name = head.cnames.lead_from(question.name.to_name());
     LookupKey::new(name, question.qtype, head.form.do_, head.form.cd)
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,7 +109,8 @@ pub(super) struct Message<'m> {
 }
 
 impl<'m> Message<'m> {
-    /// Reads what follows the question. Octets after the counted sections are ignored.
+    /// Reads what follows the question. Octets after the counted sections are ignored, and so is what cannot be read in the
+    /// additional section.
     ///
     /// # Errors
     /// It does not parse, or costs more than its length allows.
@@ -144,16 +145,24 @@ impl<'m> Message<'m> {
             at = end;
             self.authority.extend(record);
         }
+        // None of these is relayed, and servers that copy the counts of our query announce an OPT record that they do not send.
         for _ in 0..count(10) {
             self.looks.spend(1)?;
-            let name_end = skip_name(octets, at)?;
-            let fixed = octets.get(name_end..name_end + 10)?;
-            at = rdata_at(octets, name_end)?.end;
-            if fixed[..2] == rtype::OPT.to_be_bytes() {
-                self.rcode |= u16::from(fixed[4]) << 4;
-            }
+            let Some(end) = self.additional(at) else { break };
+            at = end;
         }
         Some(())
+    }
+
+    /// Takes the upper bits of the Rcode from the record at `at`, if it is the OPT record, also where its options are cut: an
+    /// error must not look like an answer. Returns where the record ends.
+    fn additional(&mut self, at: usize) -> Option<usize> {
+        let name_end = skip_name(self.octets, at)?;
+        let fixed = self.octets.get(name_end..name_end + 10)?;
+        if fixed[..2] == rtype::OPT.to_be_bytes() {
+            self.rcode |= u16::from(fixed[4]) << 4;
+        }
+        Some(rdata_at(self.octets, name_end)?.end)
     }
 
     /// The record at `at` unless it is of another class, and where it ends.

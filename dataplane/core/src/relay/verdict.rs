@@ -43,7 +43,7 @@ pub enum RelayError {
     Chain,
     /// NOERROR with records, none of which is at the name of the question; or NXDOMAIN with records that answer it.
     Unrelated,
-    /// Header and question are those of the reply, but its records do not parse (FW12). A datagram of this kind is no reply:
-    /// it is waited past (FW13).
+    /// Header and question are those of the reply, but its answer or authority section does not parse (FW12). A datagram of
+    /// this kind is no reply: it is waited past (FW13).
     Malformed,
 }

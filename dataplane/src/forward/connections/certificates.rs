@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{
@@ -12,11 +13,16 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use crate::forward::clock::Clock;
+
 /// The check of the certificates of one server.
 #[derive(Debug)]
 pub(super) struct Certificates {
     check: Arc<WebPkiServerVerifier>,
     came: AtomicU64,
+    /// When the latest good one came, by `clock`; 0 before the first, when there are no sessions.
+    good_ms: AtomicU64,
+    clock: Clock,
 }
 
 impl Certificates {
@@ -31,12 +37,33 @@ impl Certificates {
         let check =
             WebPkiServerVerifier::builder_with_provider(authorities.into(), Arc::clone(provider));
         let check = check.build().map_err(|error| format!("TLS cannot be used: {error}"))?;
-        Ok(Certificates { check, came: AtomicU64::new(0) })
+        let (came, good_ms) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Certificates { check, came, good_ms, clock: Clock::default() })
     }
 
     /// How many came, good and bad.
     pub(super) fn came(&self) -> u64 {
         self.came.load(Ordering::Relaxed)
+    }
+
+    /// Time since the latest good one came.
+    pub(super) fn checked_for(&self) -> Duration {
+        let good_ms = self.good_ms.load(Ordering::Relaxed);
+        Duration::from_millis(self.clock.now_ms().saturating_sub(good_ms))
+    }
+
+    /// The server has proved that the certificate, which was found good before, is its own.
+    fn proved<T>(&self, proof: Result<T, Error>) -> Result<T, Error> {
+        if proof.is_ok() {
+            self.good_ms.store(self.clock.now_ms(), Ordering::Relaxed);
+        }
+        proof
+    }
+
+    /// Lets this time pass.
+    #[cfg(test)]
+    pub(super) fn pass(&self, time: Duration) {
+        self.clock.advance(time);
     }
 }
 
@@ -59,7 +86,7 @@ impl ServerCertVerifier for Certificates {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.check.verify_tls12_signature(message, certificate, signed)
+        self.proved(self.check.verify_tls12_signature(message, certificate, signed))
     }
 
     fn verify_tls13_signature(
@@ -68,7 +95,7 @@ impl ServerCertVerifier for Certificates {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.check.verify_tls13_signature(message, certificate, signed)
+        self.proved(self.check.verify_tls13_signature(message, certificate, signed))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

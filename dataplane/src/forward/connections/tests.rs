@@ -17,6 +17,7 @@ mod waits;
 mod crowd;
 mod defects;
 mod resumed;
+mod checked_again;
 
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));

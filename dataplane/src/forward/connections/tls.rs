@@ -16,10 +16,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::Failure;
 use super::certificates::Certificates;
+use super::sessions::Sessions;
 use crate::forward::server_identity::ServerIdentity;
-
-/// Sessions that are kept: TLS 1.3 uses each once.
-const MAX_SESSIONS: usize = 8;
 
 /// Our side of handshakes with one server.
 #[derive(Clone, Debug)]
@@ -61,12 +59,12 @@ impl Client {
             .map_err(|error| format!("TLS cannot be used: {error}"))?;
         let roots = authorities(tls.ca_bundle.as_ref())?;
         let certificates = Arc::new(Certificates::signed_by(roots, &provider)?);
-        // They are checked as usual, and counted.
+        // They are checked as usual, counted, and asked for again after a while.
         let builder = builder.dangerous();
         let builder = builder.with_custom_certificate_verifier(Arc::clone(&certificates) as _);
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];
-        config.resumption = Resumption::in_memory_sessions(MAX_SESSIONS);
+        config.resumption = Resumption::store(Arc::new(Sessions::of(&certificates)));
         // Early data can be copied and sent again (RFC 8446 §8), and kept connections need none.
         config.enable_early_data = false;
         let config = Arc::new(config);
@@ -86,6 +84,12 @@ impl Client {
     /// Handshakes in which a certificate came.
     pub(super) fn full_handshakes(&self) -> u64 {
         self.certificates.came()
+    }
+
+    /// Lets this time pass since the latest certificate.
+    #[cfg(test)]
+    pub(super) fn pass(&self, time: std::time::Duration) {
+        self.certificates.pass(time);
     }
 
     /// Begins TLS on a connection.

@@ -7,10 +7,20 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use super::Reader;
 use super::frames;
+
+/// Idle time after which TCP asks whether the reader is there: with the questions that stay unanswered, 15 + 3 * 5 = 30 s. A
+/// reader whose machine is lost sends no end of the connection.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// Time without an acknowledgement after which the connection ends; Linux only. TCP asks nothing while octets are on their way,
+/// and sends them again for a quarter of an hour.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Octets to and from the reader.
 #[derive(Debug)]
@@ -33,17 +43,25 @@ impl Stream {
     /// The reader cannot be reached, or is none of dnstap.
     pub(super) fn open(reader: &Reader, within: Duration) -> io::Result<Stream> {
         let deadline = Instant::now() + within;
-        let mut stream = match reader {
-            Reader::Tcp(address) => Stream::Tcp(TcpStream::connect_timeout(address, within)?),
+        let mut stream = Stream::connect(reader, within)?;
+        frames::open(&mut Within { stream: &mut stream, deadline })?;
+        Ok(stream)
+    }
+
+    fn connect(reader: &Reader, within: Duration) -> io::Result<Stream> {
+        Ok(match reader {
+            Reader::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, within)?;
+                notice_silence(&SockRef::from(&stream))?;
+                Stream::Tcp(stream)
+            }
             Reader::Unix(path) => {
                 // Without blocking: where nothing accepts, a connection to a unix socket waits forever.
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
                 socket.connect_timeout(&SockAddr::unix(path)?, within)?;
                 Stream::Unix(socket.into())
             }
-        };
-        frames::open(&mut Within { stream: &mut stream, deadline })?;
-        Ok(stream)
+        })
     }
 
     /// The same, with this time limit for the whole.
@@ -68,6 +86,18 @@ impl Stream {
             },
         }
     }
+}
+
+/// A reader that has vanished without a word is an error of the connection within 30 s.
+fn notice_silence(socket: &Socket) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_RETRIES);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    Ok(())
 }
 
 impl Within<'_> {
@@ -161,6 +191,25 @@ mod tests {
         assert_eq!(ends.join().unwrap(), [true; 3]);
         drop(listener);
         let _ = std::fs::remove_file(&path);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_system_looks_after_a_reader_that_may_vanish_without_a_word() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let reader = Reader::Tcp(listener.local_addr().unwrap());
+        let Stream::Tcp(stream) = Stream::connect(&reader, Duration::from_secs(30)).unwrap() else {
+            panic!("a reader over TCP")
+        };
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        let questions = socket.tcp_keepalive_interval().unwrap() * 3;
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        let bounds = [
+            socket.tcp_keepalive_time().unwrap() + questions,
+            socket.tcp_user_timeout().unwrap().unwrap_or_default(),
+        ];
+        assert_eq!(bounds, [Duration::from_secs(30); 2]);
     }
 
     #[test]

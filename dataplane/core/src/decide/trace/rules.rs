@@ -134,7 +134,7 @@ impl Reason {
     pub const fn rule(self) -> Option<Rule> {
         Some(match self {
             Reason::Short | Reason::IsResponse => rule("N1", "no query"),
-            Reason::SourcePortZero => rule("N1", "datagrams from port 0 are dropped"),
+            Reason::SourcePortZero => rule("N1", "datagrams from this port are dropped"),
             Reason::Opcode => rule("N2", "an opcode other than QUERY"),
             Reason::Counts => rule("N3", "a query has one question and no answer"),
             Reason::Question => rule("N4", "the question cannot be read"),

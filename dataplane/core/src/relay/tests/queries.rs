@@ -83,20 +83,69 @@ fn fw12_only_the_reply_to_our_query_is_believed() {
 }
 
 #[test]
-fn fw12_a_message_cut_anywhere_is_no_reply() {
+fn fw12_a_message_cut_before_its_additional_section_is_no_reply() {
     let pending = plain(client("www.example.org.", RecordType::A));
     let whole = upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[SOA]).to_vec().unwrap();
     let question_end = HEADER + pending.head.question.len() + 4;
-    for length in 0..whole.len() {
+    // Only the OPT record is there.
+    let additional = whole.len() - OPT;
+    for length in 0..=whole.len() {
         let verdict = pending.judge(ID, &whole[..length], &TtlCaps::default());
         // Behind the question it is the reply, and its records cannot be read.
         let is_right = match verdict {
             Verdict::Discard(_) => length < question_end,
-            Verdict::Failed(error) => error == RelayError::Malformed && length >= question_end,
-            Verdict::Good(_) => false,
+            Verdict::Failed(RelayError::Malformed) => (question_end..additional).contains(&length),
+            Verdict::Failed(_) => false,
+            Verdict::Good(_) => length >= additional,
         };
         assert!(is_right, "{length}: {verdict:?}");
     }
+}
+
+/// As of servers that copy the counts of the query and write no OPT record, over UDP and over connections.
+#[test]
+fn fw12_an_additional_section_that_cannot_be_read_says_nothing_about_the_answer() {
+    const OPT_OF_5: [u8; OPT] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 5];
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let mut reply = upstream(&pending, &["www.example.org. 60 A 192.0.2.1"], &[]);
+    reply.edns = None;
+    let whole = reply.to_vec().unwrap();
+    let short_a = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192];
+    for (count, octets) in [
+        (1, &[][..]),
+        (0xff, &[]),
+        (1, &OPT_OF_5[..3]),
+        (1, &OPT_OF_5),
+        (2, &[&OPT_OF_5[..], &[0, 15, 0, 1]].concat()),
+        (1, &short_a),
+        (1, &[0xff; 40]),
+        (1, &[0x80, 0, 0, 1]),
+    ] {
+        let mut message = [&whole[..], octets].concat();
+        message[11] = count;
+        let verdict = pending.judge(ID, &message, &TtlCaps::default());
+        let Verdict::Good(relayed) = verdict else { panic!("{count} {octets:?}: {verdict:?}") };
+        let mut buffer = [0; 1232];
+        let length = pending.write(&relayed, 0, &mut buffer);
+        let answer = Message::from_vec(&buffer[..length]).unwrap();
+        assert_eq!(texts(&answer.answers), ["www.example.org. 60 A 192.0.2.1"], "{octets:?}");
+        assert_eq!((answer.authorities.len(), answer.additionals.len()), (0, 0));
+    }
+}
+
+#[test]
+fn fw21_an_rcode_in_the_opt_record_counts_also_where_its_options_are_cut() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    let mut reply = upstream(&pending, &[], &[SOA]);
+    reply.metadata.response_code = ResponseCode::BADVERS;
+    let mut message = reply.to_vec().unwrap();
+    *message.last_mut().unwrap() = 9;
+    let verdict = pending.judge(ID, &message, &TtlCaps::default());
+    assert!(matches!(verdict, Verdict::Failed(RelayError::Rcode(16))), "{verdict:?}");
+    // Where it is cut before, the Rcode is the one of the header.
+    message.truncate(message.len() - 1);
+    let verdict = pending.judge(ID, &message, &TtlCaps::default());
+    assert!(matches!(verdict, Verdict::Good(_)), "{verdict:?}");
 }
 
 #[test]

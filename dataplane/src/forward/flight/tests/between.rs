@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::forward::sockets::MAX_DATAGRAM;
 
 #[tokio::test]
 async fn fw21_an_icmp_error_leads_to_the_next_server_without_a_timer() {
@@ -36,9 +37,27 @@ async fn fw21_an_icmp_error_leads_to_the_next_server_without_a_timer() {
     }
 }
 
+/// With TC=1.
+fn cut(query: &[u8]) -> Vec<u8> {
+    let mut cut = error(query, 0);
+    cut[2] |= 2;
+    cut
+}
+
+/// With more octets than are read of a datagram, and without TC=1.
+fn too_long(query: &[u8]) -> Vec<u8> {
+    let mut long = error(query, 0);
+    let record = [0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0, 0, 4, 192, 0, 2, 1];
+    (long[6], long[7]) = (1, 44);
+    long.extend(record.repeat(300));
+    assert!(long.len() > MAX_DATAGRAM);
+    long
+}
+
 #[tokio::test]
 async fn fw26_a_reply_that_was_cut_is_asked_for_over_tcp_and_not_relayed() {
-    for way in WAYS {
+    let replies: [fn(&[u8]) -> Vec<u8>; 2] = [cut, too_long];
+    for (way, reply) in WAYS.into_iter().flat_map(|way| replies.map(|reply| (way, reply))) {
         // The port must be free for TCP too.
         let (stage, streams) = loop {
             let stage = Stage::new(way).await;
@@ -48,9 +67,7 @@ async fn fw26_a_reply_that_was_cut_is_asked_for_over_tcp_and_not_relayed() {
         };
         let mut ended = stage.ask();
         let (query, from) = stage.query().await;
-        let mut cut = error(&query, 0);
-        cut[2] |= 2;
-        stage.reply(&cut, from).await;
+        stage.reply(&reply(&query), from).await;
         let answers = async {
             let (mut stream, _) = streams.accept().await.unwrap();
             let mut octets = vec![0; stream.read_u16().await.unwrap().into()];
@@ -63,6 +80,25 @@ async fn fw26_a_reply_that_was_cut_is_asked_for_over_tcp_and_not_relayed() {
         let (end, _stream) = tokio::join!(stage.end(&mut ended), answers);
         assert_eq!(end, Origin::Upstream, "{way:?}");
         assert_eq!(stage.forwarder.resolved(), 1, "{way:?}");
+        assert_eq!(stage.upstreams.discarded(Discard::Malformed), 0, "{way:?}");
+        assert!(stage.far.try_recv(&mut [0; 512]).is_err(), "{way:?}: it is asked once over UDP");
+    }
+}
+
+/// As of small servers that copy the counts of a query and send no OPT record.
+#[tokio::test]
+async fn fw12_a_reply_that_announces_an_opt_record_and_has_none_ends_the_lookup() {
+    for way in WAYS {
+        let stage = Stage::new(way).await;
+        let mut ended = stage.ask();
+        let (query, from) = stage.query().await;
+        let mut reply = address(&query);
+        reply[10..12].copy_from_slice(&query[10..12]);
+        assert_eq!(reply[10..12], [0, 1], "the query has an OPT record");
+        stage.reply(&reply, from).await;
+        assert_eq!(stage.end(&mut ended).await, Origin::Upstream, "{way:?}");
+        assert_eq!(stage.upstreams.discarded(Discard::Malformed), 0, "{way:?}");
+        assert!(stage.far.try_recv(&mut [0; 512]).is_err(), "{way:?}: it is asked once");
     }
 }
 

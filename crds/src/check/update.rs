@@ -1,9 +1,9 @@
 //! Immutable fields: an accidental change would be an outage of the whole cluster.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::violations::{Reason, Violations};
+use crate::v1alpha1::Service;
 use crate::{ClusterDNS, ClusterDNSSpec};
 
 /// What is wrong with a change of this resource to another spec.
@@ -31,24 +31,30 @@ pub fn check_update(resource: &ClusterDNS, new: &ClusterDNSSpec) -> Result<(), V
     if before.namespace != after.namespace {
         refuse("spec.service.namespace", "the namespace of the Service");
     }
-    if has_written_addresses(resource) && before.cluster_ips != after.cluster_ips {
+    if has_written_addresses(resource) && !begins_with(&after, &before) {
         refuse(
             "spec.service.clusterIPs",
-            "kubelets have the clusterIPs as clusterDNS: once the Service has them they",
+            "kubelets have the clusterIPs as clusterDNS: the other family can be added behind them, but those that the Service has",
         );
     }
     violations.or(())
 }
 
+/// Does it write the same addresses first, in whatever words? Kubernetes adds the other family to a Service.
+fn begins_with(after: &Service, before: &Service) -> bool {
+    addresses(after).starts_with(&addresses(before))
+}
+
+fn addresses(service: &Service) -> Vec<IpAddr> {
+    let texts = service.cluster_ips.iter().flatten();
+    texts.filter_map(|text| text.parse().ok()).collect()
+}
+
 /// Does the Service have the addresses of the spec? Those that it never got can be corrected. Where there is no status, as in a
 /// file, it may have them.
 fn has_written_addresses(resource: &ClusterDNS) -> bool {
-    let of = |texts: &Vec<String>| -> BTreeSet<IpAddr> {
-        texts.iter().filter_map(|text| text.parse().ok()).collect()
-    };
-    let service = resource.spec.service.as_ref();
-    let written = service.and_then(|service| service.cluster_ips.as_ref()).map(of);
-    let Some(written) = written.filter(|written| !written.is_empty()) else { return false };
-    let real = resource.status.as_ref().map(|status| of(&status.cluster_ips));
-    real.is_none_or(|real| written.is_subset(&real))
+    let written = resource.spec.service.as_ref().map(addresses).unwrap_or_default();
+    let has = |ip: &IpAddr, real: &[String]| real.iter().any(|text| text.parse() == Ok(*ip));
+    let has_all = |real: &[String]| written.iter().all(|ip| has(ip, real));
+    !written.is_empty() && resource.status.as_ref().is_none_or(|it| has_all(&it.cluster_ips))
 }

@@ -81,7 +81,8 @@ pub(super) fn service_namespace_is_immutable() -> Rule {
     .field_path(".service.namespace")
 }
 
-/// A rule of the whole resource: addresses that the Service never got (status.clusterIPs) can be corrected.
+/// A rule of the whole resource: addresses that the Service never got (status.clusterIPs) can be corrected. Those that it has stay
+/// first, in whatever words: Kubernetes adds the other family to a Service.
 pub(super) fn cluster_ips_are_immutable() -> Rule {
     let written = |object: &str| format!("{object}.spec.service.clusterIPs");
     let (new, old) = (written("self"), written("oldSelf"));
@@ -90,10 +91,12 @@ pub(super) fn cluster_ips_are_immutable() -> Rule {
         format!(
             "!has(oldSelf.spec.service) || !has({old}) || {old}.size() == 0 || \
              !has(oldSelf.status) || !has({real}) || !{old}.all(c, {real}.exists(s, ip(s) == ip(c))) || \
-             (has(self.spec.service) && has({new}) && {new} == {old})"
+             (has(self.spec.service) && has({new}) && {new}.size() >= {old}.size() && {new}.all(c, isIP(c)) && \
+             ip({new}[0]) == ip({old}[0]) && ({old}.size() == 1 || ip({new}[1]) == ip({old}[1])))"
         ),
         format!(
-            "kubelets have the clusterIPs as clusterDNS: once the Service has them they cannot be changed; {MOVE}"
+            "kubelets have the clusterIPs as clusterDNS: the other family can be added behind them, but those that the \
+             Service has cannot be changed; {MOVE}"
         ),
     )
     .field_path(".spec.service.clusterIPs")

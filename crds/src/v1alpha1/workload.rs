@@ -25,8 +25,8 @@ pub struct Service {
     #[schemars(length(min = 1, max = bounds::LABEL), regex(pattern = LABEL_PATTERN))]
     pub namespace: String,
 
-    /// Its clusterIPs, at most one per family; once the Service has them they cannot be changed. Kubelets have them as
-    /// clusterDNS. Kubernetes does not give a Service that exists another address: write them before the first apply.
+    /// Its clusterIPs, at most one per family. Kubelets have them as clusterDNS: those that the Service has cannot be changed,
+    /// so write them before the first apply. The other family can be added behind them, and a shorter list takes none away.
     /// Example: [10.96.0.10]. Default: one that the API server chooses, or those of the adopted Service.
     #[serde(rename = "clusterIPs", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::CLUSTER_IPS), inner(length(max = bounds::ADDRESS)))]

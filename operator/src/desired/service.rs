@@ -92,12 +92,8 @@ fn own(of: &Instance<'_>) -> Service {
     metadata.resource_version =
         of.observed.service.as_ref().and_then(|seen| seen.metadata.resource_version.clone());
     metadata.labels.get_or_insert_default().extend(discovered_by(of));
-    // A deleted Service gets the addresses that clients know; the API server refuses it if another Service has one of
-    // them.
-    let last = &of.plan.rollout.state.service;
-    let pinned = Some(last.cluster_ips.as_slice()).filter(|_| last.is_pinned);
-    let written = of.service.cluster_ips.as_deref().filter(|ips| !ips.is_empty());
-    let ips = written.or(pinned).filter(|ips| !ips.is_empty());
+    let ips = addresses(of);
+    let ips = Some(ips.as_slice()).filter(|ips| !ips.is_empty());
     let spec = ServiceSpec {
         type_: Some("ClusterIP".to_owned()),
         cluster_ip: ips.map(|ips| ips[0].clone()),
@@ -113,6 +109,42 @@ fn own(of: &Instance<'_>) -> Service {
         ..ServiceSpec::default()
     };
     Service { metadata, spec: Some(spec), status: None }
+}
+
+/// The addresses to ask for; none: the API server chooses. A deleted Service gets those that clients know; the API server refuses
+/// it if another Service has one of them.
+///
+/// A shorter list takes no address away, because clients of that family would lose DNS: a person takes it out of the Service
+/// itself. And the words are those of the Service, because the API server compares addresses as text.
+fn addresses(of: &Instance<'_>) -> Vec<String> {
+    let last = &of.plan.rollout.state.service;
+    let pinned = Some(last.cluster_ips.as_slice()).filter(|_| last.is_pinned);
+    let written = of.service.cluster_ips.as_deref().filter(|ips| !ips.is_empty());
+    let asked = parsed(written.or(pinned).unwrap_or_default());
+    let seen = of.observed.service.as_ref().map(present).unwrap_or_default();
+    let known = if seen.is_empty() { parsed(&last.cluster_ips) } else { seen };
+    let is_same = |((ip, _), (known, _)): (&Address, &Address)| ip == known;
+    let is_shorter = asked.len() <= known.len() && asked.iter().zip(&known).all(is_same);
+    if is_shorter && !asked.is_empty() {
+        return known.into_iter().map(|(_, text)| text).collect();
+    }
+    let as_known = |(ip, _): &Address| {
+        let found = known.iter().find(|(known, _)| known == ip);
+        found.map_or_else(|| ip.to_string(), |(_, text)| text.clone())
+    };
+    asked.iter().map(as_known).collect()
+}
+
+/// An address, and how it is written.
+type Address = (IpAddr, String);
+
+fn present(service: &Service) -> Vec<Address> {
+    let spec = service.spec.as_ref();
+    parsed(spec.and_then(|spec| spec.cluster_ips.as_deref()).unwrap_or_default())
+}
+
+fn parsed(texts: &[String]) -> Vec<Address> {
+    texts.iter().filter_map(|text| Some((text.parse().ok()?, text.clone()))).collect()
 }
 
 /// The label by which dashboards and addons find the cluster's DNS. Only the Service of that name has it; otherwise

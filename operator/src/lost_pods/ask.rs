@@ -45,14 +45,17 @@ pub(super) struct Target {
     domain: Name,
 }
 
-/// How a ready pod is asked; `None` if its status has no address.
+/// How a ready pod is asked; `None` if its status has no address. Other data planes look only at addresses behind the Service, which
+/// are of its families.
 pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
+    let served = dns.status.iter().flat_map(|status| &status.cluster_ips);
+    let served: Vec<IpAddr> = served.filter_map(|text| text.parse().ok()).collect();
     Some(Target {
         uid: pods::uid(pod).to_owned(),
         name: pods::name(pod).to_owned(),
         namespace: pod.namespace()?,
         node: pod.spec.as_ref()?.node_name.clone()?,
-        dns: SocketAddr::new(pods::address(pod)?, pods::dns_port(pod, dns)),
+        dns: SocketAddr::new(pods::address_beside(pod, &served)?, pods::dns_port(pod, dns)),
         http: http_address(pod)?,
         domain: Name::from_ascii(format!("{}.", dns.spec.domain)).ok()?,
     })
@@ -190,7 +193,30 @@ async fn get(address: &str, path: &str) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fixtures::from;
+
+    #[test]
+    fn o20_a_pod_is_asked_at_its_address_that_is_behind_the_service() {
+        let asked = |cluster_ips: &[&str], pod_ips: &[&str]| {
+            let mut dns = crate::fixtures::dns("{}");
+            dns.status = Some(from(json!({"clusterIPs": cluster_ips})));
+            let all: Vec<_> = pod_ips.iter().map(|ip| json!({"ip": ip})).collect();
+            let mut pod = crate::fixtures::pod("dns-0", 0, 0);
+            pod.metadata.namespace = Some("kube-system".to_owned());
+            pod.spec = Some(from(json!({"nodeName": "node", "containers": []})));
+            pod.status = Some(from(json!({"podIP": pod_ips[0], "podIPs": all})));
+            target(&dns, &pod).unwrap().dns.ip().to_string()
+        };
+        let (v4, v6) = ("10.0.0.7", "fd00::7");
+        assert_eq!(asked(&["10.96.0.10"], &[v6, v4]), v4);
+        assert_eq!(asked(&["fd00:96::a"], &[v4, v6]), v6);
+        assert_eq!(asked(&["10.96.0.10", "fd00:96::a"], &[v6, v4]), v6, "both are behind it");
+        assert_eq!(asked(&[], &[v6, v4]), v6, "no Service yet");
+        assert_eq!(asked(&["10.96.0.10"], &[v6]), v6, "it has no other");
+    }
 
     #[test]
     fn o20_an_answer_that_names_another_pod_is_not_the_pods() {

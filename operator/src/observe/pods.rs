@@ -23,6 +23,8 @@ use crate::observe::observed::{Observed, Reported};
 const TEMPLATE_HASH: &str = "pod-template-hash";
 /// The label in which a DaemonSet writes the template of a pod.
 const DAEMON_TEMPLATE_HASH: &str = "controller-revision-hash";
+/// One of each family.
+const MOST_ADDRESSES: usize = 2;
 /// The annotation that orders the ReplicaSets of a Deployment.
 const REPLICA_SET_REVISION: &str = "deployment.kubernetes.io/revision";
 
@@ -91,6 +93,21 @@ pub fn uid(pod: &Pod) -> &str {
 /// Its address, once it has one.
 pub fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+}
+
+/// All its addresses, its own first: one of each family.
+pub fn addresses(pod: &Pod) -> impl Iterator<Item = IpAddr> {
+    let others = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
+    let others = others.filter_map(|it| it.ip.parse().ok());
+    let own = address(pod);
+    own.into_iter().chain(others.filter(move |ip| Some(*ip) != own)).take(MOST_ADDRESSES)
+}
+
+/// Its address of a family that these have, such as those of a Service: only that one is behind the Service. Its own where it has
+/// none of these families.
+pub fn address_beside(pod: &Pod, served: &[IpAddr]) -> Option<IpAddr> {
+    let is_served = |ip: &IpAddr| served.iter().any(|it| it.is_ipv4() == ip.is_ipv4());
+    addresses(pod).find(is_served).or_else(|| address(pod))
 }
 
 /// The port at which it answers DNS. A pod from before an edit of `spec.service.podPort` has another one than the spec, until

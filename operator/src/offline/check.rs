@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use super::named_files::named_files;
 use super::output::{Finding, Findings};
 use super::warning::{Warning, warning};
-use super::warnings::unwise;
+use super::warnings::{may_be_asked_from, unwise};
 use super::{Severity, cluster_dns, conflicts, is_template, kubelets, names_our_kind, text_of};
 use crate::args::{self, Format};
 use crate::names;
@@ -132,7 +132,7 @@ fn of_one(
     if let Ok(found) = read {
         let mut advice = unwise(&found.resource);
         if let Some(cluster) = cluster {
-            let knows_better = excluded_pods(&found.resource, &cluster.pod_ranges);
+            let knows_better = excluded_pods(&found.resource, cluster);
             advice.retain(|it| knows_better.is_none() || it.reason != "ClientsExcludePods");
             advice.extend(knows_better);
             advice.extend(unused_by_kubelets(&found.resource, cluster));
@@ -263,11 +263,14 @@ pub(crate) fn indexed(path: &str) -> String {
 }
 
 /// Clients ask from the addresses of their pods.
-fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<Warning> {
+fn excluded_pods(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
     let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
     let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
+    let served: Vec<IpAddr> =
+        served(dns, cluster).iter().filter_map(|ip| ip.parse().ok()).collect();
+    let pods = cluster.pod_ranges.iter().filter(|range| may_be_asked_from(range, &served));
     let excluded: Vec<String> =
-        ranges.iter().filter(|range| !allows(&clients, **range)).map(IpNet::to_string).collect();
+        pods.filter(|range| !allows(&clients, **range)).map(IpNet::to_string).collect();
     let first = excluded.first()?;
     let more = match excluded.len() - 1 {
         0 => String::new(),
@@ -280,12 +283,19 @@ fn excluded_pods(dns: &ClusterDNS, ranges: &BTreeSet<IpNet>) -> Option<Warning> 
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
 }
 
+/// The addresses of its Service, as far as they are known: as written, or those of one that is adopted.
+fn served<'a>(dns: &'a ClusterDNS, cluster: &'a kubelets::Said) -> &'a [String] {
+    let service = dns.spec.service.as_ref();
+    let written = service.and_then(|it| it.cluster_ips.as_deref()).unwrap_or_default();
+    let real = cluster.services.get(&names::service(dns));
+    let real = real.filter(|_| written.is_empty() && service.is_some_and(|it| it.adopt));
+    real.map_or(written, Vec::as_slice)
+}
+
 fn unused_by_kubelets(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
     let service = dns.spec.service.as_ref()?;
     let written = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty());
-    let real = cluster.services.get(&names::service(dns));
-    let real = real.filter(|ips| service.adopt && !ips.is_empty());
-    let ips = written.or(real)?;
+    let ips = Some(served(dns, cluster)).filter(|ips| !ips.is_empty())?;
     // As addresses: kubelets and people write those of IPv6 in different ways.
     let address = |text: &String| text.parse::<IpAddr>().ok();
     let used: BTreeSet<IpAddr> = cluster.cluster_dns.iter().filter_map(address).collect();
@@ -330,7 +340,8 @@ mod tests {
             );
             let (dns, _) = crds::manifest::read(&text, "a").unwrap();
             let ranges = ["10.244.0.0/24", "10.244.1.0/24"].map(|text| text.parse().unwrap());
-            excluded_pods(&dns, &ranges.into()).map(|warning| warning.message)
+            let cluster = Said { pod_ranges: ranges.into(), ..Said::default() };
+            excluded_pods(&dns, &cluster).map(|warning| warning.message)
         };
         assert_eq!(said("[]"), None, "everyone may ask");
         assert_eq!(said("[10.244.0.0/16]"), None);

@@ -1,6 +1,7 @@
 //! Conflicts between several ClusterDNS: two that claim one Service or one address.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crds::ClusterDNS;
 use kube::ResourceExt;
@@ -33,6 +34,8 @@ pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
         let (namespace, name) = names::service(dns);
         let service = ("spec.service.name", format!("Service {namespace}/{name}"));
         let written = dns.spec.service.iter().flat_map(|it| it.cluster_ips.iter().flatten());
+        // As addresses: those of IPv6 are written in different ways.
+        let written = written.filter_map(|text| text.parse::<IpAddr>().ok());
         let addresses =
             written.map(|ip| ("spec.service.clusterIPs", format!("the clusterIP {ip}")));
         for (field, claim) in std::iter::once(service).chain(addresses) {
@@ -58,4 +61,28 @@ pub(super) fn clashes(all: &[Placed<'_>]) -> Vec<Clash> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::dns;
+
+    #[test]
+    fn o3_one_address_in_different_words_is_claimed_twice() {
+        let named = |name: &str, ip: &str| {
+            let mut dns = dns(&format!("{{service: {{name: {name}, clusterIPs: [\"{ip}\"]}}}}"));
+            dns.metadata.name = Some(name.to_owned());
+            dns
+        };
+        let found = |first: &str, second: &str| {
+            let (first, second) = (named("a", first), named("b", second));
+            let clashes = clashes(&[(None, &first), (None, &second)]);
+            clashes.into_iter().map(|it| (it.at, it.field)).collect::<Vec<_>>()
+        };
+        let clash = [(1, "spec.service.clusterIPs")];
+        assert_eq!(found("fd00:96::a", "fd00:96:0::A"), clash);
+        assert_eq!(found("fd00:96::a", "fd00:96::a"), clash);
+        assert_eq!(found("fd00:96::a", "fd00:96::b"), []);
+    }
 }

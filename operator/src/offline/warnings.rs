@@ -95,7 +95,8 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
     let service: Vec<IpAddr> = service.filter_map(|text| text.parse().ok()).collect();
     let ranges = dns.spec.reverse_cidrs.iter().flatten().filter_map(|text| text.parse().ok());
     // No client has an address of the range of Services.
-    let mut pods = ranges.filter(|range: &IpNet| !service.iter().any(|ip| range.contains(ip)));
+    let pods = ranges.filter(|range: &IpNet| !service.iter().any(|ip| range.contains(ip)));
+    let mut pods = pods.filter(|range| may_be_asked_from(range, &service));
     let excluded = pods.find(|range| !allows(&clients, *range))?;
     let is_part = clients.iter().any(|client| excluded.contains(client));
     let how = if is_part { "only in part in these ranges" } else { "in none of these ranges" };
@@ -103,6 +104,11 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
         "{excluded} of spec.reverseCIDRs is {how}: pods with other addresses get REFUSED; add the ranges of all pods and nodes"
     );
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
+}
+
+/// Clients ask an address of a Service from their own of that family. Its addresses may not be known.
+pub(super) fn may_be_asked_from(range: &IpNet, served: &[IpAddr]) -> bool {
+    served.is_empty() || served.iter().any(|ip| ip.is_ipv4() == range.addr().is_ipv4())
 }
 
 /// `Insecure` is the default, so that a switch breaks no name; this advice is part of that rule (RR56).
@@ -358,5 +364,17 @@ mod tests {
         let warnings = ineffective(vec![WithoutEffect { field, instead: "every TTL is 5".into() }]);
         let message = "this field has no effect: every TTL is 5";
         assert_eq!(warnings, [warning("spec.ttlSeconds", "WithoutEffect", message)]);
+    }
+    #[test]
+    fn o14_ranges_of_a_family_that_the_service_has_not_are_no_clients() {
+        let warned = |cluster_ips: &str| {
+            let spec = format!(
+                "{{service: {{clusterIPs: [{cluster_ips}]}}, access: {{clients: [10.0.0.0/8]}}, \
+                 reverseCIDRs: [10.244.0.0/16, 'fd00:244::/64']}}"
+            );
+            of_reason("ClientsExcludePods", &spec).len()
+        };
+        assert_eq!(warned("10.96.0.10"), 0);
+        assert_eq!([warned("10.96.0.10, 'fd00:96::a'"), warned("")], [1, 1]);
     }
 }

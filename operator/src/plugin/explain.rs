@@ -3,9 +3,11 @@
 
 mod text;
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use hyper::Method;
+use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -138,7 +140,7 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
     let (conf, notes) = of_pod(&pod, &dns.spec.domain, &cluster_ips, &args.node_search)
         .map_err(|why| format!("pod {shown}: {why}"))?;
     asker.hosts = Hosts::of_pod(&pod, &dns.spec.domain);
-    asker.client = pods::address(&pod).map(|address| address.to_string());
+    asker.client = client(&pod, &conf).map(|address| address.to_string());
     (asker.from, asker.conf, asker.notes) = (Some(format!("pod {shown}")), Some(conf), notes);
     let data_plane = match which.address {
         Some(address) => lookups::at(which, address),
@@ -152,6 +154,12 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
         }
     };
     Ok((data_plane, asker))
+}
+
+/// The address from which the pod asks its first server.
+fn client(pod: &Pod, conf: &ResolvConf) -> Option<IpAddr> {
+    let first: Vec<IpAddr> = conf.first_server().into_iter().collect();
+    pods::address_beside(pod, &first)
 }
 
 /// Asks what the search leads to, one name after the other. `ask` gets the page for a name and a type.
@@ -202,6 +210,18 @@ fn together(libc: Libc, outcomes: &[Outcome]) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_asks_from_its_address_of_the_family_of_its_first_server() {
+        let pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": "web-0"},
+            "status": {"podIP": "fd00:1::5", "podIPs": [{"ip": "fd00:1::5"}, {"ip": "10.1.0.5"}]}}))
+        .unwrap();
+        let asks_from = |file: &str| client(&pod, &ResolvConf::read(file)).map(|ip| ip.to_string());
+        let of = |address: &str| Some(address.to_owned());
+        assert_eq!(asks_from("nameserver 10.96.0.10\nnameserver fd00:96::a"), of("10.1.0.5"));
+        assert_eq!(asks_from("nameserver fd00:96::a\nnameserver 10.96.0.10"), of("fd00:1::5"));
+        assert_eq!(asks_from(""), of("fd00:1::5"));
+    }
 
     #[test]
     fn one_record_is_enough_for_glibc_and_every_reply_must_be_good_for_musl() {

@@ -5,6 +5,7 @@
 //! others have the file of the node, which no API shows. `dnsConfig` adds servers and domains, and replaces options.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
@@ -95,6 +96,11 @@ impl ResolvConf {
         (self.with_ndots(), notes)
     }
 
+    /// The server that is asked first.
+    pub fn first_server(&self) -> Option<IpAddr> {
+        self.nameservers.first()?.parse().ok()
+    }
+
     /// Whether an option is written.
     pub fn has_option(&self, name: &str) -> bool {
         self.options.iter().any(|option| option == name)
@@ -147,6 +153,13 @@ pub fn of_pod(
             [format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.to_owned()];
         conf.search = of_cluster.into_iter().chain(node_search.iter().cloned()).collect();
         conf.options = vec![KUBELET_NDOTS.to_owned()];
+        if cluster_ips.len() > 1 {
+            notes.push(format!(
+                "this ClusterDNS has {}, and kubelet writes those that are its clusterDNS, usually one: use --resolv-conf for what \
+                 the pod has",
+                cluster_ips.join(" and ")
+            ));
+        }
         if node_search.is_empty() {
             notes.push(
                 "search domains of its node are not known: name them with --node-search, or use --resolv-conf"
@@ -178,7 +191,9 @@ pub fn of_pod(
     bound(&mut conf, &mut notes);
     // The API server takes any text as an option, line breaks too: what is behind one is another line of the file.
     let conf = ResolvConf::read(&conf.file());
-    if !conf.nameservers.iter().any(|server| cluster_ips.contains(server)) {
+    let address = |text: &String| text.parse::<IpAddr>().ok();
+    let own: BTreeSet<IpAddr> = cluster_ips.iter().filter_map(address).collect();
+    if !conf.nameservers.iter().filter_map(address).any(|server| own.contains(&server)) {
         notes.push(format!(
             "it does not ask this ClusterDNS ({}): its servers are {}",
             cluster_ips.join(", "),
@@ -222,14 +237,18 @@ mod tests {
     use super::*;
 
     fn made(spec: Value, node_search: &[&str]) -> Result<(ResolvConf, Vec<String>), String> {
+        made_with(&["10.96.0.10"], spec, node_search)
+    }
+
+    fn made_with(
+        cluster_ips: &[&str],
+        spec: Value,
+        node_search: &[&str],
+    ) -> Result<(ResolvConf, Vec<String>), String> {
         let pod = json!({"metadata": {"name": "web-0", "namespace": "shop"}, "spec": spec});
-        let node_search: Vec<String> = node_search.iter().map(|it| (*it).to_owned()).collect();
-        of_pod(
-            &serde_json::from_value(pod).unwrap(),
-            "cluster.local",
-            &["10.96.0.10".to_owned()],
-            &node_search,
-        )
+        let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<String>>();
+        let pod = serde_json::from_value(pod).unwrap();
+        of_pod(&pod, "cluster.local", &texts(cluster_ips), &texts(node_search))
     }
 
     #[test]
@@ -287,6 +306,21 @@ mod tests {
         let elsewhere = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.1"]}});
         let (_, notes) = made(with_containers(elsewhere), &[]).unwrap();
         assert!(notes[0].contains("does not ask this ClusterDNS"), "{notes:?}");
+    }
+
+    #[test]
+    fn of_two_addresses_it_is_said_that_kubelet_may_write_one() {
+        let both = ["fd00:96::a", "10.96.0.10"];
+        let (conf, notes) = made_with(&both, with_containers(json!({})), &["n"]).unwrap();
+        assert_eq!((conf.nameservers.len(), conf.first_server()), (2, both[0].parse().ok()));
+        assert!(notes[0].contains("has fd00:96::a and 10.96.0.10"), "{notes:?}");
+        assert_eq!(made(with_containers(json!({})), &["n"]).unwrap().1, [""; 0]);
+        let written = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["fd00:96:0::a"]}});
+        assert_eq!(
+            made_with(&both, with_containers(written), &[]).unwrap().1,
+            [""; 0],
+            "it asks here"
+        );
     }
 
     #[test]

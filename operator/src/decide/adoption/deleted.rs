@@ -156,14 +156,16 @@ pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
 }
 
-/// None if the spec names the present addresses: then the user chose them. Nor where the same object has the first one still:
+/// None if the spec names all present addresses: then the user chose them. Nor where the same object has the first one still:
 /// Kubernetes lets people take the second family of a Service away.
 fn missing(dns: &ClusterDNS, before: &LastService, service: &Service) -> Vec<String> {
     let real: Vec<IpAddr> = cluster_ips(service).collect();
     let has = |text: &&String| text.parse::<IpAddr>().is_ok_and(|ip| real.contains(&ip));
     let is_same = before.uid.is_empty() || service.metadata.uid.as_ref() == Some(&before.uid);
     let has_first = before.cluster_ips.first().is_some_and(|first| has(&first));
-    if (is_same && has_first) || written(dns).any(|ip| real.contains(&ip)) {
+    let written: BTreeSet<IpAddr> = written(dns).collect();
+    let is_chosen = !real.is_empty() && real.iter().all(|ip| written.contains(ip));
+    if (is_same && has_first) || is_chosen {
         return Vec::new();
     }
     before.cluster_ips.iter().filter(|text| !has(text)).cloned().collect()

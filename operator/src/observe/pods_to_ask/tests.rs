@@ -26,7 +26,8 @@ fn large_pod(number: usize) -> Value {
             "labels": {names::INSTANCE: "default", "more": "m"}, "finalizers": ["f/f"]},
         "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i", "env": [{"name": "E", "value": "v"}],
             "ports": [{"name": "dns", "containerPort": 1053}, {"name": "metrics", "containerPort": 9200}]}]},
-        "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Initialized", "status": "True"},
+        "status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+            "conditions": [{"type": "Initialized", "status": "True"},
             {"type": "Ready", "status": "True", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
     })
 }
@@ -35,7 +36,9 @@ fn large_resource() -> Value {
     json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
         "metadata": {"name": "default", "resourceVersion": "7", "annotations": {"a": "x".repeat(FILLING)}},
         "spec": {"domain": "c.example", "managementState": "Unmanaged", "service": {"podPort": 5353, "name": "n"},
-            "hosts": [{"name": "a.example", "addresses": ["10.0.0.2"]}]}})
+            "hosts": [{"name": "a.example", "addresses": ["10.0.0.2"]}]},
+        "status": {"clusterIPs": ["fd00:96::a"], "conditions": [{"type": "Ready", "status": "True", "reason": "Serving",
+            "message": "x".repeat(FILLING), "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
 }
 
 /// Lists what there is, and keeps every watch open.
@@ -75,7 +78,7 @@ async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
     let all = it.pods[0].state();
     assert_eq!(all.len(), PODS);
     for pod in all {
-        assert!(octets(pod.as_ref()) < 8 << 10, "{} octets", octets(pod.as_ref()));
+        assert!(octets(pod.as_ref()) < 9 << 10, "{} octets", octets(pod.as_ref()));
         let kept: Value = serde_json::to_value(pod.as_ref()).unwrap();
         assert_eq!(kept["metadata"]["labels"], json!({names::INSTANCE: "default"}));
         assert!(pods::is_ready(&pod));
@@ -83,6 +86,7 @@ async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
         let dns: ClusterDNS = from(large_resource());
         assert_eq!(pods::dns_port(&pod, &dns), 1053, "its own, and not that of the spec");
         assert_eq!(pods::address(&pod), Some([10, 0, 0, 1].into()));
+        assert_eq!(pods::addresses(&pod).last(), Some("fd00::1".parse().unwrap()));
     }
     let resources = it.resources.state();
     let [dns] = resources.as_slice() else { panic!("{} resources", resources.len()) };
@@ -93,6 +97,7 @@ async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
         "service": {"podPort": 5353}}}),
     );
     assert_eq!((dns.name_any(), &dns.spec), ("default".to_owned(), &expected.spec));
+    assert_eq!(dns.status.as_ref().unwrap().cluster_ips, ["fd00:96::a"]);
 }
 
 #[tokio::test]

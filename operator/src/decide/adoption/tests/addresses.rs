@@ -68,3 +68,69 @@ fn o16_a_clusterdns_that_is_made_again_gets_the_addresses_that_it_asks_for() {
     let service = applied(&observed, &again, &plan).unwrap();
     assert_eq!(service["clusterIPs"], json!(["10.96.0.11"]));
 }
+
+/// Ours, with these addresses.
+fn ours_at(addresses: &[&str]) -> Service {
+    let mut service = ours();
+    let texts: Vec<String> = addresses.iter().map(|text| (*text).to_owned()).collect();
+    let spec = service.spec.as_mut().unwrap();
+    (spec.cluster_ip, spec.cluster_ips) = (texts.first().cloned(), Some(texts));
+    service
+}
+
+/// What is applied of addresses and families where this spec is reconciled.
+fn asks_for(observed: &mut Observed, dns: &ClusterDNS, second: i64) -> serde_json::Value {
+    let plan = reconcile(observed, dns, second).unwrap();
+    let service = applied(observed, dns, &plan).unwrap();
+    json!([service["clusterIPs"], service["ipFamilies"], service["ipFamilyPolicy"]])
+}
+
+#[test]
+fn o1_a_list_of_one_address_takes_the_other_family_from_no_client() {
+    const SHORT: &str = "{service: {clusterIPs: [10.96.0.10]}}";
+    let both = json!([["10.96.0.10", "fd00:96::a"], ["IPv4", "IPv6"], "RequireDualStack"]);
+    let mut observed = with(ours_at(&["10.96.0.10", "fd00:96::a"]));
+    assert_eq!(asks_for(&mut observed, &dns(SHORT), 0), both, "it is there");
+    observed.service = None;
+    assert_eq!(asks_for(&mut observed, &dns(SHORT), 1), both, "it was deleted");
+    let again = created_again(&mut observed, SHORT);
+    assert_eq!(asks_for(&mut observed, &again, 2), both, "so was the ClusterDNS");
+    let lost = reported(SHORT, &["10.96.0.10", "fd00:96::a"]);
+    assert_eq!(asks_for(&mut Observed::default(), &lost, 3), both, "rollout.json is lost too");
+    // A person takes the family out of the Service itself.
+    let one = json!([["10.96.0.10"], ["IPv4"], "SingleStack"]);
+    let mut narrowed = with(ours_at(&["10.96.0.10", "fd00:96::a"]));
+    reconcile(&mut narrowed, &dns(SHORT), 4).unwrap();
+    narrowed.service = Some(ours_at(&["10.96.0.10"]));
+    assert_eq!(asks_for(&mut narrowed, &dns(SHORT), 5), one);
+}
+
+#[test]
+fn o1_an_address_is_asked_for_in_the_words_of_the_service() {
+    let asks = |has: &[&str], ip: &str| {
+        let spec = format!("{{service: {{clusterIPs: [\"{ip}\"]}}}}");
+        let service = (!has.is_empty()).then(|| ours_at(has));
+        let mut observed = Observed { service, ..Observed::default() };
+        asks_for(&mut observed, &dns(&spec), 0)[0].clone()
+    };
+    for ip in ["fd00:96::a", "fd00:96:0::a", "FD00:96::A"] {
+        for has in ["fd00:96::a", "fd00:96:0::a"] {
+            assert_eq!(asks(&[has], ip), json!([has]), "{ip}");
+        }
+        assert_eq!(asks(&[], ip), json!(["fd00:96::a"]), "the usual words");
+    }
+    assert_eq!(asks(&["fd00:96::a", "10.96.0.10"], "fd00:96:0::a")[0], "fd00:96::a");
+}
+
+#[test]
+fn o16_another_second_address_is_reported_also_where_the_spec_writes_the_first() {
+    let mut observed = with(ours_at(&["10.96.0.10", "fd00:96::a"]));
+    reconcile(&mut observed, &dns("{}"), 0).unwrap();
+    let mut another = ours_at(&["10.96.0.10", "fd00:96::b"]);
+    another.metadata.uid = Some("another".to_owned());
+    observed.service = Some(another);
+    let lost = |spec: &str| lost_addresses(&dns(spec), &observed);
+    assert_eq!(lost("{service: {clusterIPs: [10.96.0.10]}}"), ["fd00:96::a"]);
+    let meant = "{service: {clusterIPs: [10.96.0.10, \"fd00:96::b\"]}}";
+    assert_eq!(lost(meant), [""; 0]);
+}

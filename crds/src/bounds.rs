@@ -74,6 +74,10 @@ pub const FEDERATIONS: usize = 16;
 pub const STUB_DOMAINS: usize = 100;
 /// Servers of a group (A34).
 pub const SERVERS: usize = 15;
+/// Types that a group withholds (FW45): clusters withhold one or two, and each question that is forwarded is compared with all.
+pub const WITHHELD_TYPES: usize = 8;
+/// Octets of a record type as text: `TYPE65535`.
+pub const RECORD_TYPE: usize = 9;
 
 /// Largest `limits.inFlight`, in queries.
 pub const IN_FLIGHT: u32 = 1_000_000;

@@ -11,6 +11,7 @@ mod federations;
 mod probes;
 mod reverse;
 mod servers;
+mod withheld;
 mod bounds;
 mod follow_up_errors;
 mod violations;
@@ -121,4 +122,5 @@ fn rules(config: &Config, violations: &mut Violations) {
     probes::check(config, violations);
     reverse::check(config, violations);
     servers::check(config, violations);
+    withheld::check(config, violations);
 }

@@ -14,6 +14,7 @@ pub mod v1alpha1;
 pub mod defaults;
 pub mod bounds;
 pub mod names;
+pub mod rrtype;
 pub mod image;
 mod punycode;
 pub mod check;

@@ -228,6 +228,7 @@ fn is_routed(reason: Reason) -> bool {
         | Reason::CnameLoop
         | Reason::RecursionNotDesired
         | Reason::NoGroup
+        | Reason::Withheld
         | Reason::Forward => true,
         Reason::Short
         | Reason::IsResponse

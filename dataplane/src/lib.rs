@@ -26,7 +26,7 @@ pub mod forward;
 mod quic_sockets;
 pub mod origin;
 pub mod rcode;
-pub mod rrtype;
+pub use crds::rrtype;
 pub mod identity;
 pub mod names;
 pub mod explain;

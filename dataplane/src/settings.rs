@@ -3,10 +3,12 @@
 
 mod federations;
 
+use std::iter;
 use std::net::IpAddr;
 
 use crds::Config;
 use crds::config as written;
+use crds::rrtype::RrType;
 use dataplane_core::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, Key, Name, PodRecords, Reads, Requirement,
     Resource, Selector, SelectorOperator, ServiceAddresses, Settings, SrvData,
@@ -76,6 +78,7 @@ pub fn at(config: &Config, location: &Location) -> Result<Settings, String> {
             .iter()
             .map(|stub| name("stubDomains", &stub.domain))
             .collect::<Result<_, _>>()?,
+        withheld_types: withheld_types(upstreams, stub_domains),
         default_upstreams: match upstreams {
             written::Upstreams::FromResolvConf(_) | written::Upstreams::Servers(_) => true,
             written::Upstreams::None => false,
@@ -90,6 +93,22 @@ pub fn at(config: &Config, location: &Location) -> Result<Settings, String> {
         // A CHAOS answer shows it; `forward/upstreams.rs` gives the cache its size.
         cache_entries: cache.entries,
     })
+}
+
+/// By the number of the group.
+fn withheld_types(
+    upstreams: &written::Upstreams,
+    stub_domains: &[written::StubDomain],
+) -> Vec<Vec<u16>> {
+    let stubs = stub_domains.iter().map(|stub| Some(&stub.group.options));
+    let types = |options: Option<&written::GroupOptions>| {
+        options
+            .into_iter()
+            .flat_map(|it| &it.withheld_types)
+            .map(|RrType(number)| *number)
+            .collect()
+    };
+    iter::once(upstreams.options()).chain(stubs).map(types).collect()
 }
 
 /// What this configuration reads of objects; `None` for one that cannot be used.
@@ -283,6 +302,16 @@ mod tests {
     #[test]
     fn a20_upstreams_none_leaves_no_default_group() {
         assert!(!of(&config(r#"{"format":1,"upstreams":"none"}"#)).unwrap().default_upstreams);
+    }
+
+    #[test]
+    fn fw45_types_are_withheld_by_the_number_of_their_group() {
+        let json = r#"{"format":1,"upstreams":{"fromResolvConf":{"withheldTypes":["AAAA","TYPE65534"]}},
+            "stubDomains":[{"domain":"a.example","group":{"servers":[{"ip":"10.0.0.1","port":53}]}},
+            {"domain":"b.example","group":{"servers":[{"ip":"10.0.0.1","port":53}],
+            "options":{"withheldTypes":["A"]}}}]}"#;
+        let settings = of(&config(json)).unwrap();
+        assert_eq!(settings.withheld_types, [vec![28, 65_534], vec![], vec![1]]);
     }
 
     #[test]

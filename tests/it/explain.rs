@@ -237,6 +237,7 @@ fn agree(records: &Records, packet: &[u8], about: &str) -> bool {
         Reason::RecursionNotDesired => !is_ours,
         Reason::NoGroup => last.place == Place::NoGroup,
         Reason::Forward => matches!(last.place, Place::Group(_)),
+        Reason::Withheld => last.rules.iter().any(|rule| rule.id == "FW45"),
         // Refused before the name is looked at.
         _ => return false,
     };

@@ -190,6 +190,10 @@ impl Oracle {
                 }
                 // No group is configured for the name (N15, RR42).
                 Route::NoGroup => return self.elsewhere(cnames, &needs, REFUSED, SERVFAIL),
+                // A type that is withheld from the group (FW45, N22).
+                Route::Group(group) if self.is_withheld(group, qtype) => {
+                    return self.without_data(&cnames, &needs);
+                }
                 Route::Group(group) => {
                     let ede = self.snapshot_ede(&needs);
                     return Expected::Forward { group, name, cnames, ede };

@@ -31,6 +31,8 @@ pub enum Reason {
     InvalidRange,
     /// The label selector breaks the rules of the API (unknown operator, values missing).
     InvalidSelector,
+    /// No record type, or none that can be withheld (FW45).
+    InvalidType,
     /// A smallest number above the largest.
     MinAboveMax,
     /// Something that is needed is not there.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::defaults::{self, is_bytes, is_default, is_flag, is_number};
+use crate::rrtype::RrType;
 
 /// Where names go that are neither ours nor below a stub domain (A19, A20).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,17 @@ pub enum Upstreams {
 impl Default for Upstreams {
     fn default() -> Self {
         Self::FromResolvConf(GroupOptions::default())
+    }
+}
+
+impl Upstreams {
+    /// How the servers are used, if there are any.
+    pub fn options(&self) -> Option<&GroupOptions> {
+        match self {
+            Self::FromResolvConf(options) => Some(options),
+            Self::Servers(group) => Some(&group.options),
+            Self::None => None,
+        }
     }
 }
 
@@ -63,6 +75,9 @@ pub struct GroupOptions {
     /// Bounds of the cached answers of this group, within those of the whole cache.
     #[serde(skip_serializing_if = "is_default")]
     pub cache: GroupCache,
+    /// Types that the servers are never asked for; at most 8 (FW45).
+    #[serde(skip_serializing_if = "is_default")]
+    pub withheld_types: Vec<RrType>,
 }
 
 /// How much a group is asked at once.

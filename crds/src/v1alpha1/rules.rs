@@ -9,7 +9,7 @@ mod names;
 use kube::core::{Message, Rule};
 
 use crate::names::RESERVED_IN_DOMAIN;
-use crate::{bounds, defaults};
+use crate::{bounds, defaults, rrtype};
 
 pub(super) use names::{
     domain_is_not_special, owner_is_not_special, stub_domain_is_not_called_upstreams,
@@ -182,6 +182,16 @@ pub(super) fn clear_server_has_no_tls() -> Rule {
         "tls is for the transports TLS, HTTPS and QUIC: set transport to one of them, or leave tls out",
     )
     .field_path(".tls")
+}
+
+/// Numbers of types that cannot be withheld, such as TYPE2, are left to `check`.
+pub(super) fn types_can_be_withheld() -> Rule {
+    let names = rrtype::withholdable().collect::<Vec<_>>().join("|");
+    rule(
+        format!("self.all(t, t.matches('^({names}|TYPE[0-9]{{1,5}})$'))"),
+        "write types in upper case, such as AAAA or HTTPS, others as TYPE and their number; NS, SOA, CNAME, DNAME, the types of \
+         DNSSEC and those of questions, such as ANY, cannot be withheld, because resolvers need them",
+    )
 }
 
 pub(super) fn upstreams_have_one_source() -> Rule {

@@ -44,6 +44,17 @@ pub struct Upstreams {
     /// Bounds of what is cached from these servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<GroupCache>,
+
+    /// Record types that clients do not get from these servers, at most 8. A question for one is answered at once: NOERROR
+    /// without records and without an SOA record, and Extended DNS Error 17. No server is asked. The same holds for the
+    /// target of a CNAME or ExternalName. Names of the cluster, hosts and records keep theirs. A client that validates
+    /// takes such an answer about a signed zone for forged. Names of types, or TYPE65534 (RFC 3597). Example: [AAAA].
+    /// Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WITHHELD_TYPES), inner(length(min = 1, max = bounds::RECORD_TYPE)))]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::types_can_be_withheld()]))]
+    pub withheld_types: Option<Vec<String>>,
 }
 
 /// A suffix with servers of its own.
@@ -75,6 +86,14 @@ pub struct StubDomain {
     /// Bounds of what is cached from these servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<GroupCache>,
+
+    /// Record types that clients do not get from these servers, at most 8, as for upstreams. Example: [AAAA]. Default:
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::WITHHELD_TYPES), inner(length(min = 1, max = bounds::RECORD_TYPE)))]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    #[schemars(extend("x-kubernetes-validations" = [rules::types_can_be_withheld()]))]
+    pub withheld_types: Option<Vec<String>>,
 }
 
 /// A DNS server that is asked.

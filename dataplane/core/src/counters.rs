@@ -60,13 +60,15 @@ pub enum Reason {
     RecursionNotDesired,
     /// N15: not ours and no upstream group for it.
     NoGroup,
+    /// N22: not ours, and the type is withheld from its upstream group.
+    Withheld,
     /// The name is not ours; an upstream group is asked, or the cache.
     Forward,
 }
 
 impl Reason {
     /// Every reason, in the order of their discriminants.
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 24] = [
         Reason::Short,
         Reason::IsResponse,
         Reason::SourcePortZero,
@@ -89,6 +91,7 @@ impl Reason {
         Reason::CnameLoop,
         Reason::RecursionNotDesired,
         Reason::NoGroup,
+        Reason::Withheld,
         Reason::Forward,
     ];
 
@@ -117,11 +120,12 @@ impl Reason {
             Reason::CnameLoop => "cname_loop",
             Reason::RecursionNotDesired => "recursion_not_desired",
             Reason::NoGroup => "no_group",
+            Reason::Withheld => "withheld",
             Reason::Forward => "forward",
         }
     }
 
-    /// Whether the query was answered from our own records (`hits.bind.`, A53).
+    /// Whether the query was answered without the cache and without an upstream (`hits.bind.`, A53).
     pub const fn is_own_answer(self) -> bool {
         matches!(
             self,
@@ -131,6 +135,7 @@ impl Reason {
                 | Reason::NxDomain
                 | Reason::Cname
                 | Reason::CnameLoop
+                | Reason::Withheld
         )
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn settings() -> Settings {
         federations: Vec::new(),
         extra: Vec::new(),
         stub_domains: Vec::new(),
+        withheld_types: Vec::new(),
         default_upstreams: true,
         udp_payload_size: 1232,
         chaos: true,

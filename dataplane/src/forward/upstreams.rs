@@ -273,7 +273,8 @@ impl Reading<'_, '_> {
                 usable.push((identity, client));
             }
         }
-        let GroupOptions { policy, case_randomisation, limits, cache } = options;
+        // The core answers what is withheld (FW45), so it never comes here.
+        let GroupOptions { policy, case_randomisation, limits, cache, withheld_types: _ } = options;
         let max_s = self.config.cache.max_ttl_seconds;
         let caps = TtlCaps {
             max_s: cache.max_ttl_seconds.map_or(max_s, |own| own.min(max_s)),

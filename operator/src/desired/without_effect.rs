@@ -80,6 +80,7 @@ fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
     let limit = upstreams.limits.as_ref().map(|limits| limits.in_flight);
     let has_limits = limit.is_some_and(|it| it != config::GroupLimits::default().in_flight);
     let has_cache = upstreams.cache.as_ref().is_some_and(|it| it.max_ttl_seconds.is_some());
+    let has_withheld = upstreams.withheld_types.as_ref().is_some_and(|it| !it.is_empty());
     let rows = [
         (
             upstreams.from_resolv_conf == Some(false) && upstreams.servers.is_none() && !is_none,
@@ -90,6 +91,7 @@ fn of_upstreams(dns: &ClusterDNS) -> Vec<WithoutEffect> {
         (is_none && upstreams.case_randomisation, "spec.upstreams.caseRandomisation", NOT_ASKED),
         (is_none && has_limits, "spec.upstreams.limits", NOT_ASKED),
         (is_none && has_cache, "spec.upstreams.cache", NOT_ASKED),
+        (is_none && has_withheld, "spec.upstreams.withheldTypes", NOT_ASKED),
         (
             !is_none && is_above_whole(upstreams.cache.as_ref(), dns),
             "spec.upstreams.cache.maxTTLSeconds",
@@ -218,12 +220,13 @@ mod tests {
             ("{upstreams: {fromResolvConf: false, none: true}}", &[]),
             (
                 "{upstreams: {none: true, policy: Fastest, caseRandomisation: true, limits: {inFlight: 9}, \
-                 cache: {maxTTLSeconds: 5}}}",
+                 cache: {maxTTLSeconds: 5}, withheldTypes: [AAAA]}}",
                 &[
                     "upstreams.policy",
                     "upstreams.caseRandomisation",
                     "upstreams.limits",
                     "upstreams.cache",
+                    "upstreams.withheldTypes",
                 ],
             ),
             (

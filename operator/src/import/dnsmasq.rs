@@ -1,5 +1,6 @@
 //! dnsmasq: its options, from a command line or a file, and its hosts files.
 
+mod filters;
 mod once;
 mod options;
 mod servers;
@@ -85,12 +86,14 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
                 Some(decided) => decided,
                 None => continue,
             },
+            name if filters::is_one(name) => continue,
             _ => settings::convert(&flag, &once, draft),
         };
         say(&flag, outcome, message, draft);
     }
     let settings = std::mem::take(&mut gathered.settings);
     upstreams(gathered, look, draft);
+    filters::convert(options, draft);
     unwritten_cache(options, draft);
     for (flag, outcome, message) in settings {
         match servers::is_set(&flag, draft) {

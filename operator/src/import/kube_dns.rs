@@ -87,6 +87,7 @@ pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) ->
         case_randomisation: false,
         limits: None,
         cache: None,
+        withheld_types: None,
     };
     match draft.stub_domain(stub) {
         Ok(Some(differs)) => (Changed, format!("spec.stubDomains: {domain}; {differs}")),

@@ -11,7 +11,7 @@ const PLACES: [(&str, &str, &[&str]); 12] = [
     // A CNAME is followed: `decide/alias.rs`.
     ("dataplane/core/src/decide/answer.rs", "rtype::{}", &["CNAME"]),
     ("dataplane/src/names.rs", "\"{}\"", &[]),
-    ("dataplane/src/rrtype.rs", "\"{}\"", &[]),
+    ("crds/src/rrtype.rs", "\"{}\"", &[]),
     ("dataplane/src/explain/dig.rs", "\"{}\"", &[]),
     // In a Corefile `rewrite name suffix` means a DNAME.
     ("operator/src/import/corefile/template.rs", "\"{}\"", &["DNAME"]),

@@ -1,5 +1,6 @@
 //! Chains over several upstreams (FW42), and addresses that must not come from outside (FW43).
 
+use crds::rrtype::RrType;
 use dataplane::forward::Limit;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -199,4 +200,26 @@ async fn f18_g146_private_addresses_are_removed_from_public_names_not_from_stub_
         let wiki = stage.ask(1, "wiki.corp.example", RecordType::A).await;
         assert_eq!(answers(&wiki), ["10.20.0.90"]);
     }
+}
+
+#[tokio::test]
+async fn fw45_fw42_a_chain_into_a_group_that_withholds_its_type_asks_no_server_there() {
+    let script = "server 10.0.0.2\n* *\n  answer @ 60 A 192.0.2.80\n\
+                  server 10.20.0.53\nhalf.corp.example. *\n  answer @ 60 CNAME www.example.org.";
+    let stage = Stage::with(script, |config| {
+        options(config).withheld_types = vec![RrType(RecordType::AAAA.into())];
+    });
+    // First from the server of the stub domain, then its CNAME from the cache.
+    for _ in 0..2 {
+        let half = waiting(1, "half.corp.example", RecordType::AAAA);
+        let reply = stage.ask_cached(&half).await;
+        assert_eq!(failure(&reply), (ResponseCode::NoError, Some(17)));
+        assert_eq!(
+            (answers(&reply), reply.authorities.len()),
+            (vec!["www.example.org.".into()], 0)
+        );
+    }
+    assert_eq!(stage.upstream(FIRST).asked().len(), 0);
+    let reply = stage.ask(1, "half.corp.example", RecordType::A).await;
+    assert_eq!(answers(&reply), ["192.0.2.80", "www.example.org."]);
 }

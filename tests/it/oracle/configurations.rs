@@ -14,6 +14,10 @@ use proptest::sample::{select, subsequence};
 pub(crate) const ZONES: [&str; 3] = ["cluster.local", "k8s.corp.example", LONG_ZONE];
 const LONG_ZONE: &str = "a-domain-of-119-octets.a-domain-of-119-octets.a-domain-of-119-octets.a-domain-of-119-octets.and-some-more-octets.example";
 
+/// Types that are withheld from the default upstreams (AAAA, MX), and from the first stub domain (A).
+const WITHHELD: [[&[u16]; 2]; 5] =
+    [[&[], &[]], [&[], &[]], [&[], &[]], [&[28], &[]], [&[15, 28], &[1]]];
+
 fn name(text: &str) -> Name {
     Name::from_text(text).expect("a name of the pools")
 }
@@ -205,13 +209,14 @@ pub(crate) fn settings(zone: &'static str) -> impl Strategy<Value = Settings> {
         prop::bool::weighted(0.5),
         prop::bool::weighted(0.15),
         select(vec![5u32, 5, 0, 3, 30, 3600]),
+        select(WITHHELD.to_vec()),
     );
     // Boxed, as the shrinkable values of all of them together are too large for the stack of a test.
     (names.boxed(), routes.boxed(), wire.boxed()).prop_map(move |(names, routes, wire)| {
         let (pods, endpoint_names, hide_empty_services, exposure, service_addresses, federations) =
             names;
         let (reverse_cidrs, extra, stubs, default_upstreams) = routes;
-        let (udp_payload_size, chaos, nsid, limited, ttl_s) = wire;
+        let (udp_payload_size, chaos, nsid, limited, ttl_s, withheld_types) = wire;
         let zone = name(zone);
         let stub_domains = stubs.into_iter().map(name);
         let stub_domains =
@@ -229,6 +234,7 @@ pub(crate) fn settings(zone: &'static str) -> impl Strategy<Value = Settings> {
             extra,
             stub_domains,
             federations,
+            withheld_types: withheld_types.map(<[u16]>::to_vec).to_vec(),
             default_upstreams,
             udp_payload_size,
             chaos,

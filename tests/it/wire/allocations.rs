@@ -7,7 +7,7 @@ use tests::client::Question;
 use super::{BOTH, shop_with};
 
 /// Each outcome with questions that have it.
-const OUTCOMES: [(Reason, &[&str]); 21] = [
+const OUTCOMES: [(Reason, &[&str]); 22] = [
     (
         Reason::Found,
         &[
@@ -114,6 +114,7 @@ const OUTCOMES: [(Reason, &[&str]); 21] = [
     (Reason::Short, &["hex 1234 01"]),
     // Configurations of their own: below.
     (Reason::NoGroup, &[]),
+    (Reason::Withheld, &[]),
     (Reason::Client, &[]),
 ];
 
@@ -158,9 +159,10 @@ fn nothing_is_allocated_between_query_and_reply() {
 }
 
 #[test]
-fn nothing_is_allocated_when_there_is_no_upstream_or_the_client_is_refused() {
+fn nothing_is_allocated_where_no_upstream_may_be_asked_or_the_client_is_refused() {
     for (reason, spec) in [
         (Reason::NoGroup, json!({"upstreams": {"none": true}})),
+        (Reason::Withheld, json!({"upstreams": {"withheldTypes": ["A"]}})),
         (Reason::Client, json!({"access": {"clients": ["192.0.2.0/24"]}})),
     ] {
         let resource = json!({

@@ -86,6 +86,7 @@ pub fn rejected(message: &[u8], reason: Reason) -> Option<&'static str> {
         | Reason::CnameLoop
         | Reason::RecursionNotDesired
         | Reason::NoGroup
+        | Reason::Withheld
         | Reason::Forward => None,
     }
 }

@@ -111,6 +111,7 @@ pub(super) fn settings() -> Settings {
         federations: Vec::new(),
         extra: extra(),
         stub_domains: vec![name("corp.example")],
+        withheld_types: Vec::new(),
         default_upstreams: true,
         udp_payload_size: 1232,
         chaos: true,

@@ -1,8 +1,10 @@
 //! Which upstream group a name belongs to that is not ours (docs/dns.md A18 to A20), and which one has the zone above ours.
 
-use super::expected::{RrSet, rtype};
+use dataplane_core::Resource;
+
+use super::expected::{Expected, Record, Reply, RrSet, rtype};
 use super::names::Name;
-use super::{Local, Node, Oracle, Route};
+use super::{Local, Node, Oracle, Route, chain};
 
 impl Oracle {
     pub(super) fn group(&self, name: &Name, qtype: u16) -> Route {
@@ -24,6 +26,22 @@ impl Oracle {
             Route::Group(group) if is_zone && qtype == rtype::DS => Some(group),
             _ => None,
         }
+    }
+
+    /// Whether this group is never asked for the type (FW45).
+    pub(super) fn is_withheld(&self, group: usize, qtype: u16) -> bool {
+        let by_group = self.settings.withheld_types.iter().enumerate();
+        by_group.filter(|(at, _)| *at == group).any(|(_, types)| types.contains(&qtype))
+    }
+
+    /// NOERROR with the CNAMEs of ours alone (N22); the age of a snapshot takes the place of EDE 17 (E42).
+    pub(super) fn without_data(&self, cnames: &[Record], needs: &[Resource]) -> Expected {
+        let ede = match self.snapshot_ede(needs) {
+            age if age.is_empty() => vec![17],
+            age => age,
+        };
+        let aa = !cnames.is_empty();
+        Reply { aa, opt: true, answer: chain(cnames), ede, ..Reply::default() }.into()
     }
 
     /// The stub domain with the longest suffix; `own`: the name itself counts too.

@@ -1,8 +1,9 @@
 //! Upstreams and stub domains: one choice of a union, ports filled in by transport.
 
 use super::addresses::address;
-use crate::check::violations::{Reason, Violations};
+use crate::check::violations::{Reason, Violations, shown};
 use crate::config;
+use crate::rrtype::{self, RrType};
 use crate::v1alpha1;
 
 /// Where other names go; one choice.
@@ -16,6 +17,7 @@ pub(super) fn upstreams(
         upstreams.case_randomisation,
         upstreams.limits.as_ref(),
         upstreams.cache.as_ref(),
+        withheld(upstreams.withheld_types.as_deref(), "spec.upstreams", violations),
     );
     let from_resolv_conf = upstreams.from_resolv_conf == Some(true);
     let none = upstreams.none == Some(true);
@@ -41,15 +43,17 @@ pub(super) fn stub_domain(
     index: usize,
     violations: &mut Violations,
 ) -> config::StubDomain {
+    let field = format!("spec.stubDomains[{index}]");
     config::StubDomain {
         domain: stub.domain.clone(),
         group: config::Group {
-            servers: servers(&stub.servers, &format!("spec.stubDomains[{index}]"), violations),
+            servers: servers(&stub.servers, &field, violations),
             options: group_options(
                 stub.policy,
                 stub.case_randomisation,
                 stub.limits.as_ref(),
                 stub.cache.as_ref(),
+                withheld(stub.withheld_types.as_deref(), &field, violations),
             ),
         },
     }
@@ -60,6 +64,7 @@ fn group_options(
     case_randomisation: bool,
     limits: Option<&v1alpha1::GroupLimits>,
     cache: Option<&v1alpha1::GroupCache>,
+    withheld_types: Vec<RrType>,
 ) -> config::GroupOptions {
     config::GroupOptions {
         policy,
@@ -70,7 +75,25 @@ fn group_options(
         cache: config::GroupCache {
             max_ttl_seconds: cache.and_then(|cache| cache.max_ttl_seconds),
         },
+        withheld_types,
     }
+}
+
+/// The texts that are record types; each other one becomes a violation.
+fn withheld(written: Option<&[String]>, field: &str, violations: &mut Violations) -> Vec<RrType> {
+    let read = |(index, text): (usize, &String)| {
+        let read = rrtype::read(text);
+        if read.is_none() {
+            let message = format!(
+                "{} is no record type: write one such as AAAA or HTTPS, and others as TYPE and their number",
+                shown(text)
+            );
+            let field = format!("{field}.withheldTypes[{index}]");
+            violations.add(field, Reason::InvalidType, message);
+        }
+        read.map(RrType)
+    };
+    written.unwrap_or_default().iter().enumerate().filter_map(read).collect()
 }
 
 fn servers(

@@ -195,7 +195,7 @@ impl Resolution {
 /// Where the target of a chain leads (docs/dns.md §2.2).
 enum Hop {
     Group(usize),
-    /// Our answer, and how old the snapshot is that it is from, in seconds.
+    /// Our answer, also to a type that is withheld (FW45), and how old the snapshot is that it is from, in seconds.
     Own(Relayed, Option<u32>),
     Failed(u16, &'static str),
 }
@@ -203,6 +203,9 @@ enum Hop {
 fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -> Hop {
     let labels = Labels::of(key.name());
     let lookup = match route(around.records, &labels, &Found::Unknown, key.qtype(), &mut false) {
+        Route::Group(group) if around.records.zone.withholds(group, key.qtype()) => {
+            return Hop::Own(Relayed::withheld(key), None);
+        }
         Route::Group(group) => return Hop::Group(group),
         Route::NoGroup => return Hop::Failed(ede::NOT_AUTHORITATIVE, "no upstream for this name"),
         Route::Own(lookup, _) => lookup,

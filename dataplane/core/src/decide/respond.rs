@@ -418,7 +418,24 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         if !self.question.recursion_desired() {
             return self.not_recursive(reply, needs, aliases);
         }
+        if self.records.zone.withholds(group, self.question.qtype) {
+            return self.withheld(reply, needs, aliases);
+        }
         (SmallAction::Forward { group, needs }, Reason::Forward)
+    }
+
+    /// The type is withheld (N22): no data, behind CNAMEs of ours too. No zone of ours says so, so there is no SOA.
+    fn withheld(
+        &self,
+        reply: &mut Reply<'_, '_>,
+        needs: Needs,
+        aliases: &Cnames<'_>,
+    ) -> (SmallAction, Reason) {
+        let led_by_us = !aliases.is_empty();
+        let finish = |age: Option<(u16, &str)>| {
+            self.finish(reply, Rcode::NoError, led_by_us, age.or(Some((ede::FILTERED, ""))))
+        };
+        (self.with_age(needs, finish), Reason::Withheld)
     }
 
     fn not_recursive(

@@ -142,6 +142,13 @@ fn forwarded(
         }
         _ => hop.rules.push(rules::NO_GROUP),
     }
+    if let Place::Group(group) = place
+        && records.zone.withholds(group, qtype)
+    {
+        hop.rules.push(rules::WITHHELD_TYPE);
+        let field = if group == 0 { "spec.upstreams" } else { "this stub domain" };
+        hop.notes.push(format!("withheldTypes of {field} has this type, so no server is asked"));
+    }
     hop
 }
 

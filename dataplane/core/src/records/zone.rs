@@ -89,6 +89,11 @@ impl Zone {
         self.settings.cluster_domain.wire()
     }
 
+    /// FW45: whether this type is withheld from a group.
+    pub(crate) fn withholds(&self, group: usize, qtype: u16) -> bool {
+        self.settings.withheld_types.get(group).is_some_and(|types| types.contains(&qtype))
+    }
+
     /// Whether namespace labels decide what is visible, so that Namespaces are needed (§4.4).
     pub(crate) fn selects_namespaces(&self) -> bool {
         !self.settings.exposure.namespace_selector.0.is_empty()

@@ -36,8 +36,11 @@ const CHECKING_DISABLED: u8 = 8;
 const BLOCKED: u8 = 16;
 /// Records of the RRset are missing that a larger reply would have: the client must ask over TCP.
 const CUT: u8 = 32;
+/// The type is withheld, so no server was asked (FW45).
+const WITHHELD: u8 = 64;
 /// RCODE of an entry that remembers a failed lookup.
 const SERVFAIL: u8 = 2;
+const NOERROR: u8 = 0;
 pub(super) const NXDOMAIN: u8 = 3;
 
 /// The part of an upstream's reply that may be relayed: in order, TTLs capped. One immutable allocation, shared when
@@ -94,6 +97,13 @@ impl Relayed {
     /// The entry of a failed lookup: the key and no records.
     pub fn failure(key: &LookupKey) -> Relayed {
         Relayed::of(&Selected::new(SERVFAIL, false), key)
+    }
+
+    /// The end of a chain whose type is withheld (N22): NOERROR and no records.
+    pub(crate) fn withheld(key: &LookupKey) -> Relayed {
+        let mut octets = Relayed::of(&Selected::new(NOERROR, false), key).octets.to_vec();
+        octets[1] |= WITHHELD;
+        Relayed { octets: octets.into() }
     }
 
     pub(super) fn of(selected: &Selected, key: &LookupKey) -> Relayed {
@@ -194,6 +204,11 @@ impl Relayed {
     /// True if rebind protection removed the whole answer (N21).
     pub(super) fn is_blocked(&self) -> bool {
         self.octets[1] & BLOCKED != 0
+    }
+
+    /// True if its type is withheld (N22).
+    pub(super) fn is_withheld(&self) -> bool {
+        self.octets[1] & WITHHELD != 0
     }
 
     /// The same with these records of its RRset only, which has addresses, and without signatures, authority and AD: these

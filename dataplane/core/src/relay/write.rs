@@ -15,7 +15,7 @@ use super::relayed::{Freshness, Relayed};
 use super::shifted_names::ShiftedNames;
 use crate::random::scaled;
 use crate::steps::step;
-use crate::wire::ede::{self, BLOCKED, STALE_ANSWER, STALE_NXDOMAIN};
+use crate::wire::ede::{self, BLOCKED, FILTERED, STALE_ANSWER, STALE_NXDOMAIN};
 use crate::wire::message::{CLASS_IN, HEADER, OPTION_EDE, OPTION_NSID, Rcode};
 use crate::wire::reply::{EDE_FIXED, EDE_TEXT};
 use crate::wire::text::ShortText;
@@ -108,8 +108,13 @@ pub fn write_chain(
         last.is_some_and(|(hop, age)| hop.is_nxdomain() && *age == Freshness::Stale);
     let code = if is_old_denial { STALE_NXDOMAIN } else { STALE_ANSWER };
     let is_blocked = hops.iter().any(|(hop, _)| hop.is_blocked());
-    let code = if is_blocked { BLOCKED } else { code };
-    let ede = (is_stale || is_blocked).then_some((code, ""));
+    let is_withheld = last.is_some_and(|(hop, _)| hop.is_withheld());
+    let code = match (is_blocked, is_withheld) {
+        (true, _) => BLOCKED,
+        (false, true) => FILTERED,
+        (false, false) => code,
+    };
+    let ede = (is_stale || is_blocked || is_withheld).then_some((code, ""));
     reply.finish(head, flags, rcode, ede, ErrorCodes::default())
 }
 

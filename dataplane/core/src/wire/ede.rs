@@ -8,6 +8,8 @@ pub(crate) const STALE_ANSWER: u16 = 3;
 pub(crate) const NOT_READY: u16 = 14;
 /// Rebind protection removed every address (FW43).
 pub(crate) const BLOCKED: u16 = 15;
+/// The type is withheld (FW45).
+pub(crate) const FILTERED: u16 = 17;
 /// The client is not in the list of those that may ask (N7).
 pub(crate) const PROHIBITED: u16 = 18;
 /// As [`STALE_ANSWER`], of a name that did not exist.

@@ -297,6 +297,7 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
         case_randomisation: false,
         limits,
         cache: None,
+        withheld_types: None,
     };
     let (outcome, message) = match scope.draft.stub_domain(stub) {
         Ok(differs) => {

@@ -1,4 +1,6 @@
-//! `template`: answers that are the same for every question become records.
+//! `template`: answers that are the same for every question become records; a type that it denies for all names is withheld.
+
+mod withheld;
 
 use std::collections::BTreeSet;
 
@@ -16,6 +18,10 @@ use crate::import::values::{name, zones};
 /// Replaces Go's {{ .Name }}, the name in the question, while a template is read.
 const ASKED: &str = "\u{1}";
 
+const PART: &str = "part of this template";
+const DENIES: &str = "names cannot be denied or made empty: leave them to the upstreams, or forward their suffix to a server that \
+                      denies them (spec.stubDomains)";
+
 /// Adds `template` to the draft: records, with a wildcard for a zone.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
     let [class, asked, of @ ..] = &directive.args[..] else {
@@ -23,22 +29,29 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     };
     // Records are of class IN.
     let is_in = ["IN", "ANY"].iter().any(|it| class.eq_ignore_ascii_case(it));
-    let depends = |line: &Directive| ["expr", "var"].contains(&line.name.as_str());
-    let is_fixed = !directive.body.iter().any(depends);
+    let has = |name: &str| directive.body.iter().any(|line| line.name == name);
+    let is_fixed = !(has("expr") || has("var"));
+    let is_for_all = is_fixed && !has("match");
+    let withheld = match is_in && is_for_all && !has("answer") {
+        true => withheld::decided(directive, asked, of, scope),
+        false => None,
+    };
     let owners = owners(directive, of, scope).filter(|_| is_in && is_fixed);
     let answers = directive.body.iter().filter(|line| line.name == "answer").count();
-    let (outcome, message): (Outcome, &str) = match (&owners, answers) {
-        (None, _) if !is_in => (NotPossible, "only questions of class IN have records"),
-        (None, _) => (
+    let (outcome, message): (Outcome, &str) = match (&withheld, &owners, answers) {
+        (Some((outcome, message)), _, _) => (*outcome, message),
+        (None, None, _) if !is_in => (NotPossible, "only questions of class IN have records"),
+        (None, None, 0) if is_for_all => (NotPossible, DENIES),
+        (None, None, _) if is_for_all => (
+            NotPossible,
+            "it answers all names alike, and no record is for all names: write spec.records for the names that are asked",
+        ),
+        (None, None, _) => (
             NotPossible,
             "it answers by a pattern, and names have no patterns: write spec.records for the names that are asked",
         ),
-        (Some(_), 0) => (
-            NotPossible,
-            "names cannot be denied or made empty: leave them to the upstreams, or forward their suffix to a server that denies \
-             them (spec.stubDomains)",
-        ),
-        (Some(_), _) => {
+        (None, Some(_), 0) => (NotPossible, DENIES),
+        (None, Some(_), _) => {
             (Changed, "its answers are records; other types of these names have no data")
         }
     };
@@ -49,10 +62,9 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             return Ok(());
         }
         let (outcome, message) = match (line.name.as_str(), &owners) {
+            ("rcode" | "fallthrough", _) if withheld.is_some() => withheld::option(line, outcome),
             ("answer", Some(owners)) => answer(line, owners, asked, scope),
-            ("answer" | "match" | "rcode" | "expr" | "var", None) => {
-                (NotPossible, "part of this template".to_owned())
-            }
+            ("answer" | "match" | "rcode" | "expr" | "var", None) => (NotPossible, PART.to_owned()),
             ("match", Some(owners)) => (Changed, format!("names: {}", owners.join(", "))),
             ("rcode", Some(_)) => rcode(line, answers),
             ("fallthrough", _) => {

@@ -177,8 +177,7 @@ fn decided(name: &str, value: &str) -> (Outcome, &'static str) {
             NotPossible,
             "records of this type are not served: keep a server for them and name it as a stub domain",
         ),
-        "bogus-nxdomain" | "ignore-address" | "alias" | "filter-A" | "filter-AAAA"
-        | "filter-rr" | "filterwin2k" => (
+        "bogus-nxdomain" | "ignore-address" | "alias" | "filterwin2k" => (
             NotPossible,
             "answers of upstreams are not changed, besides spec.access.rebindProtection",
         ),

@@ -6,6 +6,7 @@ use crds::v1alpha1::{GroupLimits, Server, StubDomain, Upstreams};
 use crds::{bounds, defaults};
 
 use super::Draft;
+use crate::import::values::list;
 
 impl Draft {
     /// The servers that a group can have, and why it cannot have each of the others.
@@ -102,6 +103,47 @@ impl Draft {
         self.alone(|spec| spec.upstreams = Some(upstreams.clone()))?;
         self.spec.upstreams = Some(upstreams);
         Ok(None)
+    }
+}
+
+impl Draft {
+    /// No question for this type goes to the default upstreams, where `of_upstreams` says so, and to stub domains that
+    /// `of_stub` chooses. What was changed; nothing where no such group asks a server.
+    ///
+    /// # Errors
+    /// Why a ClusterDNS cannot have it.
+    pub(in crate::import) fn withhold(
+        &mut self,
+        kind: &str,
+        of_upstreams: bool,
+        of_stub: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, String> {
+        let is_none = self.spec.upstreams.as_ref().is_some_and(|it| it.none == Some(true));
+        let of_upstreams = of_upstreams && !is_none;
+        let stubs = self.spec.stub_domains.iter().flatten().map(|stub| stub.domain.clone());
+        let stubs: Vec<String> = stubs.filter(|domain| of_stub(domain)).collect();
+        let add = |types: &mut Option<Vec<String>>| {
+            let types = types.get_or_insert_default();
+            if !types.iter().any(|it| it == kind) {
+                types.push(kind.to_owned());
+            }
+        };
+        self.change(|spec| {
+            if of_upstreams {
+                add(&mut spec.upstreams.get_or_insert_default().withheld_types);
+            }
+            let all = spec.stub_domains.iter_mut().flatten();
+            for stub in all.filter(|stub| stubs.contains(&stub.domain)) {
+                add(&mut stub.withheld_types);
+            }
+        })?;
+        let upstreams = of_upstreams.then(|| "spec.upstreams".to_owned());
+        let stubs = (!stubs.is_empty()).then(|| format!("spec.stubDomains: {}", list(&stubs)));
+        let groups: Vec<String> = upstreams.into_iter().chain(stubs).collect();
+        let all = groups.join(" and ");
+        Ok((!groups.is_empty()).then(|| {
+            format!("withheldTypes: [{kind}] of {all}: such questions have no data, and no server is asked")
+        }))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crds::Config;
 use crds::config::{StubDomain, Upstreams};
+use crds::rrtype::RrType;
 use hickory_proto::rr::{Name, RecordType};
 
 use super::question::{Expects, Question, are_answered_below};
@@ -28,7 +29,15 @@ pub(super) fn of_upstreams(config: &Config, before: &Config, fresh: &str) -> Opt
     let is_new = before.upstreams == Upstreams::None;
     let is_changed = config.upstreams != before.upstreams;
     let group = ("the default upstreams".to_owned(), is_new, is_changed);
-    Some(question(group, outside(config, fresh)))
+    let is_withheld = withholds_addresses(config) || withholds_addresses(before);
+    let kind = if is_withheld { RecordType::SOA } else { RecordType::A };
+    Some(question(group, outside(config, fresh, kind)))
+}
+
+/// A pod answers such a question itself (FW45), which says nothing of the servers. SOA is a type that cannot be withheld.
+fn withholds_addresses(config: &Config) -> bool {
+    let types = config.upstreams.options().map(|options| &options.withheld_types);
+    types.is_some_and(|types| types.contains(&RrType(RecordType::A.into())))
 }
 
 fn question(
@@ -45,13 +54,13 @@ fn question(
 
 /// Public names that no other route takes. The root is asked as well, because a firewall may drop example.com on
 /// purpose.
-fn outside(config: &Config, fresh: &str) -> Vec<(Name, RecordType)> {
+fn outside(config: &Config, fresh: &str, kind: RecordType) -> Vec<(Name, RecordType)> {
     let is_stub = |name: &str| {
         config.stub_domains.iter().any(|stub| crds::names::is_at_or_below(name, &stub.domain))
     };
     let free =
         EXTERNAL.into_iter().find(|name| !is_stub(name) && !are_answered_below(config, name));
     let name = free.and_then(|name| Name::from_ascii(format!("{fresh}.{name}.")).ok());
-    let fresh = name.map(|name| (name, RecordType::A));
+    let fresh = name.map(|name| (name, kind));
     fresh.into_iter().chain([(Name::root(), RecordType::NS)]).collect()
 }

@@ -51,6 +51,9 @@ fn o17_what_is_asked_is_what_clients_would_lose() {
     assert_eq!(asked(stub), expected(&["com. SOA", "the default upstreams"]));
     assert_eq!(asked_of_upstreams(stub), ["fresh.example.net. A", ". NS"]);
     assert_eq!(asked_of_upstreams("{}"), ["fresh.example.com. A", ". NS"]);
+    // FW45: the pod itself would answer a type that is withheld.
+    let withheld = "{upstreams: {withheldTypes: [A]}}";
+    assert_eq!(asked_of_upstreams(withheld), ["fresh.example.com. SOA", ". NS"]);
 }
 
 #[test]

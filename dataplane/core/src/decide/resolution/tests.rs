@@ -370,3 +370,20 @@ fn e42_a_chain_that_passes_data_of_a_snapshot_tells_its_age() {
         assert_eq!(ede(&reply), age, "{target}");
     }
 }
+
+#[test]
+fn fw45_fw42_a_chain_ends_without_data_where_its_type_is_withheld() {
+    let withheld_types = vec![vec![A], Vec::new()];
+    let records = Index::new(Settings { withheld_types, ..settings_of_tests() }).records();
+    let around = Surroundings { records: &records, now_s: 0, seed: 0, limit: 1232 };
+    let mut resolution = Resolution::default();
+    let half = alias("half.corp.example", "www.example.org");
+    assert_eq!(resolution.answered(half, FRESH, &around), Step::Done, "no server is asked");
+    let reply = reply(&resolution, "half.corp.example");
+    let sections = (reply.answers.len(), reply.authorities.len());
+    assert_eq!((reply.metadata.response_code, sections), (ResponseCode::NoError, (1, 0)));
+    assert_eq!(ede(&reply), Some(&b"\0\x11"[..]));
+    // The stub domain is asked.
+    let step = resolution.answered(alias("a.example.org", "b.corp.example"), FRESH, &around);
+    assert!(matches!(step, Step::Ask { group: 1, .. }), "{step:?}");
+}

@@ -31,6 +31,8 @@ pub(super) const DS_OF_STUB_DOMAIN: Rule = rule(
 pub(super) const DS_OF_ZONE: Rule =
     rule("RR75", "the DS record of a zone of ours is asked where the name above it is asked");
 pub(super) const NO_GROUP: Rule = rule("A20", "no stub domain matches and there are no upstreams");
+pub(super) const WITHHELD_TYPE: Rule =
+    rule("FW45", "a type in withheldTypes is answered without data, and no server is asked");
 pub(super) const NOT_READY: Rule =
     rule("N9", "a name of ours whose data is neither live nor from a snapshot is SERVFAIL");
 pub(super) const NOT_CONFIGURED: Rule =
@@ -156,6 +158,9 @@ impl Reason {
                 rule("N14", "the name is not ours and the query has RD=0")
             }
             Reason::NoGroup => rule("N15", "the name is not ours and no group answers for it"),
+            Reason::Withheld => {
+                rule("N22", "the name is not ours and its upstreams are never asked for this type")
+            }
             Reason::Forward => return None,
         })
     }

@@ -177,3 +177,22 @@ fn rr96_an_explanation_says_that_an_external_name_needs_no_endpoint() {
         assert!(hop.notes.iter().any(|note| note.starts_with(said)), "{name}: {hop:?}");
     }
 }
+
+#[test]
+fn fw45_an_explanation_says_that_a_type_is_withheld() {
+    let mut withholding = settings();
+    withholding.stub_domains = vec![Name::from_text("corp.example").unwrap()];
+    withholding.withheld_types = vec![vec![rtype::AAAA], vec![rtype::A]];
+    let index = records(withholding, Vec::new());
+    for (name, qtype, place, rules) in [
+        ("www.example.org", rtype::AAAA, Place::Group(0), &["A19", "FW45"][..]),
+        ("www.example.org", rtype::A, Place::Group(0), &["A19"]),
+        ("wiki.corp.example", rtype::A, Place::Group(1), &["A18", "FW45"]),
+        ("wiki.corp.example", rtype::AAAA, Place::Group(1), &["A18"]),
+    ] {
+        assert_eq!(asked(&index, name, qtype), (place, rules.to_vec()), "{name} {qtype}");
+    }
+    let hop = first(&index, "wiki.corp.example", rtype::A);
+    let said = "withheldTypes of this stub domain has this type, so no server is asked";
+    assert!(hop.notes.iter().any(|note| note == said), "{hop:?}");
+}

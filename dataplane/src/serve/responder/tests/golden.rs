@@ -1,11 +1,13 @@
 //! Golden examples of docs/dns.md 9.10 in which access, configuration and cache meet.
 
+use crds::rrtype::RrType;
 use dataplane_core::{Change, DataSource, Resource};
 use futures::poll;
 
 use super::*;
 
 pub(super) const A: u8 = 1;
+const AAAA: u8 = 28;
 const TXT: u8 = 16;
 /// Two Services of docs/dns.md 9.1, and an ExternalName for one of them.
 const SERVICES: &str = "
@@ -117,6 +119,32 @@ async fn g138_fw3_a_resolv_conf_with_loopback_only_leaves_names_of_the_cluster()
     let published = responder.state.published.load();
     let problems = published.upstreams.problems();
     assert!(problems.iter().any(|problem| problem.contains("127.0.0.53")), "{problems:?}");
+}
+
+#[tokio::test]
+async fn fw45_n22_a_type_that_is_withheld_asks_no_server_and_takes_no_place() {
+    let upstream = Upstream::start().await;
+    let mut config = upstream.config();
+    config.limits.in_flight = 0;
+    let config::Upstreams::Servers(group) = &mut config.upstreams else { panic!() };
+    group.options.withheld_types = vec![RrType(AAAA.into())];
+    let responder = serving(&config, "/nonexistent");
+    let www = "www.example.org";
+    assert_eq!(outcome(&responder, www, AAAA, true).await, (0, 0, Some(17)));
+    assert_eq!(outcome(&responder, www, AAAA, false).await, (5, 0, Some(20)), "N14");
+    let legacy = outcome(&responder, "legacy.shop.svc.cluster.local", AAAA, true).await;
+    assert_eq!(legacy, (0, 1, Some(17)), "our CNAME alone");
+    assert_eq!(outcome(&responder, www, A, true).await, (2, 0, Some(0)), "there is no place");
+    let (reply, origin) = responder.ask_for(&question(www, AAAA, true)).await;
+    assert_eq!((reply[2] & 4, reply[9], origin), (0, 0, Origin::Own), "neither AA nor an SOA");
+    assert_eq!(responder.state.counters[0].count(dataplane_core::Reason::Withheld), 3);
+
+    config.limits.in_flight = 1;
+    let responder = serving(&config, "/nonexistent");
+    assert_eq!(outcome(&responder, www, AAAA, true).await, (0, 0, Some(17)));
+    assert_eq!(upstream.asked(), 0);
+    assert_eq!(outcome(&responder, www, A, true).await, (0, 1, None));
+    assert_eq!(upstream.asked(), 1);
 }
 
 #[tokio::test]

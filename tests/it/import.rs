@@ -2,6 +2,7 @@
 //! `golden/import` (`UPDATE_EXPECT=1` writes them). For every input the result passes `check` and nothing panics.
 
 mod asked;
+mod beside;
 mod bounds;
 mod differences;
 mod extra_parts;

@@ -7,6 +7,7 @@ mod bounds;
 mod differences;
 mod extra_parts;
 mod files;
+mod first;
 mod fronts;
 mod losses;
 mod refusals;

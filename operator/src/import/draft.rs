@@ -99,6 +99,28 @@ impl Draft {
         self.records.get(name).is_some_and(|types| types.contains(&record_type))
     }
 
+    /// Has a name hosts or records, and none of this type? An alias has all types, those of its target.
+    pub(super) fn has_other_types(&self, name: &str, asked: &str) -> bool {
+        let host = self.hosts.get(name).and_then(|at| self.spec.hosts.as_ref()?.get(*at));
+        let records = self.records.get(name).map(Vec::as_slice).unwrap_or_default();
+        let has_address = |is_ipv4: bool| {
+            let all = host.iter().flat_map(|host| &host.addresses);
+            all.filter_map(|it| it.parse::<IpAddr>().ok()).any(|ip| ip.is_ipv4() == is_ipv4)
+        };
+        let has_asked = match asked.to_ascii_uppercase().as_str() {
+            "ANY" => true,
+            "A" => has_address(true),
+            "AAAA" => has_address(false),
+            "TXT" => records.contains(&RecordType::Txt),
+            "SRV" => records.contains(&RecordType::Srv),
+            "DNAME" => records.contains(&RecordType::Dname),
+            _ => false,
+        };
+        (host.is_some() || !records.is_empty())
+            && !has_asked
+            && !records.contains(&RecordType::Cname)
+    }
+
     /// Is this name the cluster domain or below it?
     pub(super) fn is_ours(&self, name: &str) -> bool {
         is_at_or_below(name, &self.spec.domain)

@@ -11,6 +11,7 @@ mod first;
 mod fronts;
 mod losses;
 mod refusals;
+mod size;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 
 mod first_address;
 mod groups;
+mod replaced;
 mod templates;
 
 use std::collections::HashMap;
@@ -36,8 +37,8 @@ pub(super) struct Draft {
     pub(super) spec: ClusterDNSSpec,
     /// What became of each line.
     pub(super) report: Report,
-    /// Addresses of the DNS server that is replaced: what is asked there is answered here.
-    pub(super) replaced: Vec<String>,
+    /// The DNS server that is replaced: what is asked there is answered here.
+    pub(super) replaced: replaced::Replaced,
     /// What is asked in front of the server that is read, and what of that is left to it.
     pub(super) front: Option<Front>,
     /// The server that is read is such a cache, and the one behind it is read after it.
@@ -58,10 +59,12 @@ impl Draft {
         let domain = domain.unwrap_or_else(|| defaults::DOMAIN.to_owned());
         let (namespace, name) = target.service.clone();
         let service = Service { name, namespace, adopt: target.adopt, ..Service::default() };
+        let mut replaced = replaced::Replaced::default();
+        target.replaced.iter().for_each(|address| replaced.add(address));
         Draft {
             spec: ClusterDNSSpec { domain, service: Some(service), ..ClusterDNSSpec::default() },
             report: Report::default(),
-            replaced: Vec::new(),
+            replaced,
             front: None,
             is_front: false,
             templates: Default::default(),
@@ -81,6 +84,7 @@ impl Draft {
             service: (service.namespace, service.name),
             adopt: service.adopt,
             domain: None,
+            replaced: Vec::new(),
         };
         Draft::new(Some(self.spec.domain.clone()), &target)
     }

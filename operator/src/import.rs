@@ -7,6 +7,7 @@ pub(crate) mod literals;
 mod values;
 mod front;
 mod draft;
+mod per_node;
 mod without_defaults;
 mod hosts_file;
 mod selector;
@@ -20,6 +21,8 @@ mod folder;
 mod from_cluster;
 mod service;
 mod platform;
+mod node_local;
+mod size;
 mod unread;
 mod command;
 
@@ -115,6 +118,8 @@ pub enum Source {
         /// Why it is not needed.
         why: &'static str,
     },
+    /// How many pods the other server had, after the sources that say the same.
+    Size(size::Size),
     /// The keys of all ConfigMaps, after the sources that take them.
     Keys(unread::Keys),
     /// An object of which nothing but a line of the report is made.
@@ -131,6 +136,8 @@ pub struct Target {
     pub adopt: bool,
     /// The cluster domain; without it the sources say which.
     pub domain: Option<String>,
+    /// The addresses of the Services that lead to the other server: what asks there asks the server that is replaced.
+    pub replaced: Vec<String>,
 }
 
 /// What became of the sources.
@@ -192,6 +199,7 @@ pub fn import(sources: &[Source], target: &Target) -> Result<Imported, Refused> 
                     draft.report.add(&argument.place, Outcome::NotNeeded, &what, *why);
                 }
             }
+            Source::Size(size) => size::convert(size, &mut draft),
             Source::Keys(keys) => unread::keys(keys, &mut draft.report),
             Source::Note { place, outcome, what, message } => {
                 draft.report.add(place, *outcome, what, message);
@@ -232,9 +240,11 @@ fn assumed_domain(sources: &[Source], draft: &mut Draft) {
         Source::KubeDnsConfig(keys) => keys.values().next().map(Text::place),
         Source::KubeDnsArguments(arguments) => arguments.first().map(|it| it.place.clone()),
         Source::Dnsmasq { options, .. } => options.first().map(|it| it.place.clone()),
-        Source::Sidecar { .. } | Source::Aside { .. } | Source::Keys(_) | Source::Note { .. } => {
-            None
-        }
+        Source::Sidecar { .. }
+        | Source::Aside { .. }
+        | Source::Size(_)
+        | Source::Keys(_)
+        | Source::Note { .. } => None,
     };
     // The default of kube-dns is ours.
     if sources.iter().any(|it| matches!(it, Source::KubeDnsArguments(_))) {
@@ -281,6 +291,7 @@ fn without_default_servers(
         Source::Corefile { .. }
         | Source::Sidecar { .. }
         | Source::Aside { .. }
+        | Source::Size(_)
         | Source::Keys(_)
         | Source::Note { .. } => false,
     };
@@ -314,6 +325,7 @@ fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {
         | Source::Dnsmasq { .. }
         | Source::Sidecar { .. }
         | Source::Aside { .. }
+        | Source::Size(_)
         | Source::Keys(_)
         | Source::Note { .. } => Ok(corefile::Parsed::default()),
     }
@@ -328,6 +340,7 @@ fn domain((source, corefile): (&Source, &corefile::Parsed)) -> Option<String> {
         | Source::Dnsmasq { .. }
         | Source::Sidecar { .. }
         | Source::Aside { .. }
+        | Source::Size(_)
         | Source::Keys(_)
         | Source::Note { .. } => None,
     }

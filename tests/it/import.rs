@@ -2,13 +2,16 @@
 //! `golden/import` (`UPDATE_EXPECT=1` writes them). For every input the result passes `check` and nothing panics.
 
 mod asked;
+mod beside;
 mod bounds;
 mod differences;
 mod extra_parts;
 mod files;
+mod first;
 mod fronts;
 mod losses;
 mod refusals;
+mod size;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use super::unread::{unread, with_keys};
 use super::without_defaults::Ordered;
 use super::{
     Files, Imported, Look, Source, Target, Text, dnsmasq, from_cluster, import, platform, service,
-    written,
+    size, written,
 };
 use crate::args;
 use crate::offline::{Severity, text_of};
@@ -42,8 +42,9 @@ pub fn imported(
             return Ok(Severity::Unreadable);
         }
     };
-    let is_line =
-        |it: &Source| matches!(it, Source::Aside { .. } | Source::Keys(_) | Source::Note { .. });
+    let is_line = |it: &Source| {
+        matches!(it, Source::Aside { .. } | Source::Size(_) | Source::Keys(_) | Source::Note { .. })
+    };
     if sources.iter().all(is_line) {
         writeln!(
             err,
@@ -91,7 +92,7 @@ fn pretty(value: &impl serde::Serialize) -> String {
 }
 
 /// A Service of the cluster's own name is taken over; another one is created beside it.
-fn target(args: &args::Import, found: Option<(String, String)>) -> Target {
+fn target(args: &args::Import, found: Option<(String, String)>, replaced: Vec<String>) -> Target {
     let usual =
         (crds::defaults::SERVICE_NAMESPACE.to_owned(), crds::defaults::SERVICE_NAME.to_owned());
     let existing = found.unwrap_or(usual);
@@ -107,6 +108,7 @@ fn target(args: &args::Import, found: Option<(String, String)>) -> Target {
         adopt: args.adopt || service == existing,
         service,
         domain: args.domain.clone(),
+        replaced,
     }
 }
 
@@ -152,13 +154,14 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         }
     }
     let wanted = args.service.as_deref();
-    let service::Found { mut service, mut selector, mut lines } =
+    let service::Found { mut service, mut selector, mut addresses, mut lines } =
         service::of_manifests(&all, wanted)?;
     lines.extend(unread(&all));
     if args.from_cluster {
         let found = from_cluster::read(&args.which, wanted)
             .map_err(|why| format!("the cluster (--from-cluster): {why}"))?;
         all.extend(found.objects);
+        addresses.extend(found.addresses);
         lines.extend(found.cut.into_iter().map(|message| Source::Note {
             place: super::Place { file: "the cluster".to_owned(), line: 1 },
             outcome: super::Outcome::NotPossible,
@@ -194,7 +197,8 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
         found.push(Source::Dnsmasq { options: vec![option], look });
     }
     found.extend(lines);
-    let target = target(args, service.clone());
+    found.extend(size::sources(&all, &selector));
+    let target = target(args, service.clone(), addresses);
     let is_taken_over = service.as_ref() == Some(&target.service);
     let selector = if is_taken_over { selector } else { BTreeMap::new() };
     found.extend(platform::lines(&all, &target, &selector, first.as_deref()));

@@ -69,6 +69,7 @@ pub(super) fn parse(
                 format!("{key} is no zone: this is no Corefile, or a brace is missing before it");
             return Err(Refused::at(&block.place, message));
         }
+        are_of_a_corefile(block)?;
         // Blocks of one zone may have addresses or clients of their own.
         let is_apart =
             block.directives.iter().any(|it| ["bind", "view"].contains(&it.name.as_str()));
@@ -88,6 +89,26 @@ pub(super) fn parse(
     }
     listeners::split(&mut parsed);
     Ok(parsed)
+}
+
+/// Refuses YAML, whose words would be keys and directives that this program does not know, and a server block inside of
+/// another one: what is meant would be missing from the result.
+fn are_of_a_corefile(block: &ServerBlock) -> Result<(), Refused> {
+    let names = block.directives.iter().map(|it| (&it.place, &it.name));
+    let mut words = block.keys.iter().map(|key| (&block.place, key)).chain(names);
+    if let Some((place, word)) = words.find(|(_, word)| keys::is_yaml(word)) {
+        let message = format!(
+            "{word} is a word of YAML, and this is read as a Corefile: name the ConfigMap that the cluster has, or what `helm \
+             template` prints of these values"
+        );
+        return Err(Refused::at(place, message));
+    }
+    match block.directives.iter().find(|it| keys::is_block(it)) {
+        Some(inner) => Err(inner.refused(
+            "a server block cannot be inside of another one: close that one with a brace before it",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Refuses more zones than can be held against names.
@@ -182,7 +203,8 @@ pub(super) fn convert(parsed: &Parsed, look: &Look<'_>, draft: &mut Draft) -> Re
     for (block, zones) in parsed.blocks.iter().zip(&zones) {
         let serves_cluster = zones.contains(&draft.spec.domain);
         if serves_cluster && !block.directives.iter().any(|it| it.name == "kubernetes") {
-            draft.replaced.extend(block.directives.iter().flat_map(forward::servers));
+            let servers = block.directives.iter().flat_map(forward::servers);
+            servers.for_each(|it| draft.replaced.add(&it));
         }
     }
     let mut led = Led::default();
@@ -290,7 +312,7 @@ fn convert_directive(
     block: &ServerBlock,
     scope: &mut Scope<'_>,
 ) -> Result<(), Refused> {
-    if is_unknown(directive) {
+    if is_unknown(directive) && !is_address_only(directive) {
         scope.say(directive, Outcome::NotPossible, UNKNOWN_VARIABLE);
         for line in &directive.body {
             scope.say_of(directive, line, Outcome::NotPossible, UNKNOWN_VARIABLE);
@@ -328,6 +350,14 @@ fn convert_directive(
             Ok(())
         }
     }
+}
+
+/// Directives whose words are addresses of the process of CoreDNS: what they are changes nothing here.
+const ADDRESSES: [&str; 5] = ["bind", "health", "pprof", "prometheus", "ready"];
+
+/// Is nothing unknown in it but such an address?
+fn is_address_only(directive: &Directive) -> bool {
+    ADDRESSES.contains(&directive.name.as_str()) && !directive.body.iter().any(is_unknown)
 }
 
 /// Is the value of a variable in it not known?

@@ -21,6 +21,7 @@ use ttl::LocalTtl;
 
 use super::draft::Draft;
 use super::hosts_file::{self, CLUSTER_FIRST, Reverse, Terms, Use};
+use super::kube_dns::is_pod;
 use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use super::values::{list, name};
 use super::{Argument, Files, Look, Text};
@@ -36,6 +37,9 @@ pub(super) fn convert(options: &[Argument], look: &Look<'_>, draft: &mut Draft) 
     let mut gathered = Gathered::default();
     let all = flags(options);
     let forwarded = servers::forwarded(&all);
+    for server in servers::of_domain(&all, &draft.spec.domain).filter(|it| !is_pod(it)) {
+        draft.replaced.add(&server.address);
+    }
     let (ttl, once) = (ttl::of(&all), once::of(&all));
     for flag in all {
         if draft.is_spent() {

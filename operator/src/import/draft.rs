@@ -3,6 +3,7 @@
 
 mod first_address;
 mod groups;
+mod replaced;
 mod templates;
 
 use std::collections::HashMap;
@@ -36,8 +37,8 @@ pub(super) struct Draft {
     pub(super) spec: ClusterDNSSpec,
     /// What became of each line.
     pub(super) report: Report,
-    /// Addresses of the DNS server that is replaced: what is asked there is answered here.
-    pub(super) replaced: Vec<String>,
+    /// The DNS server that is replaced: what is asked there is answered here.
+    pub(super) replaced: replaced::Replaced,
     /// What is asked in front of the server that is read, and what of that is left to it.
     pub(super) front: Option<Front>,
     /// The server that is read is such a cache, and the one behind it is read after it.
@@ -58,10 +59,12 @@ impl Draft {
         let domain = domain.unwrap_or_else(|| defaults::DOMAIN.to_owned());
         let (namespace, name) = target.service.clone();
         let service = Service { name, namespace, adopt: target.adopt, ..Service::default() };
+        let mut replaced = replaced::Replaced::default();
+        target.replaced.iter().for_each(|address| replaced.add(address));
         Draft {
             spec: ClusterDNSSpec { domain, service: Some(service), ..ClusterDNSSpec::default() },
             report: Report::default(),
-            replaced: Vec::new(),
+            replaced,
             front: None,
             is_front: false,
             templates: Default::default(),
@@ -81,6 +84,7 @@ impl Draft {
             service: (service.namespace, service.name),
             adopt: service.adopt,
             domain: None,
+            replaced: Vec::new(),
         };
         Draft::new(Some(self.spec.domain.clone()), &target)
     }
@@ -97,6 +101,28 @@ impl Draft {
 
     pub(super) fn has_record(&self, name: &str, record_type: RecordType) -> bool {
         self.records.get(name).is_some_and(|types| types.contains(&record_type))
+    }
+
+    /// Has a name hosts or records, and none of this type? An alias has all types, those of its target.
+    pub(super) fn has_other_types(&self, name: &str, asked: &str) -> bool {
+        let host = self.hosts.get(name).and_then(|at| self.spec.hosts.as_ref()?.get(*at));
+        let records = self.records.get(name).map(Vec::as_slice).unwrap_or_default();
+        let has_address = |is_ipv4: bool| {
+            let all = host.iter().flat_map(|host| &host.addresses);
+            all.filter_map(|it| it.parse::<IpAddr>().ok()).any(|ip| ip.is_ipv4() == is_ipv4)
+        };
+        let has_asked = match asked.to_ascii_uppercase().as_str() {
+            "ANY" => true,
+            "A" => has_address(true),
+            "AAAA" => has_address(false),
+            "TXT" => records.contains(&RecordType::Txt),
+            "SRV" => records.contains(&RecordType::Srv),
+            "DNAME" => records.contains(&RecordType::Dname),
+            _ => false,
+        };
+        (host.is_some() || !records.is_empty())
+            && !has_asked
+            && !records.contains(&RecordType::Cname)
     }
 
     /// Is this name the cluster domain or below it?

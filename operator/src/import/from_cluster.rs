@@ -1,5 +1,5 @@
-//! What `--from-cluster` reads: the Service that pods ask, the workloads behind it, and the ConfigMaps that these mount.
-//! Nothing is written there.
+//! What `--from-cluster` reads: the Service that pods ask, the workloads behind it, the ConfigMaps that these mount, and the rules
+//! of an autoscaler of theirs. Nothing is written there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,8 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::manifests::{Object, config_maps, config_maps_of_environment};
+use super::node_local::{is_autoscaler, is_node_local, rules_of};
 use crate::args::Cluster;
-use crate::decide::adoption::is_local;
+use crate::decide::adoption::{cluster_ips, is_local};
 use crate::offline::{self, PAGE, Paged};
 
 /// Time for all reads: a person waits for them.
@@ -26,8 +27,6 @@ const LABEL: &str = "k8s-app=kube-dns";
 pub(super) const LABEL_KEY: &str = "k8s-app";
 /// Namespace and name of the Service on OpenShift.
 pub(super) const OPENSHIFT: (&str, &str) = ("openshift-dns", "dns-default");
-/// The DaemonSet of NodeLocal DNSCache, and the value of the label `k8s-app` of its pods.
-const NODE_LOCAL: &str = "node-local-dns";
 /// The Service of NodeLocal DNSCache: it asks the DNS server of the cluster there, and pods do not.
 pub(super) const UPSTREAM: &str = "kube-dns-upstream";
 /// The usual name of the Service that pods ask.
@@ -44,6 +43,8 @@ pub(super) struct Found {
     pub(super) is_local: bool,
     /// What that Service selects by.
     pub(super) selector: BTreeMap<String, String>,
+    /// The addresses of the Services that lead to the server that is replaced.
+    pub(super) addresses: Vec<String>,
     /// Workloads and ConfigMaps of the DNS server.
     pub(super) objects: Vec<Object>,
     /// What was not read because there is too much of it, one sentence each.
@@ -68,32 +69,45 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
     let service = service(&client, wanted).await?;
     let namespace = service.namespace().unwrap_or_default();
     let selector = service.spec.as_ref().and_then(|spec| spec.selector.clone()).unwrap_or_default();
+    // NodeLocal DNSCache asks the server of the cluster at this one.
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let upstream =
+        services.get_opt(UPSTREAM).await.map_err(|error| unreadable("Services", &error))?;
+    let addresses = [&service].into_iter().chain(&upstream).flat_map(cluster_ips);
+    let addresses = addresses.map(|ip| ip.to_string()).collect();
     let mut found = Vec::new();
+    let mut autoscalers = Vec::new();
     let mut cut = Vec::new();
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
     for deployment in all(&client, &deployments, "Deployments", &mut cut).await? {
         let template = deployment.spec.as_ref().map(|spec| &spec.template);
-        if template.is_some_and(|template| is_behind(template, &selector)) {
-            found.push(object("Deployment", &namespace, &deployment.name_any(), &deployment));
+        let is_behind = template.is_some_and(|template| is_behind(template, &selector));
+        let object = object("Deployment", &namespace, &deployment.name_any(), &deployment);
+        match is_behind {
+            true => found.push(object),
+            // There may be thousands of others.
+            false => autoscalers.extend(is_autoscaler(&object).then_some(object)),
         }
     }
+    let workloads: Vec<&str> = found.iter().map(Object::name).collect();
+    let rules = autoscalers.iter().filter_map(|it| rules_of(it, &workloads));
+    let rules: BTreeSet<String> = rules.map(str::to_owned).collect();
     let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
     for daemon_set in all(&client, &daemon_sets, "DaemonSets", &mut cut).await? {
         let template = daemon_set.spec.as_ref().map(|spec| &spec.template);
-        let label = BTreeMap::from([("k8s-app".to_owned(), NODE_LOCAL.to_owned())]);
-        let is_node_local = daemon_set.name_any() == NODE_LOCAL
-            || template.is_some_and(|template| is_behind(template, &label));
-        if is_node_local || template.is_some_and(|template| is_behind(template, &selector)) {
-            found.push(object("DaemonSet", &namespace, &daemon_set.name_any(), &daemon_set));
-        }
+        let is_behind = template.is_some_and(|template| is_behind(template, &selector));
+        let object = object("DaemonSet", &namespace, &daemon_set.name_any(), &daemon_set);
+        found.extend((is_behind || is_node_local(&object)).then_some(object));
     }
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
-    for name in mounted(&found) {
-        let map = maps.get_opt(&name).await.map_err(|error| unreadable("ConfigMaps", &error))?;
-        found.extend(map.map(|map| object("ConfigMap", &namespace, &name, &map)));
+    for name in mounted(&found).union(&rules) {
+        let map = maps.get_opt(name).await.map_err(|error| unreadable("ConfigMaps", &error))?;
+        let is_named = rules.contains(name);
+        let object = map.map(|map| object("ConfigMap", &namespace, name, &map));
+        found.extend(object.map(|object| Object { is_named, ..object }));
     }
-    let is_local = is_local(&service);
-    Ok(Found { service: (namespace, service.name_any()), is_local, selector, objects: found, cut })
+    let (is_local, service) = (is_local(&service), (namespace, service.name_any()));
+    Ok(Found { service, is_local, selector, addresses, objects: found, cut })
 }
 
 /// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.
@@ -254,147 +268,4 @@ fn unreadable(what: &str, error: &kube::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn service(namespace: &str, name: &str, ip: &str) -> Service {
-        let metadata = json!({"namespace": namespace, "name": name});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"clusterIP": ip}})).unwrap()
-    }
-
-    fn chosen(names: &[(&str, &str)], wanted: Option<&str>) -> Result<Option<String>, String> {
-        let all = names.iter().map(|(namespace, name)| service(namespace, name, "10.96.0.10"));
-        Ok(asked_by_pods(all.collect(), wanted)?.map(|service| service.name_any()))
-    }
-
-    #[test]
-    fn the_service_of_node_local_dns_cache_is_not_the_one_that_pods_ask() {
-        let system = "kube-system";
-        let beside = [(system, "coredns"), (system, UPSTREAM)];
-        assert_eq!(chosen(&beside, None), Ok(Some("coredns".to_owned())));
-        assert_eq!(chosen(&[(system, UPSTREAM)], None), Ok(None));
-        let headless = vec![service(system, "a", "None"), service(system, "b", "10.96.0.10")];
-        let found = asked_by_pods(headless, None).unwrap().map(|service| service.name_any());
-        assert_eq!(found.as_deref(), Some("b"));
-    }
-
-    #[test]
-    fn of_several_services_the_usual_or_the_named_one_is_taken() {
-        let usual = [("a", "coredns"), ("kube-system", "kube-dns")];
-        assert_eq!(chosen(&usual, None), Ok(Some("kube-dns".to_owned())));
-        assert_eq!(chosen(&usual, Some("a/coredns")), Ok(Some("coredns".to_owned())));
-        assert_eq!(chosen(&usual, Some("dns-trial")), Ok(Some("kube-dns".to_owned())));
-        let several = [("a", "coredns"), ("b", "coredns")];
-        assert_eq!(chosen(&several, Some("b/coredns")), Ok(Some("coredns".to_owned())));
-        let why = chosen(&several, None).unwrap_err();
-        assert!(why.contains("a/coredns, b/coredns: name the one"), "{why}");
-        assert_eq!(chosen(&[], None), Ok(None));
-    }
-
-    /// An API server that has these Services, in the order of their namespaces, each with an address or headless.
-    fn server_of(services: &[(&str, &str, &str)]) -> Client {
-        let item = |(namespace, name, ip): &(&str, &str, &str)| {
-            json!({"metadata": {"namespace": namespace, "name": name, "labels": {"k8s-app": "kube-dns"}},
-                "spec": {"clusterIP": ip}})
-        };
-        let all: Vec<serde_json::Value> = services.iter().map(item).collect();
-        let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| {
-            let path = request.uri().path().trim_start_matches("/api/v1/").to_owned();
-            let mut parts = path.split('/');
-            let namespace = (parts.next() == Some("namespaces")).then(|| parts.next()).flatten();
-            let name = namespace.and_then(|_| parts.nth(1));
-            let of = |it: &&serde_json::Value| {
-                namespace.is_none_or(|at| it["metadata"]["namespace"] == at)
-                    && name.is_none_or(|name| it["metadata"]["name"] == name)
-            };
-            let found: Vec<&serde_json::Value> = all.iter().filter(of).take(500).collect();
-            let (code, body) = match (name, found.first()) {
-                (None, _) => (
-                    200,
-                    json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": found}),
-                ),
-                (Some(_), Some(one)) => (200, (*one).clone()),
-                (Some(_), None) => (
-                    404,
-                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
-                    "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}),
-                ),
-            };
-            let body = kube::client::Body::from(body.to_string().into_bytes());
-            let response = hyper::Response::builder().status(code).body(body).unwrap();
-            async move { Ok::<_, std::convert::Infallible>(response) }
-        });
-        Client::new(server, "default")
-    }
-
-    async fn found(
-        services: &[(&str, &str, &str)],
-        wanted: Option<&str>,
-    ) -> Result<String, String> {
-        let service = super::service(&server_of(services), wanted).await?;
-        Ok(format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any()))
-    }
-
-    #[tokio::test]
-    async fn who_may_edit_another_namespace_does_not_choose_the_service_that_is_imported() {
-        let names: Vec<String> = (0..499).map(|number| format!("a{number:03}")).collect();
-        // A page of headless Services, which are none, and one with an address.
-        let mut page: Vec<(&str, &str, &str)> =
-            names.iter().map(|name| ("a", name.as_str(), "None")).collect();
-        page.push(("a", "dns", "10.96.0.66"));
-        let real = ("kube-system", "kube-dns", "10.96.0.10");
-        let full = [&page[..], &[real]].concat();
-        assert_eq!(found(&full, None).await.as_deref(), Ok("kube-system/kube-dns"));
-        let named = [("a", "coredns", "10.96.0.66"), ("kube-system", "coredns", "10.96.0.10")];
-        for wanted in [None, Some("coredns"), Some("kube-system/coredns")] {
-            assert_eq!(found(&named, wanted).await.as_deref(), Ok("kube-system/coredns"));
-        }
-        assert_eq!(found(&named, Some("a/coredns")).await.as_deref(), Ok("a/coredns"), "named");
-        let alone = [("a", "coredns", "10.96.0.66")];
-        let why = found(&alone, None).await.unwrap_err();
-        assert!(why.contains("(other namespaces have a/coredns): name the one"), "{why}");
-        let openshift = [alone[0], ("openshift-dns", "dns-default", "10.96.0.10")];
-        assert_eq!(found(&openshift, None).await.as_deref(), Ok("openshift-dns/dns-default"));
-        // One that is made beside the one that is imported.
-        assert_eq!(found(&full, Some("dns/trial")).await.as_deref(), Ok("kube-system/kube-dns"));
-    }
-
-    /// Lists of `pages` pages, each with as many Deployments as it is asked for.
-    async fn listed(pages: usize) -> (Vec<Deployment>, Vec<String>) {
-        let mut cut = Vec::new();
-        let client = offline::server_of_pages(pages);
-        let api: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
-        let found = all(&client, &api, "Deployments", &mut cut).await.unwrap();
-        (found, cut)
-    }
-
-    #[tokio::test]
-    async fn workloads_are_read_page_by_page_and_what_is_beyond_the_bound_is_said() {
-        let (found, cut) = listed(3).await;
-        assert_eq!((found.len(), cut), (1_500, Vec::new()));
-        let (found, cut) = listed(100).await;
-        assert_eq!(found.len(), MAX_WORKLOADS);
-        assert_eq!(cut, ["the first 5000 Deployments were looked at, and there are more"]);
-    }
-
-    #[test]
-    fn config_maps_are_those_that_workloads_mount_or_name() {
-        let workload = |spec| Object {
-            file: String::new(),
-            value: json!({"kind": "Deployment", "spec": {"template": {"spec": spec}}}),
-            places: None,
-            is_named: false,
-        };
-        let volumes = json!([{"name": "a", "configMap": {"name": "coredns"}}, {"name": "b", "hostPath": {"path": "/"}},
-            {"name": "c", "projected": {"sources": [{"configMap": {"name": "custom"}}, {"secret": {"name": "s"}}]}}]);
-        let workloads = [
-            workload(json!({"containers": [], "volumes": volumes})),
-            workload(json!({"containers": [{"args": ["--config-map=kube-dns"]}]})),
-            workload(json!({"containers": [{"envFrom": [{"configMapRef": {"name": "env"}}],
-                "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "one", "key": "a"}}}]}]})),
-        ];
-        assert!(mounted(&workloads).iter().eq(["coredns", "custom", "env", "kube-dns", "one"]));
-    }
-}
+mod tests;

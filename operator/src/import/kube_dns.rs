@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::draft::Draft;
 use super::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use super::report::Place;
-use super::values::{is_reverse, name, server};
+use super::values::{LINK_LOCAL, ServerError, is_reverse, name, server};
 use super::{Argument, Text};
 
 /// Flags without a word behind them.
@@ -46,7 +46,7 @@ fn stub_domains(place: &Place, text: &str, draft: &mut Draft) {
             true => servers,
             false => usable(place, &what, servers, draft),
         };
-        let (outcome, message) = match servers.is_empty() {
+        let (outcome, message) = match servers.is_empty() && !draft.is_ours(&domain) {
             true => (
                 NotPossible,
                 "no server is left, so these names go to spec.upstreams: write addresses in spec.stubDomains"
@@ -58,11 +58,17 @@ fn stub_domains(place: &Place, text: &str, draft: &mut Draft) {
     }
 }
 
-/// Does the cluster answer these names itself? What is reverse and is asked on the pod itself, it does.
+/// Does the cluster answer these names itself? What is in the cluster domain or reverse, and is asked on the pod itself or at the
+/// server that is replaced, it does.
 fn is_needless(domain: &str, servers: &[Server], draft: &Draft) -> bool {
-    let is_pod = |server: &Server| server.address.starts_with("127.") || server.address == "::1";
-    let is_own = !servers.is_empty() && servers.iter().all(is_pod);
-    draft.is_ours(domain) || (is_own && is_reverse(domain))
+    let is_old = |server: &Server| is_pod(server) || draft.replaced.has_address(&server.address);
+    let is_own = !servers.is_empty() && servers.iter().all(is_old);
+    domain == draft.spec.domain || is_own && (draft.is_ours(domain) || is_reverse(domain))
+}
+
+/// Is it the pod that asks?
+pub(super) fn is_pod(server: &Server) -> bool {
+    server.address.starts_with("127.") || server.address == "::1"
 }
 
 /// The servers that a group can have; each of the others is reported.
@@ -78,6 +84,15 @@ fn usable(place: &Place, what: &str, servers: Vec<Server>, draft: &mut Draft) ->
 pub(super) fn add_stub(domain: &str, servers: Vec<Server>, draft: &mut Draft) -> (Outcome, String) {
     if is_needless(domain, &servers, draft) {
         return (NotNeeded, "names of the cluster are answered from memory".to_owned());
+    }
+    // dnsmasq asked these servers, because their suffix is the longer one.
+    if draft.is_ours(domain) {
+        let message = format!(
+            "{domain} is in the cluster domain, whose names are answered from memory and never asked elsewhere, so those that \
+             these servers know do not exist here: give the cluster that has them a domain of its own, with a stub domain to its \
+             servers, or write single names as spec.hosts with overrideClusterZone: true"
+        );
+        return (NotPossible, message);
     }
     let is_one = servers.len() == 1;
     let stub = StubDomain {
@@ -134,11 +149,14 @@ fn servers(place: &Place, what: &str, list: &Value, draft: &mut Draft) -> Vec<Se
         let text = text.as_str().unwrap_or_default();
         match server(text, None) {
             Ok(server) => found.push(server),
-            Err(_) => {
-                let message = format!(
-                    "{text:?} is no IP address: a server by name would need DNS to be found, so write its address"
-                );
-                draft.report.add(place, NotPossible, what, message);
+            Err(why) => {
+                let why = match why {
+                    ServerError::LinkLocal => LINK_LOCAL,
+                    ServerError::NoAddress | ServerError::NoName | ServerError::Transport(_) => {
+                        "is no IP address: a server by name would need DNS to be found, so write its address"
+                    }
+                };
+                draft.report.add(place, NotPossible, what, format!("{text:?} {why}"));
             }
         }
     }

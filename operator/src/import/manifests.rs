@@ -41,7 +41,8 @@ pub(super) struct Object {
     pub(super) value: Value,
     /// The places of its fields in these lines, if they are known.
     pub(super) places: Option<(Places, Rc<Vec<String>>)>,
-    /// People named it as a configuration of kube-dns: then no workload has to mount it.
+    /// People named it as a configuration of kube-dns, or an autoscaler of the DNS server as its rules: then no workload has to
+    /// mount it.
     pub(super) is_named: bool,
 }
 
@@ -86,6 +87,10 @@ pub(super) fn is_read(value: &Value) -> bool {
 }
 
 impl Object {
+    pub(super) fn kind(&self) -> &str {
+        self.value["kind"].as_str().unwrap_or_default()
+    }
+
     pub(super) fn name(&self) -> &str {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }
@@ -138,6 +143,13 @@ impl Object {
             Some(line) if !own.text.contains('\n') => Text { file: self.file.clone(), line, ..own },
             Some(_) | None => own,
         }
+    }
+
+    /// The words of the command lines of its containers.
+    pub(super) fn words(&self) -> impl Iterator<Item = &str> {
+        let containers = self.pods().0["containers"].as_array().into_iter().flatten();
+        let lists = containers.flat_map(|it| [&it["command"], &it["args"]]);
+        lists.flat_map(|it| it.as_array().into_iter().flatten()).filter_map(Value::as_str)
     }
 
     /// The pods of a workload, with the path of that field.

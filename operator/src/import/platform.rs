@@ -58,7 +58,7 @@ fn anti_affinity(object: &Object, selector: &Labels) -> Option<Source> {
 }
 
 /// The labels that our pods would have in common with the pods of this workload; none where it is not behind the Service.
-fn labels_of_ours(object: &Object, selector: &Labels) -> Option<Labels> {
+pub(super) fn labels_of_ours(object: &Object, selector: &Labels) -> Option<Labels> {
     let labels = match object.value["kind"] == "Pod" {
         true => &object.value["metadata"]["labels"],
         false => &object.value["spec"]["template"]["metadata"]["labels"],
@@ -137,6 +137,7 @@ mod tests {
             service: (OPENSHIFT.0.to_owned(), OPENSHIFT.1.to_owned()),
             adopt,
             domain: None,
+            replaced: Vec::new(),
         };
         let count = |adopt| {
             lines(std::slice::from_ref(&workload), &target(adopt), &Labels::new(), None).len()

@@ -12,7 +12,7 @@ use super::from_cluster::{OPENSHIFT, UPSTREAM, asked_by_pods, is_labelled};
 use super::manifests::Object;
 use super::report::Outcome::{Changed, Kept, NotNeeded};
 use super::report::Place;
-use crate::decide::adoption::is_local;
+use crate::decide::adoption::{cluster_ips, is_local};
 
 /// What is said of a Service that must be changed before it is adopted.
 pub(super) const LOCAL: &str = "spec.service: it is adopted only with internalTrafficPolicy: Cluster, because nodes without a new pod \
@@ -24,6 +24,8 @@ pub(super) struct Found {
     pub(super) service: Option<(String, String)>,
     /// What that one selects by; empty where it is not known.
     pub(super) selector: BTreeMap<String, String>,
+    /// The addresses of those that lead to the server that is replaced.
+    pub(super) addresses: Vec<String>,
     /// A line for each.
     pub(super) lines: Vec<Source>,
 }
@@ -66,9 +68,12 @@ pub(super) fn of_manifests(objects: &[Object], wanted: Option<&str>) -> Result<F
         }
     });
     let lines = lines.collect();
+    let upstream = services().find(|it| it.name_any() == UPSTREAM);
+    let addresses = asked.iter().chain(upstream).flat_map(cluster_ips);
+    let addresses = addresses.map(|ip| ip.to_string()).collect();
     let spec = asked.and_then(|service| service.spec);
     let selector = spec.and_then(|spec| spec.selector).unwrap_or_default();
-    Ok(Found { service, selector, lines })
+    Ok(Found { service, selector, addresses, lines })
 }
 
 /// The line where neither manifests nor flags name a Service.

@@ -10,13 +10,12 @@ use super::report::{Outcome, Place, Report};
 use super::{Look, Source, Text};
 
 /// Kinds that no DNS server reads its settings from: what of it our pods need, the operator makes.
-const NEEDLESS: [&str; 14] = [
+const NEEDLESS: [&str; 13] = [
     "ClusterRole",
     "ClusterRoleBinding",
     "Endpoints",
     "EndpointSlice",
     "Event",
-    "HorizontalPodAutoscaler",
     "Namespace",
     "NetworkPolicy",
     "PodDisruptionBudget",
@@ -31,23 +30,46 @@ const NEEDLESS: [&str; 14] = [
 pub(super) fn unread(objects: &[Object]) -> Vec<Source> {
     let unread = objects.iter().filter(|object| !is_read(&object.value));
     let line = |object: &Object| {
-        let kind = object.value["kind"].as_str().unwrap_or_default();
-        let (outcome, message) = match NEEDLESS.contains(&kind) {
-            true => (Outcome::NotNeeded, "what the pods need of this kind, the operator makes"),
-            false => (
-                Outcome::NotPossible,
-                "objects of this kind are not read: if DNS is configured in it, name the ConfigMap or Corefile that is made \
-                 of it, or use --from-cluster",
-            ),
-        };
-        Source::Note {
-            place: object.place(""),
-            outcome,
-            what: format!("{kind} {}", object.name()),
-            message: message.to_owned(),
-        }
+        let (outcome, message) = of_kind(object);
+        let what = format!("{} {}", object.kind(), object.name());
+        Source::Note { place: object.place(""), outcome, what, message }
     };
     unread.map(line).collect()
+}
+
+/// What is said of an object by its kind.
+fn of_kind(object: &Object) -> (Outcome, String) {
+    let of = |outcome, message: &str| (outcome, message.to_owned());
+    match object.kind() {
+        "HorizontalPodAutoscaler" => autoscaler(object),
+        "CiliumLocalRedirectPolicy" => of(
+            Outcome::NotPossible,
+            "it leads what pods ask to pods of its own choice, also after the Service has moved: if that is NodeLocal DNSCache, \
+             delete this policy when the ClusterDNS is Ready, and then the cache",
+        ),
+        kind if NEEDLESS.contains(&kind) => {
+            of(Outcome::NotNeeded, "what the pods need of this kind, the operator makes")
+        }
+        _ => of(
+            Outcome::NotPossible,
+            "objects of this kind are not read: if DNS is configured in it, name the ConfigMap or Corefile that is made of it, or \
+             use --from-cluster",
+        ),
+    }
+}
+
+/// The number of pods by load, as a ClusterDNS has it.
+fn autoscaler(object: &Object) -> (Outcome, String) {
+    let number = |field: &str| object.value["spec"][field].as_u64();
+    let bounds = [("minReplicas", number("minReplicas")), ("maxReplicas", number("maxReplicas"))];
+    let bounds = bounds.iter().filter_map(|(field, it)| Some(format!("{field}: {}", (*it)?)));
+    let bounds: Vec<String> = bounds.collect();
+    let message = format!(
+        "pods follow the nodes and cores of the cluster here: if it scales the DNS server, spec.scaling: {{load: {{{}}}}} makes \
+         one of these, with cpuMillicoresPerReplica in place of its metrics",
+        bounds.join(", ")
+    );
+    (Outcome::Changed, message)
 }
 
 /// Which text of the input this is: file, line, and the name and the key of its ConfigMap.
@@ -106,6 +128,10 @@ fn watched(source: Source, taken: &Rc<RefCell<BTreeSet<Id>>>) -> Source {
         Source::KubeDnsConfig(keys) => {
             taken.borrow_mut().extend(keys.values().map(id));
             Source::KubeDnsConfig(keys)
+        }
+        Source::Size(size) => {
+            taken.borrow_mut().extend(size.keys().map(id));
+            Source::Size(size)
         }
         Source::KubeDnsArguments(_)
         | Source::Sidecar { .. }

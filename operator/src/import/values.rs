@@ -1,6 +1,7 @@
 //! Small things that configurations of other servers write: durations, names, servers, zones.
 
-use std::net::{IpAddr, SocketAddr};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crds::config::{Policy, Transport};
 use crds::v1alpha1::{Server, ServerTls};
@@ -13,7 +14,11 @@ use super::literals::duration;
 pub(super) const REVERSE_TREES: [&str; 2] = ["in-addr.arpa", "ip6.arpa"];
 
 /// Why a server cannot be asked.
-pub(super) const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
+const NO_ADDRESS: &str = "it is no IP address: write the address of the server";
+
+/// Why a server with a link-local address cannot be asked; a text that begins with that address is in front.
+pub(super) const LINK_LOCAL: &str = "is of one interface of a node, and the interfaces of a pod are others: write another address of \
+                                     the server";
 
 /// The names in the certificates of well-known public resolvers, for configurations that compare no name.
 const PUBLIC_RESOLVERS: [(&str, &[&str]); 3] = [
@@ -96,7 +101,7 @@ pub(super) fn server(text: &str, name: Option<&str>) -> Result<Server, ServerErr
         "quic" => Transport::Quic,
         _ => return Err(ServerError::Transport(scheme.to_owned())),
     };
-    let (ip, port) = address(rest).ok_or(ServerError::NoAddress)?;
+    let (ip, port) = address(&without_zone(rest)?).ok_or(ServerError::NoAddress)?;
     // The port of the transport is not written.
     let port = port.filter(|port| *port != transport.default_port());
     let mut server = Server { address: ip.to_string(), port, transport, tls: None };
@@ -125,9 +130,9 @@ pub(super) fn name_servers(text: &Text) -> (Vec<Server>, Vec<String>) {
         let word = words.next().unwrap_or_default();
         match server(word, None) {
             Ok(server) => servers.push(server),
-            Err(_) => {
-                let (file, line) = (&text.file, text.line + at);
-                lost.push(format!("{file}:{line}: nameserver {word}: {NO_ADDRESS}"));
+            Err(why) => {
+                let (file, line, why) = (&text.file, text.line + at, no_address(&why));
+                lost.push(format!("{file}:{line}: nameserver {word}: {why}"));
             }
         }
     }
@@ -139,10 +144,36 @@ pub(super) fn name_servers(text: &Text) -> (Vec<Server>, Vec<String>) {
 pub(super) enum ServerError {
     /// It is not an address.
     NoAddress,
+    /// A link-local address with the interface on which it is.
+    LinkLocal,
     /// The name in its certificate is not known.
     NoName,
     /// A transport that is not spoken.
     Transport(String),
+}
+
+/// Why a text that should be an address is not one that can be asked.
+pub(super) fn no_address(why: &ServerError) -> String {
+    match why {
+        ServerError::LinkLocal => format!("it {LINK_LOCAL}"),
+        ServerError::NoAddress | ServerError::NoName | ServerError::Transport(_) => {
+            NO_ADDRESS.to_owned()
+        }
+    }
+}
+
+/// A text without the zone of an IPv6 address in it, such as `%eth0`: the zone says nothing of a global address.
+///
+/// # Errors
+/// The address is link-local, or there is none.
+pub(super) fn without_zone(text: &str) -> Result<Cow<'_, str>, ServerError> {
+    let Some((before, zone)) = text.split_once('%') else { return Ok(Cow::Borrowed(text)) };
+    let behind = zone.find(']').map_or("", |at| &zone[at..]);
+    match before.trim_start_matches('[').parse::<Ipv6Addr>() {
+        Ok(ip) if ip.is_unicast_link_local() => Err(ServerError::LinkLocal),
+        Ok(_) => Ok(Cow::Owned(format!("{before}{behind}"))),
+        Err(_) => Err(ServerError::NoAddress),
+    }
 }
 
 /// An IP address, with or without a port.
@@ -223,6 +254,12 @@ mod tests {
         assert_eq!(read("10.0.0.1:853"), Ok((address("10.0.0.1"), Some(853), Transport::Udp)));
         assert_eq!(read("tls://192.0.2.1"), Err(ServerError::NoName));
         assert_eq!(read("dns.example"), Err(ServerError::NoAddress));
+        let global = Ok((address("2001:db8::53"), None, Transport::Udp));
+        assert_eq!(read("2001:db8::53%eth0"), global);
+        assert_eq!(read("[2001:db8::53%eth0]:53"), global);
+        assert_eq!(read("fe80::1%eth0"), Err(ServerError::LinkLocal));
+        assert_eq!(read("[fe80::1%eth0]:53"), Err(ServerError::LinkLocal));
+        assert_eq!(read("dns%eth0"), Err(ServerError::NoAddress));
         assert_eq!(read("grpc://10.0.0.1"), Err(ServerError::Transport(address("grpc"))));
     }
 }

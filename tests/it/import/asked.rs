@@ -116,3 +116,50 @@ fn o1_the_ttl_of_a_stub_domain_is_not_said_to_be_above_that_of_the_whole_cache()
     let (spec, report) = imported("--corefile", &(stub.to_owned() + &root("cache 900")));
     assert_eq!(spec["stubDomains"][0]["cache"]["maxTTLSeconds"], 600, "{report}");
 }
+
+/// The Corefile that Huawei writes for its clusters has these.
+#[test]
+fn addresses_of_the_process_need_no_value() {
+    let corefile = ".:5353 {\n bind {$POD_IP}\n health {$POD_IP}:8080 {\n lameduck 30s\n }\n ready {$POD_IP}:8081\n prometheus \
+                    {$POD_IP}:9153\n pprof {$POD_IP}:6053\n kubernetes cluster.local\n forward . {$UPSTREAM}\n}\n";
+    let (spec, report) = imported("--corefile", corefile);
+    assert_eq!(spec["drainSeconds"], 30, "{report}");
+    for line in [
+        "2 notNeeded: bind",
+        "3 notNeeded: health",
+        "4 changed: health: lameduck 30s",
+        "6 notNeeded: ready",
+        "7 changed: prometheus",
+        "8 notNeeded: pprof",
+        "10 notPossible: forward . {$UPSTREAM}: the value of an environment variable",
+    ] {
+        assert!(report.lines().any(|it| it.starts_with(line)), "{line}\n{report}");
+    }
+    let unknown = ".:53 {\n health {\n lameduck {$SECONDS}\n }\n}\n";
+    let (_, report) = imported("--corefile", unknown);
+    assert!(report.contains("3 notPossible: health: lameduck {$SECONDS}"), "{report}");
+}
+
+#[test]
+fn the_interface_behind_a_global_address_of_a_server_is_left_out() {
+    let forward = |server: &str| {
+        let corefile = format!(".:53 {{\n kubernetes cluster.local\n forward . {server}\n}}\n");
+        imported("--corefile", &corefile)
+    };
+    let (spec, report) = forward("2001:db8::53%eth0");
+    assert_eq!(spec["upstreams"]["servers"][0]["address"], "2001:db8::53", "{report}");
+    let (spec, report) = forward("fe80::53%eth0");
+    assert!(spec["upstreams"].is_null(), "{spec}");
+    let line =
+        "3 notPossible: forward . fe80::53%eth0: fe80::53%eth0 is of one interface of a node";
+    assert!(report.contains(line) && !report.contains("by name"), "{report}");
+    let options = "server=2001:db8::53%eth0\nserver=/a.example/fe80::53%eth0\n";
+    let (spec, report) = imported("--dnsmasq", options);
+    assert_eq!(spec["upstreams"]["servers"][0]["address"], "2001:db8::53", "{report}");
+    assert!(report.contains("2 notPossible: ") && report.contains("of one interface"), "{report}");
+    let (_, report) = imported("--kube-dns-config", r#"["fe80::53%eth0", "2001:db8::53%eth0"]"#);
+    assert!(
+        report.contains("notPossible: upstreamNameservers: \"fe80::53%eth0\" is of one"),
+        "{report}"
+    );
+}

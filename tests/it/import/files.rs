@@ -112,13 +112,13 @@ fn servers_of_a_file_that_are_no_addresses_have_a_line() {
     let resolv = ("names.conf", "nameserver 10.0.0.1\nnameserver fe80::1%eth0\n");
     let report = of_dnsmasq("resolv-file=/etc/names.conf\n", &[resolv]);
     assert!(
-        report.contains("names.conf:2: nameserver fe80::1%eth0: it is no IP address"),
+        report.contains("names.conf:2: nameserver fe80::1%eth0: it is of one interface of a node"),
         "{report}"
     );
     let corefile = ". {\n forward . /etc/names.conf\n}\n";
     let (_, report) = with_files(corefile, &[(resolv.0, resolv.1.as_bytes().to_vec())]);
     assert!(
-        report.contains("names.conf:2: nameserver fe80::1%eth0: it is no IP address"),
+        report.contains("names.conf:2: nameserver fe80::1%eth0: it is of one interface of a node"),
         "{report}"
     );
 }

@@ -149,8 +149,17 @@ fn what_a_second_address_cannot_have_is_named() {
 #[test]
 fn of_one_option_for_several_domains_those_of_the_cluster_are_named() {
     let (_, report) = imported("--dnsmasq", "server=/corp.example/x.cluster.local/10.0.0.1\n");
-    let line = "kept: --server=/corp.example/x.cluster.local/10.0.0.1: spec.stubDomains: corp.example; x.cluster.local: names of";
-    assert!(report.contains(line), "{report}");
+    let line = "notPossible: --server=/corp.example/x.cluster.local/10.0.0.1: x.cluster.local is in the cluster domain";
+    assert!(
+        report.contains(line) && report.contains("; spec.stubDomains: corp.example"),
+        "{report}"
+    );
+    let (_, report) =
+        imported("--dnsmasq", "server=/2.0.192.in-addr.arpa/x.cluster.local/127.0.0.1\n");
+    assert!(
+        report.contains("notNeeded: ") && report.contains(": names of the cluster"),
+        "{report}"
+    );
 }
 
 #[test]

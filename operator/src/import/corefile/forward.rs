@@ -2,6 +2,7 @@
 //! to it.
 
 mod anyway;
+mod gone;
 mod options;
 mod order;
 mod tls;
@@ -14,7 +15,9 @@ use super::parse::Directive;
 use super::scope::Scope;
 use crate::import::draft::Draft;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{ServerError, is_at_or_below, is_reverse, name_servers, server, zones};
+use crate::import::values::{
+    LINK_LOCAL, ServerError, is_at_or_below, is_reverse, name_servers, server, zones,
+};
 use crate::import::{Files, Refused};
 use anyway::{are_asked_anyway, to_node};
 use order::{hidden, still_asked};
@@ -50,8 +53,8 @@ fn is_node(server: &str) -> bool {
 }
 
 /// Is it the DNS server of the cluster, which is replaced?
-pub(super) fn is_replaced(server: &String, draft: &Draft) -> bool {
-    CLUSTER_DNS.contains(&server.as_str()) || draft.replaced.contains(server)
+pub(super) fn is_replaced(server: &str, draft: &Draft) -> bool {
+    CLUSTER_DNS.contains(&server) || draft.replaced.has(server)
 }
 
 /// Are names of this zone forwarded by it, in a server block that serves the zone?
@@ -90,6 +93,9 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         }
         scope.say(directive, outcome, why);
     }
+    let Some(to) = gone::left(directive, &domains, to, scope) else {
+        return its_options(directive, NotNeeded, ITS_FORWARD_IS_NOT_NEEDED, scope);
+    };
     let mut read = Read::default();
     let name = directive.body.iter().find(|line| line.name == "tls_servername");
     let name = name.and_then(|line| line.args.first()).map(String::as_str);
@@ -140,6 +146,16 @@ fn aside(
         NotPossible => ITS_FORWARD_IS_LOST,
         Kept | Changed | NotNeeded => ITS_FORWARD_IS_NOT_NEEDED,
     };
+    its_options(directive, outcome, its_forward, scope)
+}
+
+/// Reports the options of a line that makes nothing.
+fn its_options(
+    directive: &Directive,
+    outcome: Outcome,
+    its_forward: &str,
+    scope: &mut Scope<'_>,
+) -> Result<(), Refused> {
     for line in &directive.body {
         options::convert(directive, line, &mut Read::default(), scope)?;
         scope.say_of(directive, line, outcome, its_forward);
@@ -220,6 +236,7 @@ fn one_server(
         Err(ServerError::Transport(scheme)) => {
             format!("{text}: {scheme} is not spoken: ask that server over TLS or TCP")
         }
+        Err(ServerError::LinkLocal) => format!("{text} {LINK_LOCAL}"),
         Err(ServerError::NoAddress) if text.starts_with("__") => {
             format!("{text}: write the address that the cluster has in this place")
         }

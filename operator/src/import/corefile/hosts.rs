@@ -42,17 +42,27 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     };
     let terms = Terms { ttl, reverse: &reverse };
     head(directive, ttl, has_reverse, scope);
+    let (led, directives) = (scope.led, scope.directives);
+    // A host has its reverse name only together with its name.
+    let unread = |why: String, ip: IpAddr| match reverse(ip) {
+        Reverse::Off | Reverse::Elsewhere => Use::Never(why),
+        Reverse::Names => Use::Lost(format!(
+            "{why}, but for its reverse name, which a host has only together with its name"
+        )),
+    };
     let used = |name: &str, ip: IpAddr, draft: &Draft| {
         if !within.is_empty() && !within.iter().any(|zone| is_at_or_below(name, zone)) {
             return Use::Never("it is outside of the zones of this directive".to_owned());
         }
         if let Some(why) = elsewhere(&own, others, name) {
-            return match reverse(ip) {
-                Reverse::Off | Reverse::Elsewhere => Use::Never(why),
-                Reverse::Names => Use::Lost(format!(
-                    "{why}, but for its reverse name, which a host has only together with its name"
-                )),
-            };
+            return unread(why, ip);
+        }
+        if let Some(first) = led.first_of(name, directives) {
+            let rule = first.line.text();
+            let why = format!(
+                "the rule {rule} has it first, as CoreDNS rewrites names before it reads hosts"
+            );
+            return unread(why, ip);
         }
         if draft.templates.has(name, ip) {
             return Use::Never("a template has it, and CoreDNS asks template first".to_owned());

@@ -109,6 +109,10 @@ fn of_zone(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {
     };
     let (outcome, message) = match key.zones.first().map(String::as_str) {
         None | Some("") => (Outcome::Kept, "everything that is asked"),
+        Some(zone) if is_answered_elsewhere(zone, scope) => (
+            Outcome::Changed,
+            "in the cluster domain, whose names are answered from memory, where CoreDNS answered these as the lines below say",
+        ),
         Some(zone) if scope.draft.is_ours(zone) => {
             (Outcome::Kept, "the cluster domain, answered from memory")
         }
@@ -119,6 +123,27 @@ fn of_zone(key: &Key, scope: &Scope<'_>) -> (Outcome, String) {
     };
     let outcome = if port.is_empty() { outcome } else { Outcome::Changed };
     (outcome, format!("{message}{port}"))
+}
+
+/// Does CoreDNS answer names of this zone below the cluster domain by other servers or files than those of the cluster?
+fn is_answered_elsewhere(zone: &str, scope: &Scope<'_>) -> bool {
+    let is_below = scope.draft.is_ours(zone) && zone != scope.draft.spec.domain;
+    let servers = || scope.directives.iter().flat_map(forward::servers);
+    let has_cluster = scope.directives.iter().any(|it| it.name == "kubernetes")
+        || servers().next().is_some() && servers().all(|it| forward::is_replaced(&it, scope.draft));
+    is_below && !has_cluster
+}
+
+/// Is it a word of YAML, which neither a zone nor a directive can be?
+pub(super) fn is_yaml(word: &str) -> bool {
+    word.ends_with(':') || ["-", "---", "|", "|-", "|+", ">", ">-", ">+"].contains(&word)
+}
+
+/// Is a directive another server block, inside of one?
+pub(super) fn is_block(directive: &Directive) -> bool {
+    let name = &directive.name;
+    let is_zone = name == "." || name.contains(':') || directive.has_braces && name.contains('.');
+    is_zone && !has_variable(name)
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! `kubernetes`: the names of the cluster.
+//! `kubernetes`: the names of the cluster. `beside` has those in server blocks that are not asked for these.
+
+mod beside;
 
 use crds::config::{EndpointNames, LabelSelector, PodRecords};
 use crds::{ClusterDNSSpec, bounds};
@@ -8,7 +10,7 @@ use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::selector::selector;
-use crate::import::values::{REVERSE_TREES, is_at_or_below, is_reverse, list};
+use crate::import::values::{REVERSE_TREES, is_reverse, list, zones as zones_of};
 
 /// Converts it. `zones` are those that it serves.
 pub(super) fn convert(
@@ -27,6 +29,13 @@ pub(super) fn convert(
     if !zones.iter().any(is_ours) {
         return another_cluster(directive, zones, scope);
     }
+    if let Some(first) = beside::of_domain(scope)
+        && !std::ptr::eq(first, directive)
+    {
+        well_formed(directive, scope)?;
+        beside::convert(directive, zones, first, scope);
+        return Ok(());
+    }
     head(directive, zones, scope);
     // CoreDNS answers no names of pods where nothing is written.
     if !directive.body.iter().any(|line| line.name == "pods") {
@@ -39,6 +48,15 @@ pub(super) fn convert(
         body(directive, line, scope)?;
     }
     Ok(())
+}
+
+/// An error for an option that CoreDNS refuses, where none of them changes the draft.
+fn well_formed(directive: &Directive, scope: &Scope<'_>) -> Result<(), Refused> {
+    let (others, blocks) = (&[], &[]);
+    let (mut unused, directives) = (scope.draft.empty(), scope.directives);
+    let (zones, led, look, draft) = (Vec::new(), scope.led, scope.look, &mut unused);
+    let mut scope = Scope { zones, others, directives, blocks, led, look, draft };
+    directive.body.iter().try_for_each(|line| body(directive, line, &mut scope))
 }
 
 /// Its options are for another domain than that of the cluster.
@@ -67,12 +85,10 @@ fn head(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
     let domain = scope.draft.spec.domain.clone();
     let others: Vec<String> =
         zones.iter().filter(|zone| **zone != domain && !is_reverse(zone)).cloned().collect();
-    // A15: they are answered in any zone, before stub domains and upstreams.
-    let is_asked = |tree: &str| {
-        scope.elsewhere(tree).is_none() && zones.iter().any(|zone| is_at_or_below(tree, zone))
-    };
     let own = format!("spec.domain: {domain}, and the reverse names of its addresses");
-    let (outcome, message) = match REVERSE_TREES.iter().all(|tree| is_asked(tree)) {
+    // A15: they are answered in any zone, before stub domains and upstreams.
+    let (outcome, message) = match REVERSE_TREES.iter().all(|tree| beside::has_reverse(tree, scope))
+    {
         true => (Kept, own),
         false => (
             Changed,
@@ -93,13 +109,14 @@ fn head(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
 
 /// Ranges of addresses are reverse zones in which CoreDNS denies what it does not know, unless it falls through.
 fn ranges(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
-    let ranges: Vec<String> =
-        directive.args.iter().filter(|arg| arg.parse::<ipnet::IpNet>().is_ok()).cloned().collect();
+    let is_asked = |range: &&String| zones_of(range).iter().any(|it| beside::is_asked(it, scope));
+    let ranges = directive.args.iter().filter(|arg| arg.parse::<ipnet::IpNet>().is_ok());
+    let ranges: Vec<String> = ranges.filter(is_asked).cloned().collect();
     if directive.body.iter().any(|line| line.name == "fallthrough") {
         return;
     }
     if ranges.is_empty() {
-        if zones.iter().any(|zone| is_reverse(zone)) {
+        if zones.iter().any(|zone| is_reverse(zone) && beside::is_asked(zone, scope)) {
             let message = "reverse names that are not of this cluster go to the upstreams; without fallthrough they were \
                            denied: write their ranges in spec.reverseCIDRs";
             scope.say(directive, Changed, message);
@@ -107,7 +124,13 @@ fn ranges(directive: &Directive, zones: &[String], scope: &mut Scope<'_>) {
         return;
     }
     let message = format!("spec.reverseCIDRs: [{}]", list(&ranges));
-    kept(directive, directive, |spec| spec.reverse_cidrs = Some(ranges.clone()), &message, scope);
+    // Several server blocks may have ranges of their own.
+    let change = |spec: &mut ClusterDNSSpec| {
+        let known = spec.reverse_cidrs.get_or_insert_default();
+        let new: Vec<&String> = ranges.iter().filter(|it| !known.contains(it)).collect();
+        known.extend(new.into_iter().cloned());
+    };
+    kept(directive, directive, change, &message, scope);
 }
 
 fn body(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
@@ -193,13 +216,12 @@ fn labels(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) -> Res
     Ok(())
 }
 
+const FALLS_THROUGH: &str = "reverse names that are not of this cluster go to the upstreams; spec.reverseCIDRs would end that";
+
 fn fallthrough(directive: &Directive, line: &Directive, scope: &mut Scope<'_>) {
     let is_only_reverse = !line.args.is_empty() && line.args.iter().all(|zone| is_reverse(zone));
     let (outcome, message) = match is_only_reverse {
-        true => (
-            Kept,
-            "reverse names that are not of this cluster go to the upstreams; spec.reverseCIDRs would end that",
-        ),
+        true => (Kept, FALLS_THROUGH),
         false => (
             NotPossible,
             "a name of the cluster domain that does not exist is denied and never asked elsewhere: write such names as \

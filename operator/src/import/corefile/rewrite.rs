@@ -22,6 +22,8 @@ enum Rule {
     Exact { from: String, to: String, is_part: bool },
     /// Names below the first become names below the second; perhaps the first itself becomes the second.
     Suffix { from: String, to: String, itself: bool, is_part: bool },
+    /// Of a name with a star, which CoreDNS takes as it is written.
+    Star,
     /// Anything else: what to do instead.
     Other(&'static str),
 }
@@ -62,19 +64,19 @@ pub(super) fn owners<'a>(
     led: &mut Led<'a>,
 ) -> Result<(), Refused> {
     for Written { line, words, .. } in written(directive) {
-        let (owners, is_dname) = match rule(line, &words)? {
+        let (owners, to) = match rule(line, &words)? {
             // It changes nothing, and makes no record.
             Rule::Exact { from, to, .. } | Rule::Suffix { from, to, .. } if from == to => continue,
-            Rule::Exact { from, .. } => (scope.owners(&from).unwrap_or_default(), false),
-            Rule::Suffix { from, .. } if scope.elsewhere(&from).is_none() => (vec![from], true),
-            Rule::Suffix { from, .. } => (scope.zones_below(&from), true),
-            Rule::Other(_) => continue,
+            Rule::Exact { from, to, .. } => (scope.owners(&from).unwrap_or_default(), Some(to)),
+            Rule::Suffix { from, .. } if scope.elsewhere(&from).is_none() => (vec![from], None),
+            Rule::Suffix { from, .. } => (scope.zones_below(&from), None),
+            Rule::Star | Rule::Other(_) => continue,
         };
         scope.draft.spend(owners.len());
         if scope.draft.is_spent() {
             return Ok(());
         }
-        owners.iter().for_each(|owner| led.add(owner, is_dname, line, directives));
+        owners.iter().for_each(|owner| led.add(owner, to.as_deref(), line, directives));
     }
     Ok(())
 }
@@ -105,6 +107,12 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
 fn rule(line: &Directive, args: &[String]) -> Result<Rule, Refused> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     Ok(match &words[..] {
+        ["name", "exact" | "suffix" | "prefix" | "substring", from, _, ..]
+            if from.contains('*') =>
+        {
+            Rule::Star
+        }
+        ["name", from, _] | ["name", from, _, "answer", ..] if from.contains('*') => Rule::Star,
         ["name", "exact", from, to, ..] => exact(from, to),
         ["name", "suffix", from, to, ..] => of_suffix(from, to),
         ["name", "regex", from, to, ..] => of_expression(from, to),
@@ -180,6 +188,21 @@ fn of_expression(from: &str, to: &str) -> Rule {
 const IS_PART: &str = "; without ^ and $ CoreDNS rewrote longer names that hold this text too: write a CNAME record in \
                        spec.records for each of those that is asked";
 
+/// What a star means in a name that is compared.
+const STAR: &str = "CoreDNS compares the star as it is written, so no name below is rewritten: if these are meant, write a CNAME \
+                    record with this owner in spec.records";
+
+/// Why a rule is never used for an owner, where CoreDNS takes one before it.
+fn hidden(owner: &str, target: Target<'_>, scope: &Scope<'_>) -> Option<String> {
+    let first = scope.led.first_of(owner, scope.directives)?.line;
+    (!std::ptr::eq(first, target.line)).then(|| {
+        format!(
+            "CoreDNS takes the first rule that has a name, which is {} for {owner}",
+            first.text()
+        )
+    })
+}
+
 fn of_rule(
     rule: &Rule,
     line: &Directive,
@@ -187,6 +210,7 @@ fn of_rule(
     scope: &mut Scope<'_>,
 ) -> (Outcome, String) {
     let (mut made, is_part) = match rule {
+        Rule::Star => return (NotNeeded, STAR.to_owned()),
         Rule::Other(instead) => return (NotPossible, (*instead).to_owned()),
         Rule::Exact { from, to, is_part } => {
             let target = Target { from, to, is_suffix: false, line, goes_on };
@@ -218,6 +242,9 @@ fn alias(target: Target<'_>, scope: &mut Scope<'_>) -> (Outcome, String) {
     let Target { from, to, .. } = target;
     if from == to {
         return (NotNeeded, STAYS.to_owned());
+    }
+    if let Some(why) = hidden(from, target, scope) {
+        return (NotNeeded, why);
     }
     match made(RecordType::Cname, from.strip_prefix("*."), target, scope) {
         Ok(differs) => {
@@ -275,6 +302,9 @@ fn suffix(target: Target<'_>, owner: &str, scope: &mut Scope<'_>) -> (Outcome, S
     let Target { from, to, .. } = target;
     if from == to {
         return (NotNeeded, STAYS.to_owned());
+    }
+    if let Some(why) = hidden(&format!("*.{from}"), target, scope) {
+        return (NotNeeded, why);
     }
     match made(RecordType::Dname, Some(from), target, scope) {
         Ok(differs) => {

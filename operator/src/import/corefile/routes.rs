@@ -102,9 +102,11 @@ pub(super) enum Names {
 }
 
 /// One owner of the records that a rule of `rewrite` makes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leads<'a> {
     pub(super) names: Names,
+    /// What each of its names becomes, where that is one name.
+    to: Option<String>,
     pub(super) line: &'a Directive,
     /// The directives of its server block.
     pub(super) directives: &'a [Directive],
@@ -120,21 +122,23 @@ pub(super) struct Led<'a> {
 }
 
 impl<'a> Led<'a> {
-    /// Adds an owner as a record has it, such as `*.a.example`.
+    /// Adds an owner as a record has it, such as `*.a.example`. `to` is what its names become; none where the owner is that of a
+    /// DNAME.
     pub(super) fn add(
         &mut self,
         owner: &str,
-        is_dname: bool,
+        to: Option<&str>,
         line: &'a Directive,
         directives: &'a [Directive],
     ) {
         let bare = owner.strip_prefix("*.");
-        let names = match (is_dname, bare) {
+        let names = match (to.is_none(), bare) {
             (true, _) => Names::Below,
             (false, Some(_)) => Names::Wildcard,
             (false, None) => Names::Own,
         };
-        let leads = Leads { names, line, directives, order: self.count };
+        let to = to.map(str::to_owned);
+        let leads = Leads { names, to, line, directives, order: self.count };
         self.count += 1;
         self.by_owner.entry(bare.unwrap_or(owner).to_owned()).or_default().push(leads);
     }
@@ -145,12 +149,26 @@ impl<'a> Led<'a> {
         all.filter(|it| std::ptr::eq(it.line, line)).map(|it| it.order).min()
     }
 
+    /// The rule that CoreDNS takes for all names of an owner, such as `*.a.example`, in the server block of these directives: the
+    /// first one that has them. One that leaves the name as it is hides nothing.
+    pub(super) fn first_of(&self, owner: &str, directives: &[Directive]) -> Option<&Leads<'a>> {
+        let below = owner.strip_prefix("*.");
+        let name = below.unwrap_or(owner);
+        let at = |name: &str| self.by_owner.get(name).into_iter().flatten();
+        let own = at(name).filter(|it| (it.names == Names::Own) == below.is_none());
+        let parents = std::iter::successors(name.split_once('.'), |(_, rest)| rest.split_once('.'));
+        let above = parents.flat_map(|(_, name)| at(name)).filter(|it| it.names != Names::Own);
+        let all = own.chain(above).filter(|it| std::ptr::eq(it.directives, directives));
+        all.min_by_key(|it| it.order).filter(|it| it.to.as_deref() != Some(owner))
+    }
+
     /// The owners whose records would change a name, or, of a suffix, one of the names below it.
     pub(super) fn of(&self, name: &str, is_suffix: bool) -> Vec<(&str, Leads<'a>)> {
         let mut found: Vec<(&str, Leads<'a>)> = Vec::new();
         let mut add = |owner: &str, has: &dyn Fn(&Leads<'_>) -> bool| {
             if let Some((owner, all)) = self.by_owner.get_key_value(owner) {
-                found.extend(all.iter().filter(|it| has(it)).map(|it| (owner.as_str(), *it)));
+                found
+                    .extend(all.iter().filter(|it| has(it)).map(|it| (owner.as_str(), it.clone())));
             }
         };
         add(name, &|it| (it.names != Names::Own) == is_suffix);
@@ -163,7 +181,9 @@ impl<'a> Led<'a> {
             let below =
                 self.by_owner.iter().filter(|(it, _)| *it != name && is_at_or_below(it, name));
             found.extend(
-                below.flat_map(|(owner, all)| all.iter().map(move |it| (owner.as_str(), *it))),
+                below.flat_map(|(owner, all)| {
+                    all.iter().map(move |it| (owner.as_str(), it.clone()))
+                }),
             );
         }
         found

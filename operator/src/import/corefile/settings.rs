@@ -2,15 +2,13 @@
 
 use std::net::IpAddr;
 
-use crds::v1alpha1::{PerNode, Scaling, TrafficDistribution};
 use crds::{ClusterDNSSpec, bounds, defaults};
 
 use super::parse::Directive;
 use super::scope::Scope;
-use crate::desired::adopted_service::patched_by_people;
-use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{list, seconds};
+use crate::import::{Refused, per_node};
 
 /// Adds a directive that is one setting to the draft.
 pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<(), Refused> {
@@ -98,32 +96,14 @@ fn bind(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
     if !directive.args.iter().any(is_link_local) {
         return (NotNeeded, "pods listen on all of their addresses".to_owned());
     }
-    let change = |spec: &mut ClusterDNSSpec| {
-        spec.scaling = Some(Scaling { per_node: Some(PerNode {}), ..Scaling::default() });
-        if let Some(service) = &mut spec.service {
-            service.traffic_distribution = Some(TrafficDistribution::PreferSameNode);
-        }
-    };
     let addresses = list(&directive.args);
-    if let Err(why) = scope.draft.change(change) {
-        return (NotPossible, why);
-    }
-    let adopted = scope.draft.spec.service.as_ref().filter(|service| service.adopt);
-    let asked = match adopted {
-        None => {
-            "which the Service prefers for the pods of that node (spec.scaling.perNode, spec.service.trafficDistribution: \
-             PreferSameNode)"
-                .to_owned()
-        }
-        Some(service) => format!(
-            "which the Service prefers for the pods of that node once you have set that, because {} (PreferClose before \
-             Kubernetes 1.34; spec.scaling.perNode, spec.service.trafficDistribution)",
-            patched_by_people(&(service.namespace.clone(), service.name.clone()), "PreferSameNode")
+    match per_node::add(scope.draft) {
+        Ok(message) => (
+            Changed,
+            format!(
+                "{message}; nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
+            ),
         ),
-    };
-    let message = format!(
-        "a pod on each node, {asked}; that is a hint, which kube-proxy follows, and Cilium in its place only with \
-         loadBalancer.serviceTopology: true; nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
-    );
-    (Changed, message)
+        Err(why) => (NotPossible, why),
+    }
 }

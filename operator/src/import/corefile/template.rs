@@ -1,5 +1,7 @@
 //! `template`: answers that are the same for every question become records; a type that it denies for all names is withheld.
+//! `empty` has those without an answer for names that have records.
 
+mod empty;
 mod withheld;
 
 use std::collections::BTreeSet;
@@ -32,12 +34,15 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let has = |name: &str| directive.body.iter().any(|line| line.name == name);
     let is_fixed = !(has("expr") || has("var"));
     let is_for_all = is_fixed && !has("match");
+    let owners = owners(directive, of, scope).filter(|_| is_in && is_fixed);
+    let answers = directive.body.iter().filter(|line| line.name == "answer").count();
+    if empty::convert(directive, owners.as_deref(), asked, scope) {
+        return Ok(());
+    }
     let withheld = match is_in && is_for_all && !has("answer") {
         true => withheld::decided(directive, asked, of, scope),
         false => None,
     };
-    let owners = owners(directive, of, scope).filter(|_| is_in && is_fixed);
-    let answers = directive.body.iter().filter(|line| line.name == "answer").count();
     let (outcome, message): (Outcome, &str) = match (&withheld, &owners, answers) {
         (Some((outcome, message)), _, _) => (*outcome, message),
         (None, None, _) if !is_in => (NotPossible, "only questions of class IN have records"),
@@ -147,6 +152,16 @@ fn one_answer(
     let text = ["{{ .Name }}", "{{.Name}}", "{{ .Question.Name }}", "{{.Question.Name}}"]
         .iter()
         .fold(text, |text, name| text.replace(name, ASKED));
+    // In a template for one type both are known.
+    let is_one = !asked.eq_ignore_ascii_case("ANY");
+    let known = [
+        ("{{ .Type }}", asked),
+        ("{{.Type}}", asked),
+        ("{{ .Class }}", "IN"),
+        ("{{.Class}}", "IN"),
+    ];
+    let known = known.iter().filter(|_| is_one);
+    let text = known.fold(text, |text, (name, is)| text.replace(name, is));
     if text.contains("{{") {
         let message = "it is made of the question: write spec.records for the names that are asked";
         return (NotPossible, message.to_owned());
@@ -159,12 +174,16 @@ fn one_answer(
         literal => vec![name(literal)],
     };
     let (ttl, rest) = number(rest.trim_start());
-    let rest = rest.strip_prefix("IN").map_or(rest, str::trim_start);
+    let rest = match rest.split_once(char::is_whitespace) {
+        Some((class, behind)) if class.eq_ignore_ascii_case("IN") => behind.trim_start(),
+        Some(_) | None => rest,
+    };
     let (later, rest) = number(rest);
     let ttl = ttl.or(later).unwrap_or(defaults::RECORD_TTL_SECONDS);
     let Some((kind, data)) = rest.split_once(char::is_whitespace) else {
         return (NotPossible, "it is no record".to_owned());
     };
+    let kind = kind.to_ascii_uppercase();
     let (mut kept, mut elsewhere, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     let mut differs = Vec::new();
     let mut seen = BTreeSet::new();
@@ -177,9 +196,14 @@ fn one_answer(
             }
         };
         for owner in all.into_iter().filter(|it| seen.insert(it.clone())) {
+            if let Some(first) = scope.led.first_of(&owner, scope.directives) {
+                let rule = first.line.text();
+                elsewhere.push(format!("{owner}: the rule {rule} has it first"));
+                continue;
+            }
             scope.draft.templates.add(&owner, asked);
             let is_free = owner.strip_prefix("*.").map_or(Ok(()), |it| scope.has_all_below(it));
-            match is_free.and_then(|()| one(&owner, kind, data.trim(), ttl, scope)) {
+            match is_free.and_then(|()| one(&owner, &kind, data.trim(), ttl, scope)) {
                 Ok(None) => kept.push(owner),
                 Ok(Some(why)) => {
                     differs.push(format!("{owner}: {why}"));

@@ -14,17 +14,20 @@ pub(super) enum Turn {
     Rewrites,
     Templates,
     Others,
+    /// Whether they need something depends on the records of hosts and other templates.
+    TemplatesWithoutAnswer,
     /// The bound of the whole cache is above those of stub domains.
     CachesOfZones,
 }
 
 impl Turn {
-    pub(super) const ALL: [Turn; 6] = [
+    pub(super) const ALL: [Turn; 7] = [
         Turn::Forwards,
         Turn::ZonesForTheNode,
         Turn::Rewrites,
         Turn::Templates,
         Turn::Others,
+        Turn::TemplatesWithoutAnswer,
         Turn::CachesOfZones,
     ];
 
@@ -38,7 +41,10 @@ impl Turn {
             }
             "forward" | "proxy" => Turn::Forwards,
             "rewrite" => Turn::Rewrites,
-            "template" => Turn::Templates,
+            "template" if directive.body.iter().any(|line| line.name == "answer") => {
+                Turn::Templates
+            }
+            "template" => Turn::TemplatesWithoutAnswer,
             "cache" if !cache::is_whole(directive, zones) => Turn::CachesOfZones,
             _ => Turn::Others,
         }

@@ -13,7 +13,9 @@ use super::{Parts, say};
 use crate::import::draft::Draft;
 use crate::import::kube_dns::{ORDER, add_stub};
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{NO_ADDRESS, is_at_or_below, list, name, name_servers, zones};
+use crate::import::values::{
+    ServerError, is_at_or_below, list, name, name_servers, no_address, without_zone, zones,
+};
 use crate::import::{Files, Look};
 
 /// Why an option for names without a domain, `//`, has no counterpart.
@@ -249,17 +251,33 @@ pub(super) fn forwarded(flags: &[Flag]) -> HashMap<String, String> {
     below
 }
 
+/// The servers of the cluster domain itself: they are the server that is replaced.
+pub(super) fn of_domain<'a>(
+    flags: &'a [Flag],
+    domain: &'a str,
+) -> impl Iterator<Item = Server> + 'a {
+    let of_servers = flags.iter().filter(|it| ["server", "local"].contains(&it.name.as_str()));
+    let read = of_servers.map(|flag| domains(&flag.value));
+    let own = read.filter(move |(domains, _)| domains.iter().any(|it| it == domain));
+    own.filter_map(|(_, rest)| one_server(rest).ok())
+}
+
 /// `ADDRESS#PORT@INTERFACE`
-fn one_server(text: &str) -> Option<Server> {
+///
+/// # Errors
+/// Why it cannot be asked.
+fn one_server(text: &str) -> Result<Server, String> {
     let text = text.split('@').next().unwrap_or_default();
     let (ip, port) = text.split_once('#').map_or((text, None), |(ip, port)| (ip, Some(port)));
-    let ip: IpAddr = ip.parse().ok()?;
+    let other = || no_address(&ServerError::NoAddress);
+    let ip = without_zone(ip).map_err(|why| no_address(&why))?;
+    let ip: IpAddr = ip.parse().map_err(|_| other())?;
     let port: Option<u16> = match port {
         None => None,
-        Some(port) => Some(port.parse().ok()?),
+        Some(port) => Some(port.parse().map_err(|_| other())?),
     };
     let port = port.filter(|port| *port != 53);
-    Some(Server { address: ip.to_string(), port, transport: Default::default(), tls: None })
+    Ok(Server { address: ip.to_string(), port, transport: Default::default(), tls: None })
 }
 
 /// `None` for a server that is reported after all options.
@@ -271,18 +289,18 @@ pub(super) fn server(
     let (mut domains, rest) = domains(&flag.value);
     if domains.is_empty() {
         return match one_server(rest) {
-            Some(_) if gathered.servers.len() >= crds::bounds::SERVERS => {
+            Ok(_) if gathered.servers.len() >= crds::bounds::SERVERS => {
                 let most = crds::bounds::SERVERS;
                 Some((NotPossible, format!("{most} servers are the most, and this is one more")))
             }
-            Some(server) => match draft.can_ask(&server) {
+            Ok(server) => match draft.can_ask(&server) {
                 Ok(()) => {
                     gathered.servers.push((flag.clone(), server));
                     None
                 }
                 Err(why) => Some((NotPossible, why)),
             },
-            None => Some((NotPossible, NO_ADDRESS.to_owned())),
+            Err(why) => Some((NotPossible, why)),
         };
     }
     let mut parts = Parts::default();
@@ -308,8 +326,9 @@ pub(super) fn server(
         );
         return Some((NotPossible, message));
     }
-    let Some(server) = one_server(rest) else {
-        return Some((NotPossible, NO_ADDRESS.to_owned()));
+    let server = match one_server(rest) {
+        Ok(server) => server,
+        Err(why) => return Some((NotPossible, why)),
     };
     Some(stubs(&domains, &server, parts, draft))
 }
@@ -361,8 +380,9 @@ pub(super) fn rev_server(flag: &Flag, draft: &mut Draft) -> (Outcome, String) {
     let Some((range, rest)) = flag.value.split_once(',') else {
         return (NotPossible, "it is no range and server".to_owned());
     };
-    let Some(server) = one_server(rest) else {
-        return (NotPossible, NO_ADDRESS.to_owned());
+    let server = match one_server(rest) {
+        Ok(server) => server,
+        Err(why) => return (NotPossible, why),
     };
     let range = match range.parse::<IpAddr>() {
         Ok(ip) => ipnet::IpNet::from(ip).to_string(),

@@ -32,8 +32,20 @@ impl Draft {
     /// # Errors
     /// Why it cannot.
     pub(in crate::import) fn can_ask(&self, server: &Server) -> Result<(), String> {
+        self.is_another(server)?;
         let servers = Some(vec![server.clone()]);
         self.alone(|spec| spec.upstreams = Some(Upstreams { servers, ..Upstreams::default() }))
+    }
+
+    /// An error for a server that is the one that is replaced.
+    fn is_another(&self, server: &Server) -> Result<(), String> {
+        let address = &server.address;
+        match self.replaced.has_address(address) {
+            true => Err(format!(
+                "{address} leads to the server that is replaced, so it cannot be asked"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Names below this suffix are asked at these servers. What is not as it was written is in the text.
@@ -44,6 +56,7 @@ impl Draft {
         &mut self,
         stub: StubDomain,
     ) -> Result<Option<String>, String> {
+        stub.servers.iter().try_for_each(|server| self.is_another(server))?;
         let known = self.spec.stub_domains.iter().flatten().find(|it| it.domain == stub.domain);
         match known {
             Some(known) if known.servers == stub.servers => {

@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn what_tries_too_many_names_is_refused_as_a_whole() {
     let service = ("kube-system".to_owned(), "kube-dns".to_owned());
-    let target = Target { name: "default".to_owned(), service, adopt: false, domain: None };
+    let (name, replaced) = ("default".to_owned(), Vec::new());
+    let target = Target { name, service, adopt: false, domain: None, replaced };
     let mut draft = Draft::new(None, &target);
     let mut host = |name: &str| draft.host(name, [10, 0, 0, 1].into(), None, false);
     assert_eq!(host("a.example"), Ok(None));

@@ -46,8 +46,9 @@ fn ends_there(target: Target<'_>, scope: &Scope<'_>) -> Result<(), String> {
     if all.is_empty() {
         return Ok(());
     }
-    // A host is more specific than a wildcard.
-    if !target.is_suffix && is_in_hosts(target.to, scope) {
+    // A host is more specific than a wildcard, where no rule hides it.
+    let is_host = || scope.led.first_of(target.to, scope.directives).is_none();
+    if !target.is_suffix && is_in_hosts(target.to, scope) && is_host() {
         all.retain(|(_, other)| other.names != Names::Wildcard);
     }
     if all.iter().any(|(_, other)| std::ptr::eq(other.line, target.line)) {

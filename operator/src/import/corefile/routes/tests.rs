@@ -82,8 +82,9 @@ fn o1_lines_that_except_names_of_each_other_cost_what_is_spent() {
 #[test]
 fn o1_a_rule_changes_its_owner_or_the_names_below_it() {
     let (line, mut led) = (forward(".", ""), Led::default());
-    for (owner, is_dname) in [("a.example", false), ("*.b.example", false), ("c.example", true)] {
-        led.add(owner, is_dname, &line, &[]);
+    let name = Some("x.example");
+    for (owner, to) in [("a.example", name), ("*.b.example", name), ("c.example", None)] {
+        led.add(owner, to, &line, &[]);
     }
     let count = |name: &str, is_suffix: bool| led.of(name, is_suffix).len();
     for (name, of_name, of_suffix) in [
@@ -110,4 +111,30 @@ fn o1_a_name_comes_to_the_server_block_with_the_longest_zone() {
     assert_eq!(server("a.corp.example"), "10.0.0.2");
     assert_eq!(server("example"), "10.0.0.1", "the first of two");
     assert!(block_of(&blocks[1..2], "example").is_none());
+}
+
+#[test]
+fn o1_the_first_rule_that_has_all_names_of_an_owner_decides() {
+    let lines: Vec<Directive> = (0..4).map(|_| forward(". 10.0.0.1", "")).collect();
+    let beside = [forward(". 10.0.0.2", "")];
+    let mut led = Led::default();
+    led.add("*.b.example", Some("same.b.example"), &lines[0], &lines);
+    led.add("a.b.example", Some("x.example"), &lines[1], &lines);
+    led.add("c.example", None, &lines[2], &lines);
+    led.add("c.example", Some("x.example"), &lines[3], &lines);
+    for (owner, line) in [
+        ("a.b.example", Some(0)),
+        ("*.x.b.example", Some(0)),
+        ("b.example", None),
+        ("same.b.example", None),
+        ("*.example", None),
+        ("x.c.example", Some(2)),
+        ("*.c.example", Some(2)),
+        ("c.example", Some(3)),
+    ] {
+        let found = led.first_of(owner, &lines).map(|it| it.line);
+        let expected = line.map(|at: usize| &lines[at]);
+        assert!(found.map(std::ptr::from_ref) == expected.map(std::ptr::from_ref), "{owner}");
+        assert!(led.first_of(owner, &beside).is_none(), "of another server block: {owner}");
+    }
 }

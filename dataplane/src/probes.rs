@@ -14,7 +14,7 @@ mod look;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use axum::extract::State as From;
@@ -267,7 +267,7 @@ fn snapshot_note(reported: &Reported) -> String {
         Some(loaded) if !is_live(reported) => format!(
             "answers come from a snapshot that was confirmed {} s ago: no complete list of {} has \
              been read yet\n",
-            loaded.age_s + loaded.at.elapsed().as_secs(),
+            loaded.age(SystemTime::now()).as_secs(),
             not_live(reported).join(", ")
         ),
         Some(_) | None => String::new(),

@@ -1,13 +1,15 @@
 //! The name servers of resolv.conf (FW3): all of them, up to 15; `search` and `options` are ignored.
 
 use std::io::ErrorKind;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
 use process::bounded_file;
 
 /// Servers of a group (A34).
 const MAX_SERVERS: usize = 15;
+/// What a line of a name server begins with.
+const KEYWORD: &str = "nameserver";
 /// Octets that are read: no real file comes near it.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -56,12 +58,13 @@ impl ResolvConf {
 
     fn parse(text: &[u8], path: &Path) -> ResolvConf {
         let mut found = ResolvConf::default();
+        let lines: Vec<&[u8]> = text.split(|octet| *octet == b'\n').map(without_zone).collect();
         // Lines with errors are left out by the parser. Those of other keywords do not matter here.
         let is_nameserver = |number: usize| {
-            let line = text.split(|octet| *octet == b'\n').nth(number).unwrap_or_default();
-            line.trim_ascii_start().starts_with(b"nameserver")
+            let line = lines.get(number).copied().unwrap_or_default();
+            line.trim_ascii_start().starts_with(KEYWORD.as_bytes())
         };
-        let (file, errors) = resolv_conf::Config::parse_with_errors(text);
+        let (file, errors) = resolv_conf::Config::parse_with_errors(&lines.join(&b'\n'));
         let of_addresses = errors.iter().filter_map(|error| match error {
             resolv_conf::ParseError::InvalidIp(line, _) if is_nameserver(*line) => Some(line + 1),
             _ => None,
@@ -70,13 +73,10 @@ impl ResolvConf {
             format!("{}: line {line} names no IP address, and is left out", path.display())
         }));
         for server in file.nameservers {
-            let (address, scope) = match server {
-                resolv_conf::ScopedIp::V4(address) => (IpAddr::V4(address), None),
-                resolv_conf::ScopedIp::V6(address, scope) => (IpAddr::V6(address), scope),
-            };
+            let address = IpAddr::from(server);
             let reason = if address.to_canonical().is_loopback() || address.is_unspecified() {
                 "it is an address of this machine or pod itself, not of a name server"
-            } else if scope.is_some() || is_of_one_link(address) {
+            } else if is_of_one_link(address) {
                 "addresses of one link cannot be used"
             } else if found.servers.contains(&address) {
                 continue;
@@ -97,6 +97,18 @@ impl ResolvConf {
         }
         found
     }
+}
+
+/// A line without the zone of an IPv6 address, as `%eth0`. It means nothing where the address is one of the network, an address of
+/// one link is of no use with it either, and the parser refuses zones such as `%br-lan`.
+fn without_zone(line: &[u8]) -> &[u8] {
+    let before = line.iter().position(|octet| *octet == b'%').and_then(|at| line.get(..at));
+    let is_address = |text: &str| {
+        let word = text.trim().strip_prefix(KEYWORD);
+        word.is_some_and(|word| word.trim_start().parse::<Ipv6Addr>().is_ok())
+    };
+    let is_zone = |before: &&[u8]| str::from_utf8(before).is_ok_and(is_address);
+    before.filter(is_zone).unwrap_or(line)
 }
 
 /// `fe80::/10` (RFC 4291 §2.5.6): without its link nothing can be sent to it, and in a pod the link is another one.
@@ -136,6 +148,28 @@ mod tests {
     fn fw3_an_address_of_one_link_is_skipped_and_reported() {
         let text = "nameserver fe80::1%eth0\nnameserver fe80::2\nnameserver 10.0.0.2\n";
         assert_eq!(parse(text), (vec!["10.0.0.2".into()], 2));
+    }
+
+    #[test]
+    fn fw3_the_zone_of_an_address_of_the_network_is_left_out() {
+        for zone in ["%ens3", "%br-lan", "%eth0.100", "%2", "%", "%ens3 # 50 %", "%ens3\r"] {
+            let text = format!("nameserver 2001:db8::53{zone}\n");
+            assert_eq!(parse(&text), (vec!["2001:db8::53".into()], 0), "{text:?}");
+        }
+        let text =
+            "nameserver fd00::53%eth0\n nameserver\tfd00::53%eth1\nnameserver fd00::54 # 5 %\n";
+        assert_eq!(parse(text), (["fd00::53", "fd00::54"].map(String::from).into(), 0));
+        let text = "nameserver fe80::1%br-lan\nnameserver ::1%lo\nnameserver 10.0.0.1%eth0\n";
+        let found = ResolvConf::parse(text.as_bytes(), Path::new("resolv.conf"));
+        assert!(found.servers.is_empty(), "{:?}", found.servers);
+        let said = |words: &str| found.problems.iter().any(|problem| problem.contains(words));
+        for words in [
+            "fe80::1: addresses of one link",
+            "::1: it is an address of this machine",
+            "line 3 names no IP address",
+        ] {
+            assert!(said(words), "{words}: {:?}", found.problems);
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What `/readyz` says about a process that is not ready, and what keeps it so.
 
 use super::*;
+use std::time::Duration;
+
+use crate::status::snapshot::Loaded;
 use crate::status::{Rejection, Violation};
 
 #[test]
@@ -40,8 +43,10 @@ fn is_loaded(status: &Status, age_s: u64) {
     reported.feeds.iter_mut().for_each(|feed| feed.source = source);
 }
 
-fn loaded(age_s: u64) -> crate::status::snapshot::Loaded {
-    crate::status::snapshot::Loaded { confirmed_at_s: 0, age_s, at: Instant::now() }
+fn loaded(age_s: u64) -> Loaded {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let confirmed_at_s = now.as_secs() - age_s;
+    Loaded { confirmed_at_s, age_s, at: Instant::now() }
 }
 
 #[test]
@@ -53,6 +58,21 @@ fn k2_a_snapshot_is_enough_and_says_that_it_is_one() {
     assert!(notes(&status).contains("confirmed 9"));
     status.contact();
     assert_eq!(notes(&status), "");
+}
+
+#[test]
+fn e41_readyz_shows_the_age_of_a_snapshot_by_the_clock_as_it_is_now() {
+    let status = Status::default();
+    is_loaded(&status, 90);
+    // The clock was behind when the process started.
+    let loaded = status.read().snapshot.loaded;
+    status.read().snapshot.loaded = loaded.map(|loaded| Loaded { age_s: 0, ..loaded });
+    assert!(notes(&status).contains("confirmed 9"), "{}", notes(&status));
+    // It is behind still: the process knows how long it serves the snapshot.
+    let hour = Duration::from_secs(3_600);
+    let at = Instant::now().checked_sub(hour).unwrap();
+    let of_later = Loaded { confirmed_at_s: u64::MAX, age_s: 0, at };
+    assert_eq!(of_later.age(SystemTime::now()).as_secs(), hour.as_secs());
 }
 
 #[test]

@@ -165,7 +165,8 @@ impl Stored {
     }
 
     /// When each resource was confirmed, in Unix seconds and by [`Resource`], for those that this
-    /// configuration reads and may use at this time. A time in the future counts as now.
+    /// configuration reads and may use at this time. One that was confirmed in the future is young enough, and keeps its
+    /// time: the clock may be behind at the start of a machine, and ages are right once it is not.
     ///
     /// # Errors
     /// When there are none.
@@ -191,14 +192,14 @@ impl Stored {
         let confirmed = Resource::ALL.map(|resource| {
             let at_s = self.head.confirmed_at_s.get(resource.plural());
             // What is not read is not listed either: it would stay forever, and grow old.
-            let at_s = at_s.filter(|_| settings::reads(config, resource));
-            at_s.map(|&at_s| at_s.min(now_s))
+            at_s.filter(|_| settings::reads(config, resource)).copied()
         });
-        let usable = confirmed.map(|at_s| at_s.filter(|at_s| now_s - at_s < max_age_s));
+        let is_young = |at_s: &u64| now_s.saturating_sub(*at_s) < max_age_s;
+        let usable = confirmed.map(|at_s| at_s.filter(is_young));
         if usable.iter().all(Option::is_none) {
             let newest = confirmed.iter().flatten().max();
             let newest = newest.ok_or(Refusal::Malformed("the time of its confirmation"))?;
-            return Err(Refusal::TooOld { age_s: now_s - newest, max_age_s });
+            return Err(Refusal::TooOld { age_s: now_s.saturating_sub(*newest), max_age_s });
         }
         Ok(usable)
     }

@@ -98,9 +98,9 @@ impl Feed {
         let waited = self.since.elapsed();
         let staleness = self.age().unwrap_or_else(|| match self.source {
             DataSource::Snapshot { confirmed_at_s } => {
-                let confirmed = UNIX_EPOCH + Duration::from_secs(confirmed_at_s);
+                let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
                 // A clock that went back makes nothing younger than this process.
-                now.duration_since(confirmed).unwrap_or_default().max(waited)
+                since_1970.saturating_sub(Duration::from_secs(confirmed_at_s)).max(waited)
             }
             DataSource::Live | DataSource::None => waited,
         });
@@ -160,6 +160,9 @@ mod tests {
         feed.source = DataSource::Snapshot { confirmed_at_s: 1_000 };
         assert_eq!(feed.staleness(at(10_000)), Some(Duration::from_secs(9_000)));
         assert!(feed.staleness(at(500)).unwrap() >= hour, "the clock went back");
+        feed.source = DataSource::Snapshot { confirmed_at_s: u64::MAX };
+        assert!(feed.staleness(at(10_000)).unwrap() >= hour, "a file may have any number");
+        feed.source = DataSource::Snapshot { confirmed_at_s: 1_000 };
         feed.heard();
         assert!(feed.staleness(at(10_000)).unwrap() < hour);
         // Needed again after a time in which it was not: the time before does not count.

@@ -1,7 +1,7 @@
 //! The warm start as people see it: what this process started from, and what it keeps for the next.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
@@ -51,4 +51,13 @@ pub struct Loaded {
     /// When it was loaded.
     #[serde(skip)]
     pub at: Instant,
+}
+
+impl Loaded {
+    /// Time since it was confirmed, by the clock as it is now: at the start it may have been wrong. It is not less than the time
+    /// that this process serves it.
+    pub fn age(&self, now: SystemTime) -> Duration {
+        let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        since_1970.saturating_sub(Duration::from_secs(self.confirmed_at_s)).max(self.at.elapsed())
+    }
 }

@@ -23,7 +23,7 @@ const NOT_READY: u16 = 14;
 /// fault: then a person decides.
 pub const NOT_SEEN: &[&str] = &[
     // Zones and objects: the same replies come of a lost record.
-    "DF2", "DF5", "DF7", "DF12", "DF16", "DF32", "DF42", "DF48",
+    "DF2", "DF5", "DF7", "DF12", "DF16", "DF32", "DF35", "DF42", "DF48",
     // The time before all data is there, and restarts.
     "DF15", "DF27", "DF30", "DF46", // Questions are sent with RD.
     "DF33", // Sizes, and how upstreams are asked.

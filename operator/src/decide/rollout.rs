@@ -36,6 +36,8 @@ const WARNED_FOR: SignedDuration = SignedDuration::from_secs(600);
 const WARNED_OF_ERRORS_FOR: SignedDuration = SignedDuration::from_secs(24 * 3_600);
 /// How long an edit by another client, which was undone, is reported.
 const EDIT_REPORTED_FOR: SignedDuration = SignedDuration::from_secs(600);
+/// By how much the clocks of two operators may differ.
+const CLOCKS: SignedDuration = SignedDuration::from_mins(5);
 /// Why a configuration goes out untried, or a trial ends.
 const ONE_POD: &str = "it was not tried, because there is one pod only, so that nothing can be compared; with two or more pods \
                        every change is tried first";
@@ -251,9 +253,11 @@ fn untried(asked: &Asked, why: &str) -> RolloutPlan {
     plan
 }
 
-/// True if this RFC 3339 time is at least `time` ago. False for an empty text.
+/// True if this RFC 3339 time is at least `time` ago, or further ahead than clocks differ: a clock wrote it that was corrected
+/// since, and what it limits must not last until that time. False for an empty text.
 fn is_over(since: &str, time: SignedDuration, now: Timestamp) -> bool {
-    since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= time)
+    let ago = since.parse::<Timestamp>().map(|since| now.duration_since(since));
+    ago.is_ok_and(|ago| ago >= time || ago < -CLOCKS)
 }
 
 /// Pods run what another client wrote, and what was there before is not known: the configuration of the spec is tried beside

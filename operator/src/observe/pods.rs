@@ -57,7 +57,8 @@ pub fn is_lost_lately(pod: &Pod, now: Timestamp) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut since = conditions.filter(|condition| condition.type_ == "Ready");
     let since = since.find_map(|it| it.last_transition_time.as_ref()).map(|time| time.0);
-    is_lost(pod) && since.is_none_or(|since| now < since + LOST_FOR)
+    // A difference of two times always exists. A sum may be after the last time that can be written, and others choose this one.
+    is_lost(pod) && since.is_none_or(|since| now.duration_since(since) < LOST_FOR)
 }
 
 /// True if the condition Ready is True.
@@ -293,6 +294,27 @@ mod tests {
         let observed = Observed { pods, ..Observed::default() };
         let replaced = [older, newer, of_deployment].map(|pod| is_replaced(&pod, &observed, true));
         assert_eq!(replaced, [true, false, true]);
+    }
+
+    /// Who may write the status of a pod chooses this time, and the API server takes all of them.
+    #[test]
+    fn o20_any_time_of_a_loss_is_compared_without_a_panic() {
+        let lost_since = |time: &str| -> Pod {
+            let ready = json!({"type": "Ready", "status": "False", "reason": LOST, "lastTransitionTime": time});
+            let pod = json!({"metadata": {"name": "dns"}, "status": {"conditions": [ready]}});
+            serde_json::from_value(pod).unwrap()
+        };
+        let now = "2026-01-01T10:00:00Z".parse().unwrap();
+        let rows = [
+            ("0001-01-01T00:00:00Z", false),
+            ("2026-01-01T09:58:00Z", false),
+            ("2026-01-01T09:58:01Z", true),
+            ("9999-12-30T21:59:30Z", true),
+            ("9999-12-30T22:00:00Z", true),
+        ];
+        for (since, is_lately) in rows {
+            assert_eq!(is_lost_lately(&lost_since(since), now), is_lately, "{since}");
+        }
     }
 
     /// What is left of the Deployment that a DaemonSet has replaced.

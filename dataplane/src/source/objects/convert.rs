@@ -15,6 +15,10 @@ use super::slim;
 /// The label that says which Service a slice belongs to.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
+/// Why a slice of names is not served.
+const FQDN_IS_IGNORED: &str = "addressType FQDN is ignored, because it has no IP addresses: for an alias write a Service of type \
+                               ExternalName";
+
 /// Most reasons that are kept of one object: the first few lead to the cause.
 const MAX_REASONS: usize = 5;
 
@@ -89,7 +93,7 @@ fn service_port(port: &slim::ServicePort, reasons: &mut Reasons) -> Option<Servi
     })
 }
 
-/// An EndpointSlice; `None` for one of type FQDN, which DNS ignores (RR20).
+/// An EndpointSlice; `None` for one of type FQDN, which DNS ignores (RR20) with a reason: CoreDNS answers from it (DF35).
 ///
 /// # Errors
 /// What keeps the whole slice from being served.
@@ -97,7 +101,10 @@ pub fn slice(from: &slim::EndpointSlice, reasons: &mut Reasons) -> Result<Option
     let ipv6 = match from.address_type.as_str() {
         "IPv4" => false,
         "IPv6" => true,
-        "FQDN" => return Ok(None),
+        "FQDN" => {
+            reasons.add(FQDN_IS_IGNORED.to_owned());
+            return Ok(None);
+        }
         other => return Err(format!("addressType {other:?} is not IPv4, IPv6 or FQDN")),
     };
     let Some(service) = from.metadata.labels.get(SERVICE_NAME_LABEL) else {

@@ -209,7 +209,7 @@ impl Writer {
             return Err(refusal);
         }
         let confirmed_at_s = usable.into_iter().flatten().min().unwrap_or(now_s);
-        let age_s = now_s - confirmed_at_s;
+        let age_s = now_s.saturating_sub(confirmed_at_s);
         let loaded = Loaded { confirmed_at_s, age_s, at: Instant::now() };
         self.status.read().snapshot.loaded = Some(loaded);
         self.publish();

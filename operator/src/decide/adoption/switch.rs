@@ -52,7 +52,8 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
             let kept = Switch { is_made: true, patched_version: String::new(), ..before };
             let last = kept.reset_at.parse::<Timestamp>().ok();
             match last {
-                Some(last) if now < last + signed(FORGOTTEN_AFTER) => kept,
+                // A sum would panic where the text has a time of the year 9999.
+                Some(last) if now.duration_since(last) < signed(FORGOTTEN_AFTER) => kept,
                 Some(_) | None => Switch { is_made: true, ..Switch::default() },
             }
         }

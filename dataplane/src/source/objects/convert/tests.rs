@@ -93,8 +93,10 @@ fn rr35_null_ports_are_left_out_and_null_names_are_unnamed_tcp() {
 }
 
 #[test]
-fn rr20_fqdn_slices_are_ignored_and_unknown_types_refused() {
-    assert_eq!(slice_from("addressType: FQDN"), (Ok(None), None));
+fn rr20_df35_fqdn_slices_are_ignored_with_a_reason_and_unknown_types_refused() {
+    let (slice, reason) = slice_from("addressType: FQDN\nendpoints: [{addresses: [www.example]}]");
+    assert_eq!(slice, Ok(None));
+    assert!(reason.is_some_and(|reason| reason.contains("a Service of type ExternalName")));
     assert!(slice_from("addressType: IPX").0.unwrap_err().contains("\"IPX\""));
 }
 

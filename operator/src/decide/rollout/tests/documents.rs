@@ -155,6 +155,16 @@ fn o4_an_edit_during_a_trial_is_undone_and_the_trial_continues() {
 }
 
 #[test]
+fn o4_an_edit_is_not_reported_for_as_long_as_a_clock_was_ahead() {
+    let mut story = Story::with_pods(3);
+    story.is_edited(Some(OLD));
+    story.written(3_600);
+    // Clocks of two operators may differ a little.
+    assert_eq!(story.reconcile(3_540).state.edited_at, at(3_600).to_string());
+    assert_eq!(story.reconcile(100).state.edited_at, "", "the clock was corrected");
+}
+
+#[test]
 fn o4_an_edit_that_cannot_be_undone_is_what_the_configuration_is_tried_beside() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);

@@ -254,6 +254,23 @@ fn o17_people_are_warned_for_a_while_of_what_every_pod_got() {
     }
 }
 
+/// The operator that wrote the time had a clock that was ahead, and that was corrected.
+#[test]
+fn o17_a_warning_does_not_stay_for_as_long_as_a_clock_was_ahead() {
+    for (ahead, is_warned) in [(60, true), (3_600, false)] {
+        let mut story = on_trial();
+        let outcome = CheckResult::Warning("no server of stub domain a replies".to_owned());
+        let check = Check { what: "a. SOA".to_owned(), outcome };
+        story.observed.comparison.as_mut().unwrap().checks.push(check);
+        story.reconcile(120);
+        assert!(!story.reconcile(130).state.warned_at.is_empty());
+        story.pods_follow();
+        let state = story.reconcile(130 - ahead).state;
+        assert_eq!(!state.warning.is_empty(), is_warned, "{ahead} s ahead");
+        assert_eq!(!state.warned_at.is_empty(), is_warned, "{ahead} s ahead");
+    }
+}
+
 #[test]
 fn o17_a_change_passes_when_all_of_it_was_asked_or_with_a_warning_in_the_end() {
     for (last_unasked, second, warning) in

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
-use super::connection::{IDLE, LINGER, Message, SILENCE};
+use super::connection::{IDLE, LINGER, MAX_AGE, Message, SILENCE};
 use super::failure::Reason;
 use super::placing::HANDSHAKE;
 use super::*;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::{
-    Ended, IDLE, LINGER, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, OnArrival, SILENCE, Waiter,
+    Ended, IDLE, LINGER, MAX_AGE, MAX_QUERIES, MAX_STREAMS, MAX_WAITING, OnArrival, SILENCE, Waiter,
 };
 
 /// The state of a connection.
@@ -63,6 +63,8 @@ pub(super) struct Waiting {
     streams: Option<usize>,
     /// Since when queries wait without any message.
     pub(super) silent_since: Option<Instant>,
+    /// When the connection was made.
+    opened: Instant,
     /// When the latest query left or the latest reply came.
     pub(super) used: Instant,
     /// Replies that were not found wrong.
@@ -85,6 +87,7 @@ impl Waiting {
             places: MAX_QUERIES,
             streams: has_streams.then_some(MAX_QUERIES),
             silent_since: None,
+            opened: now,
             used: now,
             good: 0,
             has_lost: false,
@@ -95,7 +98,11 @@ impl Waiting {
     }
 
     /// How one more query takes a place, if it may have one. `gives_one`: the server may answer one query on each connection.
-    pub(super) fn way(&self, now: Instant, gives_one: bool) -> Option<Way> {
+    /// The last query of one that is too old has left.
+    pub(super) fn way(&mut self, now: Instant, gives_one: bool) -> Option<Way> {
+        if now >= self.opened + MAX_AGE {
+            self.retire();
+        }
         let is_open = self.state == ConnectionState::Open;
         let fits = match gives_one && self.good < 2 {
             true => self.len() == 0 && (self.good == 0 || self.used + LINGER <= now),

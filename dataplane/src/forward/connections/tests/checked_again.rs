@@ -102,7 +102,7 @@ async fn connects(connections: &Arc<Connections>) -> Result<(), Reason> {
 
 async fn is_noticed(configs: Configs, present: impl Fn(&Arc<ServerConfig>)) {
     let client = Client::new(&configs.identity).unwrap();
-    let connections = Arc::new(Connections::new(configs.identity.address, client));
+    let connections = Arc::new(Connections::new(configs.identity.address, client, Arc::default()));
     let handshakes = || {
         let counted = connections.counted(now());
         (counted.full, counted.resumed)

@@ -24,6 +24,27 @@ async fn fw54_a_query_that_has_just_left_keeps_its_connection() {
     assert!(used.elapsed() >= IDLE, "{:?} after the latest reply", used.elapsed());
 }
 
+/// An open connection shows no certificate again (FW2).
+#[tokio::test(start_paused = true)]
+async fn fw54_a_busy_connection_gets_no_more_queries_after_an_hour() {
+    let (near, mut far) = tokio::io::duplex(4096);
+    let connections = idle();
+    let connection = connections.keep(near);
+    let start = tokio::time::Instant::now();
+    while let Some(place) = connections.place(0, query, now()) {
+        assert!(start.elapsed() <= MAX_AGE, "it was made {:?} ago", start.elapsed());
+        let asked = read_query(&mut far).await;
+        write_reply(&mut far, &asked).await;
+        place.reply().await.expect("a reply");
+        tokio::time::sleep(IDLE / 2).await;
+    }
+    assert!(start.elapsed() >= MAX_AGE && !connection.is_open());
+    while !connection.is_closed() {
+        tokio::time::sleep(IDLE).await;
+    }
+    assert_eq!(lost(&connections), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn fw54_a_connection_is_dead_where_queries_wait_ten_seconds_for_a_reply() {
     let (near, _far) = tokio::io::duplex(4096);

@@ -54,10 +54,13 @@ fn too_long(query: &[u8]) -> Vec<u8> {
     long
 }
 
+/// Makes a reply of a query.
+type Reply = fn(&[u8]) -> Vec<u8>;
+
 #[tokio::test]
 async fn fw26_a_reply_that_was_cut_is_asked_for_over_tcp_and_not_relayed() {
-    let replies: [fn(&[u8]) -> Vec<u8>; 2] = [cut, too_long];
-    for (way, reply) in WAYS.into_iter().flat_map(|way| replies.map(|reply| (way, reply))) {
+    let both = |way| [(way, cut as Reply), (way, too_long)];
+    for (way, reply) in WAYS.into_iter().flat_map(both) {
         // The port must be free for TCP too.
         let (stage, streams) = loop {
             let stage = Stage::new(way).await;

@@ -26,7 +26,7 @@ use crate::status::feed::Feed;
 use crate::telemetry::lost_lines;
 use coredns::CoreDns;
 pub use process::metrics::Form;
-use process::metrics::{Page, Part, Process, REVISION, Section};
+use process::metrics::{Page, Part, Process, REVISION, Section, Started};
 pub use skydns::KubeDnsPage;
 use skydns::{Dnsmasq, Probes, Resolver};
 
@@ -65,7 +65,7 @@ impl Metrics {
     pub fn new(sources: Sources) -> Metrics {
         let sources = Arc::new(sources);
         let process = Process::default();
-        let scrape = Scrape { sources: Arc::clone(&sources), started_s: process.started_s() };
+        let scrape = Scrape { sources: Arc::clone(&sources), started: process.started() };
         Metrics {
             own: Section::of("clusterdns", scrape),
             process: Section::of("", process),
@@ -109,7 +109,7 @@ impl Metrics {
 #[derive(Debug)]
 struct Scrape {
     sources: Arc<Sources>,
-    started_s: f64,
+    started: Started,
 }
 
 impl Part for Scrape {
@@ -132,7 +132,7 @@ impl Scrape {
         let labels = [("version", version), ("revision", REVISION)];
         page.gauges("build_info", "Version and source revision", [(labels, 1.0)])?;
         let help = "When this process started, in seconds since 1970";
-        page.gauge("process_start_time_seconds", help, self.started_s)?;
+        page.gauge("process_start_time_seconds", help, self.started.unix_s())?;
         let help = "Log lines lost because standard error was not read";
         page.counter("log_lines_lost", help, lost_lines())?;
         let rows = process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));

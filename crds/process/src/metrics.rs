@@ -8,7 +8,7 @@ mod process;
 
 pub use format::Form;
 pub use page::{Page, Part, Section};
-pub use process::Process;
+pub use process::{Process, Started};
 
 /// The commit that this program was built from, where the build says it.
 pub const REVISION: &str = match option_env!("CLUSTERDNS_REVISION") {

@@ -94,8 +94,9 @@ const ALERTS: [Alert; 16] = [
     Alert {
         name: "ClusterDNSPanics",
         severity: "warning",
-        // The first value of a counter is no increase: a process that panics before its first scrape begins above 0.
-        expression: "sum by (pod) (increase(clusterdns_panics_total{{job}}[15m])) > 0 or sum by (pod) (clusterdns_panics_total{{job}}) > 0 and time() - max by (pod) (clusterdns_process_start_time_seconds{{job}}) < 900",
+        // The first value of a counter is no increase: a process that panics before its first scrape begins above 0. A start that
+        // is to come is of a node whose clock is ahead, and says nothing of the age of the process.
+        expression: "sum by (pod) (increase(clusterdns_panics_total{{job}}[15m])) > 0 or sum by (pod) (clusterdns_panics_total{{job}}) > 0 and abs(time() - max by (pod) (clusterdns_process_start_time_seconds{{job}})) < 900",
         minutes: 0,
         summary: "A part of the program panicked.",
         description: "{{ $labels.pod }} has a defect, which a message, an object, a task in the background or a snapshot brought out; its log says where. Please report it.",

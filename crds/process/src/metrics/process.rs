@@ -4,7 +4,9 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::bounded_file::{self, SYSTEM_FILE_OCTETS};
 
@@ -13,31 +15,64 @@ use super::page::{Page, Part};
 /// Ticks in a second, as `/proc` counts processor time: the same on every architecture that Linux runs on today.
 const TICKS: f64 = 100.0;
 
-/// The metrics `process_*`, read from /proc/self at each scrape.
-#[derive(Debug)]
-pub struct Process {
-    started_s: f64,
+/// A start that moves by less is shown as it was: two clocks are not read at the same moment, and who counts restarts takes
+/// each other value for one.
+const SAME_S: f64 = 5.0;
+
+/// When a process started, by the clock as it is now: a clock that was wrong at the start, and was set since, must not make
+/// the process older or younger than it is.
+#[derive(Clone, Debug)]
+pub struct Started {
+    began: Instant,
+    /// What was shown last, as bits.
+    shown: Arc<AtomicU64>,
 }
 
 /// Of a process that starts now.
-impl Default for Process {
-    fn default() -> Process {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Process { started_s: started.as_secs_f64() }
+impl Default for Started {
+    fn default() -> Started {
+        let started_s = since_1970().as_secs_f64();
+        Started { began: Instant::now(), shown: Arc::new(AtomicU64::new(started_s.to_bits())) }
     }
 }
 
+impl Started {
+    /// In seconds since 1970.
+    pub fn unix_s(&self) -> f64 {
+        let before_s = f64::from_bits(self.shown.load(Ordering::Relaxed));
+        let started_s = started_s(before_s, since_1970(), self.began.elapsed());
+        self.shown.store(started_s.to_bits(), Ordering::Relaxed);
+        started_s
+    }
+}
+
+/// What is shown at this time (since 1970) of a process of this age, where `before_s` was shown before.
+fn started_s(before_s: f64, now: Duration, age: Duration) -> f64 {
+    let started_s = now.saturating_sub(age).as_secs_f64();
+    if (started_s - before_s).abs() < SAME_S { before_s } else { started_s }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The metrics `process_*`, read from /proc/self at each scrape.
+#[derive(Debug, Default)]
+pub struct Process {
+    started: Started,
+}
+
 impl Process {
-    /// When it started, in seconds since 1970.
-    pub fn started_s(&self) -> f64 {
-        self.started_s
+    /// The same start, for another page.
+    pub fn started(&self) -> Started {
+        self.started.clone()
     }
 }
 
 impl Part for Process {
     fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let help = "When this process started, in seconds since 1970";
-        page.gauge("process_start_time_seconds", help, self.started_s)?;
+        page.gauge("process_start_time_seconds", help, self.started.unix_s())?;
         let stat = of_system("/proc/self/stat");
         if let Some(seconds) = stat.as_deref().and_then(cpu_seconds) {
             page.counter_f64("process_cpu_seconds", "Processor time, user and system", seconds)?;
@@ -87,6 +122,26 @@ fn max_fds(limits: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_is_shown_by_the_clock_as_it_is_now_and_stays_while_no_one_sets_it() {
+        let seconds = Duration::from_secs;
+        let (right, hour) = (1_790_000_000, 3_600);
+        let rows = [
+            ("it was an hour ahead at the start", right + hour, right + 60, 60, right),
+            ("it was that of 1970 at the start", 0, right + 60, 60, right),
+            ("it was set back while the process runs", right, right - hour, 60, right - hour - 60),
+            ("it is slewed by a second", right, right + 61, 60, right),
+            ("it is that of 1970", 0, 10, 60, 0),
+        ];
+        for (what, before, now, age, expected) in rows {
+            let started = started_s(before as f64, seconds(now), seconds(age));
+            assert_eq!(started, expected as f64, "{what}");
+        }
+        let started = Started::default();
+        let first = started.unix_s();
+        assert!((0..1_000).all(|_| started.unix_s() == first && started.clone().unix_s() == first));
+    }
 
     #[test]
     fn what_proc_says_is_read() {

@@ -21,7 +21,7 @@ use crate::wire::reply::{Owner, Reply, Section, header_only, size_limit};
 use crate::wire::text::ShortText;
 
 /// Source ports that get no reply over UDP. Nothing can be sent to port 0. The others are those of services that answer
-/// whatever comes: echo, users, daytime, quote of the day, character generator, time (RFC 862 to 868), and TFTP. One datagram
+/// everything: echo, users, daytime, quote of the day, character generator, time (RFC 862 to 868), and TFTP. One datagram
 /// with such a forged source would begin an exchange of errors without end (CVE-2024-2169).
 const UNANSWERED_PORTS: [u16; 8] = [0, 7, 11, 13, 17, 19, 37, 69];
 /// Longest text `snapshot <seconds>s`: ten digits suffice.

@@ -1,4 +1,4 @@
-//! A certificate that expires is noticed although the server resumes every session (FW2): none is resumed for ever.
+//! A certificate that expires is noticed although the server resumes every session (FW2): their line has an end.
 
 use std::net::Ipv4Addr;
 

@@ -10,6 +10,8 @@ pub mod memory;
 mod kept;
 mod owned;
 mod tries;
+mod send;
+mod beside;
 mod restore;
 mod held_back;
 mod fingerprint;
@@ -21,14 +23,13 @@ use std::time::Duration;
 use crds::ClusterDNS;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::core::DynamicObject;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan, Size};
-use crate::desired::pod_monitor::for_older_schema;
 use crate::desired::{Desired, Kind};
 use crate::names;
 use crate::observe::observed::{Child, Observed};
@@ -230,14 +231,7 @@ async fn apply_one(
         Kind::Service => observed.service.as_ref().and_then(ResourceExt::resource_version),
         _ => None,
     };
-    let params = PatchParams::apply(names::FIELD_MANAGER).force();
-    let objects = resources::api(&ctx.client, kind, &namespace);
-    let mut made = send(ctx, (kind, &objects), &params, &sent).await;
-    if let Err(error) = &made
-        && let Some(older) = for_older(kind, &sent, error)
-    {
-        made = send(ctx, (kind, &objects), &params, &older).await;
-    }
+    let made = send::send(ctx, (kind, &namespace), sent, live.as_deref()).await;
     let made = made.inspect_err(|error| {
         if error.may_have_written() {
             ctx.memory.unanswered(kind, wanted, live.as_deref());
@@ -251,37 +245,6 @@ async fn apply_one(
         ctx.memory.contention.put_back(memory::key(kind, wanted), &edit);
     }
     Ok(Made::Written(why, editor))
-}
-
-/// The object without what this API server does not know, if it was refused for that.
-fn for_older(kind: Kind, sent: &DynamicObject, error: &WriteError) -> Option<DynamicObject> {
-    match kind {
-        Kind::PodMonitor => for_older_schema(sent, &error.to_string()),
-        Kind::Service => service::in_older_words(sent, error),
-        Kind::ServiceAccount
-        | Kind::ClusterRole
-        | Kind::ClusterRoleBinding
-        | Kind::Role
-        | Kind::RoleBinding
-        | Kind::ConfigMap
-        | Kind::Deployment
-        | Kind::DaemonSet
-        | Kind::PodDisruptionBudget
-        | Kind::NetworkPolicy
-        | Kind::HorizontalPodAutoscaler
-        | Kind::PrometheusRule => None,
-    }
-}
-
-async fn send(
-    ctx: &Context,
-    (kind, objects): (Kind, &Api<DynamicObject>),
-    params: &PatchParams,
-    object: &DynamicObject,
-) -> Result<DynamicObject, WriteError> {
-    let body = Patch::Apply(object);
-    let request = objects.patch(object.metadata.name.as_deref().unwrap_or_default(), params, &body);
-    ctx.writes.send(resources::name(kind), request).await
 }
 
 /// Who wrote an object last, besides us and besides controllers that write its status.

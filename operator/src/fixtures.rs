@@ -121,7 +121,7 @@ pub(crate) fn pod(name: &str, ready_since: i64, restarts: u32) -> Pod {
     from(json!({"metadata": {"name": name, "uid": format!("{name}-uid"), "labels": labels},
         "status": {"podIP": "10.244.0.9",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(ready_since).to_string()}],
-            "containerStatuses": [{"name": "dns", "ready": true, "restartCount": restarts, "image": "", "imageID": ""}]}}))
+            "containerStatuses": [{"name": "clusterdns", "ready": true, "restartCount": restarts, "image": "", "imageID": ""}]}}))
 }
 
 pub(crate) fn unready(mut pod: Pod) -> Pod {

@@ -70,9 +70,11 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
     let config_map = ctx.last_documents.believed(dns, config_map);
     let replica_sets = caches.replica_sets(&namespace, &instance);
-    let workload = |kind| caches.object(kind, &namespace, &name).and_then(|it| it.uid());
-    let workloads: Vec<String> =
-        [Kind::Deployment, Kind::DaemonSet].into_iter().filter_map(workload).collect();
+    let deployment = ours(ctx, dns, Kind::Deployment, &namespace).await?;
+    let daemon_set = ours(ctx, dns, Kind::DaemonSet, &namespace).await?;
+    let autoscaler = ours(ctx, dns, Kind::HorizontalPodAutoscaler, &namespace).await?;
+    let workloads = [&deployment, &daemon_set].into_iter().flatten();
+    let workloads: Vec<String> = workloads.filter_map(|workload| workload.uid()).collect();
     let makers = pods::makers(&workloads, &replica_sets);
     let pod_reports = ctx.pod_reports.read(&pods, &makers, config_map.as_ref()).await;
     let lost_document = match config_map::whole(config_map.as_ref()) {
@@ -108,8 +110,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         let read = of(Kind::ConfigMap, &map).await;
         bundles.add(&map, keys, read.and_then(typed::<ConfigMap>).ok().flatten());
     }
-    let deployment = typed(of(Kind::Deployment, &name).await?)?;
-    let daemon_set = typed(of(Kind::DaemonSet, &name).await?)?;
+    let (deployment, daemon_set) = (typed(deployment)?, typed(daemon_set)?);
     let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());
     let secrets = admit::certificates(dns).into_iter().map(|(_, name)| name).collect();
     let named = &ctx.settings.allowed.certificates;
@@ -126,7 +127,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         deployment,
         replica_sets,
         daemon_set,
-        autoscaler: typed(of(Kind::HorizontalPodAutoscaler, &name).await?)?,
+        autoscaler: typed(autoscaler)?,
         not_kept: caches.budget.not_kept(&namespace),
         selectors,
         dns_services,
@@ -282,6 +283,32 @@ async fn whole(
     if is_known(kept.as_deref(), ctx.caches.is_incomplete(kind, namespace)) {
         return Ok(kept);
     }
+    read(ctx, kind, namespace, name).await
+}
+
+/// One of ours, which watches show by its label. Another client may have taken that away, and to decide as if there were no
+/// workload would end most of its pods.
+async fn ours(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    kind: Kind,
+    namespace: &str,
+) -> anyhow::Result<Option<Arc<DynamicObject>>> {
+    let name = names::child(&dns.name_any());
+    let shown = whole(ctx, kind, namespace, &name).await?;
+    if shown.is_some() || !ctx.memory.may_exist(kind, namespace, &name) {
+        return Ok(shown);
+    }
+    let read = read(ctx, kind, namespace, &name).await?;
+    Ok(read.filter(|it| is_owned(it.as_ref(), dns)))
+}
+
+async fn read(
+    ctx: &Context,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<Option<Arc<DynamicObject>>> {
     let objects = resources::api(&ctx.client, kind, namespace);
     let read = within(objects.get_opt(name)).await;
     let read =
@@ -307,10 +334,7 @@ async fn fresh_config_map(
     if is_known && !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
         return typed(kept);
     }
-    let maps = resources::api(&ctx.client, Kind::ConfigMap, namespace);
-    let read = within(maps.get_opt(name)).await;
-    let read = read.with_context(|| format!("cannot read the ConfigMap {namespace}/{name}"))?;
-    typed(read.map(Arc::new))
+    typed(read(ctx, Kind::ConfigMap, namespace, name).await?)
 }
 
 fn typed<K: Resource + DeserializeOwned>(

@@ -202,6 +202,64 @@ mod tests {
         events.lock().unwrap().clone()
     }
 
+    /// An autoscaled Deployment from which another client took the label by which it is watched, so that no list shows it.
+    fn unlabelled_deployment() -> serde_json::Value {
+        let owner = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default", "uid": "dns-uid"});
+        let of_autoscaler = json!({"f:spec": {"f:replicas": {}}});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "clusterdns-default", "namespace": "kube-system", "uid": "d", "resourceVersion": "9",
+                "ownerReferences": [owner], "managedFields": [{"manager": "kube-controller-manager", "operation": "Update",
+                    "subresource": "scale", "fieldsV1": of_autoscaler}]},
+            "spec": {"replicas": 20, "selector": {}, "template": {}}})
+    }
+
+    #[tokio::test]
+    async fn o12_an_autoscaled_deployment_that_lost_its_label_keeps_its_pods() {
+        let written = Arc::<Mutex<Vec<serde_json::Value>>>::default();
+        let sent = written.clone();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let sent = sent.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                let is_watch = request.uri().query().is_some_and(|it| it.contains("watch"));
+                let is_deployment = path.ends_with("/deployments/clusterdns-default");
+                let is_object = path.ends_with("default") || path.ends_with("/kube-dns");
+                let method = request.method().clone();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                let (code, reply) = match method {
+                    Method::GET if is_watch => pending().await,
+                    Method::GET if is_deployment => (200, unlabelled_deployment()),
+                    Method::GET if is_object => (
+                        404,
+                        json!({"kind": "Status", "code": 404, "reason": "NotFound", "status": "Failure"}),
+                    ),
+                    Method::GET => {
+                        (200, json!({"metadata": {"resourceVersion": "7"}, "items": []}))
+                    }
+                    _ if is_deployment => {
+                        sent.lock().unwrap().push(body);
+                        (200, unlabelled_deployment())
+                    }
+                    _ => (200, body),
+                };
+                let reply = Body::from(reply.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
+            }
+        });
+        let ctx = fixtures::context(Client::new(server, "default"), fixtures::settings());
+        ctx.caches.wait_until_read("kube-system").await;
+        let dns = fixtures::dns("{scaling: {load: {minReplicas: 2, maxReplicas: 50}}}");
+        reconcile(&dns, &ctx, true).await.unwrap();
+        let written = written.lock().unwrap();
+        let labels =
+            written.iter().filter(|it| it["metadata"]["labels"][names::INSTANCE] == "default");
+        assert_eq!(labels.count(), 1, "the label is put back: {written:?}");
+        for write in &*written {
+            assert!(write["spec"]["replicas"].as_i64().is_none_or(|pods| pods >= 20), "{write}");
+        }
+    }
+
     #[tokio::test]
     async fn o14_an_event_says_why_a_spec_is_refused_also_where_the_status_cannot_be_written() {
         // An operator that manages another ClusterDNS only.

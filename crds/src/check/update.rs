@@ -40,7 +40,7 @@ pub fn check_update(resource: &ClusterDNS, new: &ClusterDNSSpec) -> Result<(), V
     violations.or(())
 }
 
-/// Does it write the same addresses first, in whatever words? Kubernetes adds the other family to a Service.
+/// Does it write the same addresses first, in any spelling? Kubernetes adds the other family to a Service.
 fn begins_with(after: &Service, before: &Service) -> bool {
     addresses(after).starts_with(&addresses(before))
 }

@@ -82,7 +82,7 @@ pub(super) fn service_namespace_is_immutable() -> Rule {
 }
 
 /// A rule of the whole resource: addresses that the Service never got (status.clusterIPs) can be corrected. Those that it has stay
-/// first, in whatever words: Kubernetes adds the other family to a Service.
+/// first, in any spelling: Kubernetes adds the other family to a Service.
 pub(super) fn cluster_ips_are_immutable() -> Rule {
     let written = |object: &str| format!("{object}.spec.service.clusterIPs");
     let (new, old) = (written("self"), written("oldSelf"));

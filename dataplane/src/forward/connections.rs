@@ -264,7 +264,7 @@ impl Connections {
     }
 
     /// Runs the task that carries the messages of a connection. Where it panics, which is a defect of ours, the connection ends as
-    /// one that broke: no query waits on it for ever, and later ones get another one.
+    /// one that broke: no query waits on it without end, and later ones get another one.
     fn carry(
         &self,
         connection: &Arc<Connection>,

@@ -100,7 +100,7 @@ impl ResolvConf {
 }
 
 /// A line without the zone of an IPv6 address, as `%eth0`. It means nothing where the address is one of the network, an address of
-/// one link is of no use with it either, and the parser refuses zones such as `%br-lan`.
+/// one link cannot be used with it either, and the parser refuses zones such as `%br-lan`.
 fn without_zone(line: &[u8]) -> &[u8] {
     let before = line.iter().position(|octet| *octet == b'%').and_then(|at| line.get(..at));
     let is_address = |text: &str| {

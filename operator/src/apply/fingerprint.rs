@@ -22,7 +22,8 @@ pub(super) fn fields(object: &Value) -> Option<&Value> {
     Some(&entries.iter().find(|entry| is_ours(entry))?["fieldsV1"])
 }
 
-fn is_ours(entry: &Value) -> bool {
+/// Is it the entry of what we applied?
+pub(super) fn is_ours(entry: &Value) -> bool {
     entry["manager"] == FIELD_MANAGER
         && entry["operation"] == "Apply"
         && entry["subresource"].is_null()

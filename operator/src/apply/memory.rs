@@ -104,6 +104,15 @@ impl Memory {
         self.lock().contains_key(&key(kind, wanted))
     }
 
+    /// Whether there may be one of ours that no watch shows: this process has applied it, or nothing beside it yet. With each
+    /// other object of this name goes the configuration.
+    pub fn may_exist(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        let objects = self.lock();
+        let is_applied =
+            |kind| objects.contains_key(&(kind, namespace.to_owned(), name.to_owned()));
+        is_applied(kind) || !is_applied(Kind::ConfigMap)
+    }
+
     /// The object as the API server returned it.
     pub fn applied(&self, kind: Kind, sent: &DynamicObject, made: &DynamicObject) {
         let remembered = Remembered {

@@ -105,9 +105,59 @@ pub(super) fn explained(error: &WriteError) -> String {
             "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \
              interruption suits you"
         ),
-        Some(403) => {
+        Some(403) if lacks_a_right(&error.to_string()) => {
             format!("{error}. The operator's role does not have this right: upgrade the chart")
         }
         Some(_) | None => error.to_string(),
+    }
+}
+
+/// What the API server says where rights are missing. A quota, a namespace that is being deleted and webhooks of others answer 403
+/// too, and no chart changes that.
+const LACKS_A_RIGHT: [&str; 6] = [
+    "cannot create resource",
+    "cannot patch resource",
+    "cannot update resource",
+    "cannot delete resource",
+    "attempting to grant RBAC permissions",
+    "cannot set blockOwnerDeletion",
+];
+
+fn lacks_a_right(message: &str) -> bool {
+    LACKS_A_RIGHT.iter().any(|words| message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::Error;
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn o13_only_where_a_right_is_missing_the_advice_is_a_newer_chart() {
+        let user = "User \"system:serviceaccount:clusterdns-system:clusterdns-operator\"";
+        let deployment = "deployments.apps \"clusterdns-default\" is forbidden:";
+        for (message, is_advised) in [
+            (format!("{deployment} {user} cannot patch resource \"deployments\" in API group \"apps\""), true),
+            (format!("{deployment} {user} cannot create resource \"deployments\" in API group \"apps\""), true),
+            (format!("{deployment} {user} cannot delete resource \"deployments\" in API group \"apps\""), true),
+            (format!("clusterroles.rbac.authorization.k8s.io \"x\" is forbidden: user \"y\" is attempting to grant RBAC permissions \
+                      not currently held"), true),
+            (format!("{deployment} cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set \
+                      finalizers on"), true),
+            ("services \"kube-dns\" is forbidden: exceeded quota: few, requested: services=1, used: services=5, limited: \
+              services=5".to_owned(), false),
+            ("configmaps \"clusterdns-default\" is forbidden: unable to create new content in namespace dns because it is \
+              being terminated".to_owned(), false),
+            ("admission webhook \"validation.gatekeeper.sh\" denied the request: [probes] no readinessProbe".to_owned(), false),
+            (format!("{deployment} ValidatingAdmissionPolicy 'images' with binding 'all' denied request: only our registry"), false),
+        ] {
+            let status = Status { code: 403, message: message.clone(), ..Status::default() };
+            let error = WriteError::Refused(Box::new(Error::Api(Box::new(status))));
+            let said = explained(&error);
+            assert!(said.starts_with(&message), "{said}");
+            assert_eq!(said.contains("upgrade the chart"), is_advised, "{said}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::decide::config_map::CANARY;
 use crate::decide::plan::RolloutPlan;
 use crate::decide::{adoption, config_map, rollout, scale};
-use crate::desired::{Desired, Kind};
+use crate::desired::{Desired, Kind, with_addresses};
 use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::stubs::is_stub;
@@ -44,7 +44,11 @@ pub async fn restore(
         write(ctx, newest, (Kind::ConfigMap, &map), how, &mut tries).await?;
     }
     remember(ctx, dns);
-    for (kind, object) in ctx.memory.kept.of(dns) {
+    let emptied = adoption::emptied(dns, observed);
+    for (kind, mut object) in ctx.memory.kept.of(dns) {
+        if let Some(last) = emptied.as_ref().filter(|_| kind == Kind::Service) {
+            object = with_addresses(object, &last.cluster_ips);
+        }
         // One that is gone comes back with its addresses, which this object does not have; another one is of others.
         if kind != Kind::Service || adoption::has_own(dns, observed) {
             write(ctx, newest, (kind, &object), how, &mut tries).await?;

@@ -5,6 +5,7 @@ mod story;
 mod held_back;
 mod refused;
 mod older_words;
+mod beside;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -14,7 +14,8 @@ use crate::runtime::time_limit::{within, within_time};
 
 /// What to do about it.
 pub const ADVICE: &str = "the CustomResourceDefinition clusterdnses.clusterdns.dev does not exist, so no ClusterDNS is \
-                          reconciled: apply clusterdns.yaml of this version with kubectl apply --server-side";
+                          reconciled: apply clusterdns.yaml of this version with kubectl apply --server-side \
+                          --force-conflicts";
 
 /// A definition that is back is noticed within this time.
 pub const NOTICED_WITHIN: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ mod ports;
 mod traffic;
 mod written;
 
-pub use deleted::{last_seen, lost_addresses, restorable};
+pub use deleted::{emptied, last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
 pub use traffic::leads_to_own_node_only;
@@ -74,8 +74,7 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
         return deleted::plan(dns, observed);
     };
     let standing = standing(dns, Some(service));
-    let own =
-        || addresses::keep(dns, &deleted::known(observed), service).map(|()| ServicePlan::Own);
+    let own = || deleted::keep(dns, observed, service).map(|()| ServicePlan::Own);
     if standing == Standing::Own {
         return own();
     }

@@ -6,6 +6,7 @@ use crds::v1alpha1::TrafficDistribution;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::instance::Instance;
@@ -95,18 +96,13 @@ fn own(of: &Instance<'_>) -> Service {
     let ips = addresses(of);
     let ips = Some(ips.as_slice()).filter(|ips| !ips.is_empty());
     let spec = ServiceSpec {
-        type_: Some("ClusterIP".to_owned()),
-        cluster_ip: ips.map(|ips| ips[0].clone()),
-        cluster_ips: ips.map(<[String]>::to_vec),
-        ip_families: ips.map(|ips| ips.iter().map(|ip| family(ip).to_owned()).collect()),
-        ip_family_policy: ips.map(|ips| policy(ips.len()).to_owned()),
         ports: Some(service_ports(of)),
         selector: Some(names::selector(&of.name)),
         // Written although it is the default: a field that we own is put back. With Local a node whose pod is down would have no
         // DNS.
         internal_traffic_policy: Some("Cluster".to_owned()),
         traffic_distribution: traffic_distribution(of).map(str::to_owned),
-        ..ServiceSpec::default()
+        ..at(ips)
     };
     Service { metadata, spec: Some(spec), status: None }
 }
@@ -145,6 +141,27 @@ fn present(service: &Service) -> Vec<Address> {
 
 fn parsed(texts: &[String]) -> Vec<Address> {
     texts.iter().filter_map(|text| Some((text.parse().ok()?, text.clone()))).collect()
+}
+
+/// The type of a Service of ours, and its addresses; none: the API server chooses them, or keeps those that it chose.
+fn at(ips: Option<&[String]>) -> ServiceSpec {
+    ServiceSpec {
+        type_: Some("ClusterIP".to_owned()),
+        cluster_ip: ips.map(|ips| ips[0].clone()),
+        cluster_ips: ips.map(<[String]>::to_vec),
+        ip_families: ips.map(|ips| ips.iter().map(|ip| family(ip).to_owned()).collect()),
+        ip_family_policy: ips.map(|ips| policy(ips.len()).to_owned()),
+        ..ServiceSpec::default()
+    }
+}
+
+/// A Service as it was applied, with these addresses, which it has lost since.
+pub fn with_addresses(mut applied: DynamicObject, ips: &[String]) -> DynamicObject {
+    let spec = serde_json::to_value(at(Some(ips).filter(|ips| !ips.is_empty())));
+    if let (Ok(Value::Object(fields)), Some(spec)) = (spec, applied.data["spec"].as_object_mut()) {
+        spec.extend(fields);
+    }
+    applied
 }
 
 /// The label by which dashboards and addons find the cluster's DNS. Only the Service of that name has it; otherwise

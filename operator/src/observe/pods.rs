@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::decide::plan::RolloutState;
+use crate::desired::CONTAINER;
 use crate::desired::ports::DNS;
 use crate::observe::observed::{Observed, Reported};
 
@@ -80,10 +81,11 @@ pub fn is_leaving(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
-/// How often its containers were restarted.
+/// How often our container in it was restarted. That others inject a second one says nothing about ours.
 pub fn restarts(pod: &Pod) -> u32 {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
-    statuses.map(|status| u32::try_from(status.restart_count).unwrap_or(0)).sum()
+    let ours = statuses.filter(|status| status.name == CONTAINER);
+    ours.map(|status| u32::try_from(status.restart_count).unwrap_or(0)).sum()
 }
 
 /// Its uid, the key of [`Observed::pod_reports`].

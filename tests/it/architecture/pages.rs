@@ -221,6 +221,16 @@ fn o15_pages_name_what_the_operator_writes_of_an_adopted_service() {
     }
 }
 
+/// A selector is one field for the API server, so to hide a difference in it keeps no tool from writing it.
+#[test]
+fn o15_the_page_on_gitops_names_what_keeps_a_tool_from_writing_the_selector() {
+    let text = read("docs/gitops.md");
+    for option in ["RespectIgnoreDifferences=true", "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent"]
+    {
+        assert!(text.contains(option), "{option}");
+    }
+}
+
 #[test]
 fn what_a_page_links_to_exists() {
     for page in files().iter().filter(|path| path.ends_with(".md")) {

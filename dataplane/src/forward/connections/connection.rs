@@ -29,7 +29,7 @@ pub(super) const MAX_WAITING: usize = 1024;
 /// Idle time until a connection is closed (FW54). With queries waiting it is not idle, but dead when
 /// nothing came for this time.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// Time until a connection gets no more queries: its server may have another certificate by then, or another one may answer at
+/// Time until a connection gets no more queries: its server may have another certificate since, or another one may answer at
 /// its address.
 pub(super) const MAX_AGE: Duration = CHECKED_WITHIN;
 /// Time without an octet, while queries wait, until a connection gets no other queries: it may be dead.

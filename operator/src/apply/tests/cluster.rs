@@ -124,12 +124,14 @@ impl Cluster {
             return (201, sent.1);
         }
         let live = self.objects.remove(path).unwrap_or(Value::Null);
+        // It chooses, and not the same one twice.
+        let address = if live.is_null() { "10.96.0.10" } else { "10.96.7.7" };
         let object = self.objects.entry(path.to_owned()).or_insert(applied(live, sent));
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if path.contains("/services/") && object["spec"]["clusterIPs"].is_null() {
-            object["spec"]["clusterIP"] = json!("10.96.0.10");
-            object["spec"]["clusterIPs"] = json!(["10.96.0.10"]);
+            object["spec"]["clusterIP"] = json!(address);
+            object["spec"]["clusterIPs"] = json!([address]);
         }
         (200, object.clone())
     }

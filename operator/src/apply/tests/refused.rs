@@ -45,3 +45,33 @@ async fn o4_a_leader_that_begins_while_a_spec_is_refused_restores_no_object_in_p
     use Kind::{ClusterRoleBinding, Deployment, Role, Service, ServiceAccount};
     assert_eq!(kept, [ServiceAccount, ClusterRoleBinding, Role, Service, Deployment]);
 }
+
+#[tokio::test]
+async fn o16_a_service_of_ours_that_lost_every_address_is_put_back_with_them() {
+    for has_another_leader in [false, true] {
+        let mut story = Story::begun(SPEC).await;
+        {
+            // The API server takes them from an ExternalName.
+            let mut cluster = lock(&story.cluster);
+            cluster.edit(Kind::Service, "/spec/type", Some(json!("ExternalName")));
+            cluster.edit(Kind::Service, "/spec/clusterIP", None);
+            cluster.edit(Kind::Service, "/spec/clusterIPs", None);
+        }
+        if has_another_leader {
+            story.with_another_leader("clusterdns:test").await;
+        }
+        let of_service = |story: &Story| {
+            let cluster = lock(&story.cluster);
+            ["/spec/type", "/spec/clusterIP", "/spec/clusterIPs"]
+                .map(|field| cluster.get(Kind::Service, field))
+        };
+        let expected = [json!("ClusterIP"), json!("10.96.0.10"), json!(["10.96.0.10"])];
+        for look in 0..2 {
+            story.restored().await;
+            assert_eq!(of_service(&story), expected, "look {look}");
+        }
+        // The spec is valid again.
+        story.reconciled().await;
+        assert_eq!(of_service(&story), expected);
+    }
+}

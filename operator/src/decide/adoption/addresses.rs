@@ -45,7 +45,7 @@ pub(super) fn keep(
     Err(Refusal::new("ClusterIPsDiffer", FIELD, message))
 }
 
-/// A Service of ours that was deleted, and whose clients know these addresses.
+/// A Service of ours that was deleted or lost its addresses, and whose clients know these addresses.
 ///
 /// # Errors
 /// `ClusterIPsDiffer`: it would come back with others, because of an edit that was refused while it existed.
@@ -56,7 +56,7 @@ pub(super) fn keep_known(dns: &ClusterDNS, known: &[String]) -> Result<(), Refus
     let (namespace, name) = names::service(dns);
     let asked: Vec<IpAddr> = written(dns).collect();
     let message = format!(
-        "Service {namespace}/{name} was deleted, and does not come back with {}, because pods still ask {}: {FOR_ANOTHER}",
+        "Service {namespace}/{name} was deleted or lost its addresses, and does not come back with {}, because pods still ask {}: {FOR_ANOTHER}",
         texts(&asked),
         known.join(", ")
     );

@@ -63,8 +63,23 @@ fn given_back(dns: &ClusterDNS, last: &LastService) -> Refusal {
     Refusal::new("ServiceGone", "spec.service.adopt", message)
 }
 
+/// Ours keeps the addresses that clients know.
+///
+/// # Errors
+/// `ClusterIPsDiffer`: the spec asks for others.
+pub(super) fn keep(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    service: &Service,
+) -> Result<(), Refusal> {
+    match emptied(dns, observed) {
+        Some(last) => addresses::keep_known(dns, &last.cluster_ips),
+        None => addresses::keep(dns, &known(observed), service),
+    }
+}
+
 /// The addresses that clients know.
-pub(super) fn known(observed: &Observed) -> BTreeSet<IpAddr> {
+fn known(observed: &Observed) -> BTreeSet<IpAddr> {
     addresses_of(&config_map::state(observed).service.cluster_ips)
 }
 
@@ -104,6 +119,9 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
             false => before,
         };
     };
+    if let Some(last) = emptied(dns, observed) {
+        return last;
+    }
     let standing = standing(dns, Some(service));
     // What is there now is not what clients know: what they know must come back.
     let is_replaced = replaced::is_same(observed, service)
@@ -144,6 +162,19 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         uid: service.metadata.uid.clone().unwrap_or_default(),
         manifest: as_it_was(service),
     }
+}
+
+/// Ours, where another client took every address from it, as an edit to the type ExternalName does: unless it is written with the
+/// addresses that clients know, the API server chooses others.
+pub fn emptied(dns: &ClusterDNS, observed: &Observed) -> Option<LastService> {
+    let before = config_map::state(observed).service;
+    let is_empty = cluster_ips(observed.service.as_ref()?).next().is_none();
+    let cluster_ips = known_or_reported(dns, &before);
+    if !is_empty || cluster_ips.is_empty() || !super::has_own(dns, observed) {
+        return None;
+    }
+    let (is_pinned, is_ours, is_given_back) = (true, true, false);
+    Some(LastService { cluster_ips, is_pinned, is_ours, is_given_back, ..before })
 }
 
 /// Addresses that clients know and that the Service of this name, which another client created in its place, does not have. Those

@@ -376,7 +376,7 @@ fn crd_outdated(observed: &Observed) -> Option<Problem> {
     problem(
         "CRDOutdated",
         "fields that this operator knows are missing from the CustomResourceDefinition, so the API server drops them: apply the \
-         clusterdns.yaml of this version with kubectl apply --server-side"
+         clusterdns.yaml of this version with kubectl apply --server-side --force-conflicts"
             .to_owned(),
     )
 }

@@ -174,6 +174,10 @@ fn o14_a_transition_is_a_change_of_the_value_and_nothing_else() {
     story.applied.failures.clear();
     story.reconcile(60);
     is(&story, "True=Valid True=Serving False=Complete True=CRDOutdated", Kstatus::Current);
+    let status = story.dns.status.clone().unwrap();
+    let message = &condition(&status, "Degraded").unwrap().message;
+    // Helm, which installed it, owns its fields.
+    assert!(message.contains("--server-side --force-conflicts"), "{message}");
     assert_eq!(since(&story, "Degraded"), at(50), "another reason is no transition");
 }
 

@@ -219,7 +219,7 @@ async fn fw54_a_session_in_which_tls_panics_is_one_that_ended() {
     let panics = || tls.while_used(|| panic!("a defect"));
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
     tls.send();
-    // Whatever is asked next ends it, also where there is nothing to send.
+    // The next question to it ends it, also where there is nothing to send.
     assert!(tls.is_gone());
     let ended = timeout(PATIENCE, place.reply()).await.expect("it does not wait");
     assert!(ended.is_err_and(|failure| failure.is_loss()));

@@ -2,6 +2,7 @@
 
 use super::deleted::{applied, created_again, given_back, ours, reconcile, reported};
 use super::*;
+use crate::decide::config_map;
 
 const OTHER: &str = "{service: {clusterIPs: [10.96.0.11]}}";
 
@@ -133,4 +134,47 @@ fn o16_another_second_address_is_reported_also_where_the_spec_writes_the_first()
     assert_eq!(lost("{service: {clusterIPs: [10.96.0.10]}}"), ["fd00:96::a"]);
     let meant = "{service: {clusterIPs: [10.96.0.10, \"fd00:96::b\"]}}";
     assert_eq!(lost(meant), [""; 0]);
+}
+
+/// As another client leaves ours with the type ExternalName: the API server takes every address from it.
+fn external_name(mut service: Service) -> Service {
+    service.spec = Some(from(json!({"type": "ExternalName", "externalName": "dns.example"})));
+    service
+}
+
+#[test]
+fn o16_a_service_of_ours_that_lost_every_address_gets_those_that_clients_know() {
+    let mut unmarked = external_name(ours());
+    (unmarked.metadata.labels, unmarked.metadata.owner_references) = (None, None);
+    for emptied in [external_name(ours()), unmarked] {
+        let mut observed = with(ours());
+        reconcile(&mut observed, &dns("{}"), 0).unwrap();
+        observed.service = Some(emptied);
+        assert_eq!(
+            planned(OTHER, &observed),
+            Err("ClusterIPsDiffer"),
+            "an edit that was refused before takes no effect by it"
+        );
+        for second in 1..3 {
+            let plan = reconcile(&mut observed, &dns("{}"), second).unwrap();
+            let again = applied(&observed, &dns("{}"), &plan).unwrap();
+            assert_eq!(again["clusterIPs"], json!(["10.96.0.10"]), "the API server would choose");
+            assert_eq!(
+                (&again["clusterIP"], &again["type"]),
+                (&json!("10.96.0.10"), &json!("ClusterIP"))
+            );
+            let last = config_map::state(&observed).service;
+            assert!(last.is_ours && last.is_pinned && last.uid == "ours", "{last:?}");
+        }
+    }
+}
+
+#[test]
+fn o16_a_service_of_others_without_addresses_is_not_written() {
+    let mut observed = with(switched());
+    reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+    let before = config_map::state(&observed).service;
+    observed.service = Some(external_name(switched()));
+    assert_eq!(planned(ADOPT, &observed), Err("ServiceNotAdoptable"));
+    assert_eq!(last_seen(&dns(ADOPT), &observed), before, "its addresses stay known");
 }

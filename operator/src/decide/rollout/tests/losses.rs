@@ -36,6 +36,26 @@ fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
 }
 
 #[test]
+fn o17_a_restart_of_a_container_that_others_injected_is_no_loss() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    let begun = story.reconcile(100);
+    assert_eq!((begun.state.losses, story.canary().as_deref()), (0, Some("dns-0")));
+    story.pods_follow();
+    let restart = |story: &mut Story, container: &str| {
+        let status = story.observed.pods[0].status.as_mut().unwrap();
+        let restarted = json!({"name": container, "ready": true, "restartCount": 1, "image": "", "imageID": ""});
+        status.container_statuses.as_mut().unwrap().push(from(restarted));
+    };
+    restart(&mut story, "istio-proxy");
+    story.compare(true, true);
+    let plan = story.reconcile(110);
+    assert_eq!((plan.state.losses, story.canary().as_deref()), (0, Some("dns-0")));
+    restart(&mut story, crate::desired::CONTAINER);
+    assert_eq!(story.reconcile(111).state.losses, 1);
+}
+
+#[test]
 fn o17_a_canary_that_goes_because_its_template_was_edited_too_is_no_loss() {
     let mut story = Story::with_pods(3);
     story.edit("{ttlSeconds: 7, resources: {requests: {cpu: 100m}}}");

@@ -142,8 +142,8 @@ mod tests {
             (format!("{deployment} {user} cannot patch resource \"deployments\" in API group \"apps\""), true),
             (format!("{deployment} {user} cannot create resource \"deployments\" in API group \"apps\""), true),
             (format!("{deployment} {user} cannot delete resource \"deployments\" in API group \"apps\""), true),
-            (format!("clusterroles.rbac.authorization.k8s.io \"x\" is forbidden: user \"y\" is attempting to grant RBAC permissions \
-                      not currently held"), true),
+            ("clusterroles.rbac.authorization.k8s.io \"x\" is forbidden: user \"y\" is attempting to grant RBAC permissions \
+              not currently held".to_owned(), true),
             (format!("{deployment} cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set \
                       finalizers on"), true),
             ("services \"kube-dns\" is forbidden: exceeded quota: few, requested: services=1, used: services=5, limited: \

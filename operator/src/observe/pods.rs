@@ -25,7 +25,7 @@ const TEMPLATE_HASH: &str = "pod-template-hash";
 /// The label in which a DaemonSet writes the template of a pod.
 const DAEMON_TEMPLATE_HASH: &str = "controller-revision-hash";
 /// One of each family.
-const MOST_ADDRESSES: usize = 2;
+const FAMILIES: usize = 2;
 /// The annotation that orders the ReplicaSets of a Deployment.
 const REPLICA_SET_REVISION: &str = "deployment.kubernetes.io/revision";
 
@@ -103,7 +103,7 @@ pub fn addresses(pod: &Pod) -> impl Iterator<Item = IpAddr> {
     let others = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten());
     let others = others.filter_map(|it| it.ip.parse().ok());
     let own = address(pod);
-    own.into_iter().chain(others.filter(move |ip| Some(*ip) != own)).take(MOST_ADDRESSES)
+    own.into_iter().chain(others.filter(move |ip| Some(*ip) != own)).take(FAMILIES)
 }
 
 /// Its address of a family that these have, such as those of a Service: only that one is behind the Service. Its own where it has

@@ -24,8 +24,10 @@ const LISTED_FILE_BY_FILE: [&str; 13] = [
 ];
 
 /// Fields that pages name of Services, Pods and other kinds.
-const OF_OTHER_KINDS: [&str; 7] = [
+const OF_OTHER_KINDS: [&str; 9] = [
     "spec.clusterIPs",
+    "spec.driftDetection",
+    "spec.driftDetection.ignore",
     "spec.externalName",
     "spec.hostNetwork",
     "spec.selector",

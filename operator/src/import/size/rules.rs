@@ -3,6 +3,7 @@
 use crds::bounds;
 use crds::v1alpha1::{CoreStep, Ladder, NodeStep, Proportional, Scaling};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// Its key `linear`. A number that is not written is 0 there.
 #[derive(Deserialize)]
@@ -27,12 +28,19 @@ struct Steps {
     include_unschedulable_nodes: bool,
 }
 
+/// The fields of an object: a list is none, which is refused as by the autoscaler.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let fields: serde_json::Result<serde_json::Map<_, _>> = serde_json::from_str(text);
+    let read = fields.and_then(|fields| serde_json::from_value(fields.into()));
+    read.map_err(|error| error.to_string())
+}
+
 /// What `linear` says.
 ///
 /// # Errors
 /// Why the autoscaler refuses it too.
 pub(super) fn linear(text: &str) -> Result<Scaling, String> {
-    let read: Linear = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let read: Linear = read(text)?;
     if read.cores_per_replica <= 0.0 && read.nodes_per_replica <= 0.0 {
         return Err("neither coresPerReplica nor nodesPerReplica is in it".to_owned());
     }
@@ -59,7 +67,7 @@ fn per_replica(written: f64) -> u32 {
 /// # Errors
 /// Why the autoscaler refuses it too.
 pub(super) fn ladder(text: &str) -> Result<Scaling, String> {
-    let read: Steps = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let read: Steps = read(text)?;
     let cores =
         read.cores_to_replicas.into_iter().map(|(cores, replicas)| CoreStep { cores, replicas });
     let nodes =

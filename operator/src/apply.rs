@@ -65,7 +65,8 @@ pub async fn apply(
     };
     for (kind, object) in &desired.objects {
         // First of all, so that no other failed write delays it: clients ask this Service.
-        let is_gone = *kind == Kind::Service && observed.service.is_none();
+        let is_gone = *kind == Kind::Service
+            && (observed.service.is_none() || adoption::emptied(dns, observed).is_some());
         let needs = if is_gone { &[] } else { order::needs(*kind) };
         let missing = needs.iter().find(|kind| tries.outcome.failed.contains(kind));
         let is_new = || held_back::is_new(ctx, (*kind, object), observed, &plan.rollout);

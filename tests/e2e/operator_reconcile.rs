@@ -2,7 +2,8 @@
 //! runs here: Deployments stay without ready pods.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use operator::desired::Kind;
@@ -162,6 +163,59 @@ async fn o4_a_foreign_edit_is_undone_and_foreign_fields_stay() {
         before.data.as_ref().map(|data| &data["stable.json"])
     );
     operator.process().ensure_running().expect("the operator runs");
+}
+
+/// What server-side apply leaves of another manager beside ours, the API server refuses.
+#[tokio::test(flavor = "multi_thread")]
+async fn o4_an_edit_beside_which_ours_is_refused_is_undone() {
+    let Some(Started { client, proxy, operator, plane: _plane }) = settled().await else { return };
+    let services = Api::<Service>::namespaced(client.clone(), NAMESPACE);
+    let budgets = Api::<PodDisruptionBudget>::namespaced(client.clone(), NAMESPACE);
+    let deployments = Api::<Deployment>::namespaced(client.clone(), NAMESPACE);
+    let service = async || services.get("dns").await.expect("a Service").spec.expect("a spec");
+    let budget =
+        async || budgets.get("clusterdns-a").await.expect("a budget").spec.expect("a spec");
+    let template = async || {
+        let found = deployments.get("clusterdns-a").await.expect("a Deployment");
+        found.spec.expect("a spec").template.spec.expect("a pod")
+    };
+    let (ports, bound, pod) = (service().await.ports, budget().await, template().await);
+    let addresses = service().await.cluster_ips;
+    let params = PatchParams { field_manager: Some("a-page".into()), ..PatchParams::default() };
+
+    let mut moved = ports.clone().expect("ports");
+    moved
+        .iter_mut()
+        .filter(|port| port.protocol.as_deref() == Some("UDP"))
+        .for_each(|port| port.port = 5353);
+    let theirs = Patch::Merge(json!({"spec": {"ports": moved}}));
+    services.patch("dns", &params, &theirs).await.expect("it may");
+    let theirs = Patch::Merge(json!({"spec": {"minAvailable": 1, "maxUnavailable": null}}));
+    budgets.patch("clusterdns-a", &params, &theirs).await.expect("it may");
+    let probe = json!({"httpGet": null, "exec": {"command": ["true"]}});
+    let theirs = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [
+        {"name": CONTAINER, "livenessProbe": probe}]}}}}));
+    deployments.patch("clusterdns-a", &params, &theirs).await.expect("it may");
+
+    let is_back = async || {
+        let is =
+            service().await.ports == ports && budget().await == bound && template().await == pod;
+        is.then_some(())
+    };
+    wait_for("ours again", is_back).await;
+
+    // The API server takes the addresses of such a Service.
+    let theirs =
+        Patch::Merge(json!({"spec": {"type": "ExternalName", "externalName": "dns.example"}}));
+    services.patch("dns", &params, &theirs).await.expect("it may");
+    let is_back = async || {
+        let found = service().await;
+        (found.type_.as_deref() == Some("ClusterIP") && found.cluster_ips == addresses)
+            .then_some(())
+    };
+    wait_for("the Service with its addresses", is_back).await;
+    quiet(&proxy).await;
+    assert_eq!(service().await.cluster_ips, addresses, "{}", operator.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,7 @@ pub fn check_update(resource: &ClusterDNS, new: &ClusterDNSSpec) -> Result<(), V
     if before.namespace != after.namespace {
         refuse("spec.service.namespace", "the namespace of the Service");
     }
-    if has_written_addresses(resource) && !begins_with(&after, &before) {
+    if !keeps_addresses(resource, &after) {
         refuse(
             "spec.service.clusterIPs",
             "kubelets have the clusterIPs as clusterDNS: the other family can be added behind them, but those that the Service has",
@@ -40,21 +40,20 @@ pub fn check_update(resource: &ClusterDNS, new: &ClusterDNSSpec) -> Result<(), V
     violations.or(())
 }
 
-/// Does it write the same addresses first, in any spelling? Kubernetes adds the other family to a Service.
-fn begins_with(after: &Service, before: &Service) -> bool {
-    addresses(after).starts_with(&addresses(before))
+/// Whether each address that the Service has stays where it is written, in any spelling: Kubernetes adds the other family to a
+/// Service. Those that it never got can be corrected. Where there is no status, as in a file, it may have all of them.
+fn keeps_addresses(resource: &ClusterDNS, after: &Service) -> bool {
+    let before = resource.spec.service.as_ref().map(addresses).unwrap_or_default();
+    let (after, status) = (addresses(after), resource.status.as_ref());
+    let real = status.map(|status| parsed(&status.cluster_ips));
+    let is_had = |ip: &IpAddr| real.as_ref().is_none_or(|real| real.contains(ip));
+    before.iter().enumerate().all(|(place, ip)| !is_had(ip) || after.get(place) == Some(ip))
 }
 
 fn addresses(service: &Service) -> Vec<IpAddr> {
-    let texts = service.cluster_ips.iter().flatten();
-    texts.filter_map(|text| text.parse().ok()).collect()
+    parsed(service.cluster_ips.as_deref().unwrap_or_default())
 }
 
-/// Does the Service have the addresses of the spec? Those that it never got can be corrected. Where there is no status, as in a
-/// file, it may have them.
-fn has_written_addresses(resource: &ClusterDNS) -> bool {
-    let written = resource.spec.service.as_ref().map(addresses).unwrap_or_default();
-    let has = |ip: &IpAddr, real: &[String]| real.iter().any(|text| text.parse() == Ok(*ip));
-    let has_all = |real: &[String]| written.iter().all(|ip| has(ip, real));
-    !written.is_empty() && resource.status.as_ref().is_none_or(|it| has_all(&it.cluster_ips))
+fn parsed(texts: &[String]) -> Vec<IpAddr> {
+    texts.iter().filter_map(|text| text.parse().ok()).collect()
 }

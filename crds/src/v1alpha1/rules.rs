@@ -87,12 +87,17 @@ pub(super) fn cluster_ips_are_immutable() -> Rule {
     let written = |object: &str| format!("{object}.spec.service.clusterIPs");
     let (new, old) = (written("self"), written("oldSelf"));
     let real = "oldSelf.status.clusterIPs";
+    let stays = |place: usize| {
+        format!(
+            "({old}.size() <= {place} || !{real}.exists(s, ip(s) == ip({old}[{place}])) || (has(self.spec.service) && \
+             has({new}) && {new}.size() > {place} && isIP({new}[{place}]) && ip({new}[{place}]) == ip({old}[{place}])))"
+        )
+    };
     rule(
         format!(
-            "!has(oldSelf.spec.service) || !has({old}) || {old}.size() == 0 || \
-             !has(oldSelf.status) || !has({real}) || !{old}.all(c, {real}.exists(s, ip(s) == ip(c))) || \
-             (has(self.spec.service) && has({new}) && {new}.size() >= {old}.size() && {new}.all(c, isIP(c)) && \
-             ip({new}[0]) == ip({old}[0]) && ({old}.size() == 1 || ip({new}[1]) == ip({old}[1])))"
+            "!has(oldSelf.spec.service) || !has({old}) || !has(oldSelf.status) || !has({real}) || ({} && {})",
+            stays(0),
+            stays(1)
         ),
         format!(
             "kubelets have the clusterIPs as clusterDNS: the other family can be added behind them, but those that the \

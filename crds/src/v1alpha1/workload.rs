@@ -26,7 +26,7 @@ pub struct Service {
     pub namespace: String,
 
     /// Its clusterIPs, at most one per family. Kubelets have them as clusterDNS: those that the Service has cannot be changed,
-    /// so write them before the first apply. The other family can be added behind them, and a shorter list takes none away.
+    /// so write them before the first apply. The other family can be added behind them, and a list shorter than that of the Service takes none away.
     /// Example: [10.96.0.10]. Default: one that the API server chooses, or those of the adopted Service.
     #[serde(rename = "clusterIPs", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::CLUSTER_IPS), inner(length(max = bounds::ADDRESS)))]

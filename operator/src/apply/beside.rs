@@ -25,7 +25,7 @@ pub(super) fn taken_over(
     refusal: &WriteError,
 ) -> Option<Value> {
     refusal.code().filter(|code| *code == INVALID)?;
-    let paths = disputed(kind, wanted, &refusal.to_string());
+    let paths = disputed(kind, (wanted, live), &refusal.to_string());
     let (uid, version) = (live.uid()?, live.resource_version()?);
     let managers = managers(serde_json::to_value(live.managed_fields()).ok()?, &paths)?;
     let metadata = json!({"uid": uid, "resourceVersion": version, "managedFields": managers});
@@ -33,10 +33,17 @@ pub(super) fn taken_over(
 }
 
 /// Where fields of others stand against ours, by the words of the refusal. No more than that: an injected container stays.
-fn disputed(kind: Kind, wanted: &DynamicObject, refusal: &str) -> Vec<Path> {
+fn disputed(
+    kind: Kind,
+    (wanted, live): (&DynamicObject, &DynamicObject),
+    refusal: &str,
+) -> Vec<Path> {
     let path = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Path>();
     match kind {
-        Kind::Service if refusal.contains("spec.ports") => vec![path(&["f:spec", "f:ports"])],
+        Kind::Service if refusal.contains("spec.ports") => {
+            let port = |key: Value| path(&["f:spec", "f:ports", &format!("k:{key}")]);
+            named_as_ours(wanted, live).map(port).collect()
+        }
         Kind::PodDisruptionBudget if refusal.contains("cannot be both set") => {
             ["f:minAvailable", "f:maxUnavailable"].map(|bound| path(&["f:spec", bound])).into()
         }
@@ -46,8 +53,10 @@ fn disputed(kind: Kind, wanted: &DynamicObject, refusal: &str) -> Vec<Path> {
                 path(&["f:spec", "f:template", "f:spec", list, &key])
             };
             let mut paths = Vec::new();
-            if refusal.contains("spec.template.spec.containers") {
-                paths.push(of_pods("f:containers", CONTAINER));
+            for field in refused_fields(refusal, "spec.template.spec.containers[") {
+                let mut of_ours = of_pods("f:containers", CONTAINER);
+                of_ours.push(format!("f:{field}"));
+                paths.push(of_ours);
             }
             if refusal.contains("spec.template.spec.volumes") {
                 let volumes = wanted.data.pointer("/spec/template/spec/volumes");
@@ -70,6 +79,33 @@ fn disputed(kind: Kind, wanted: &DynamicObject, refusal: &str) -> Vec<Path> {
         | Kind::PodMonitor
         | Kind::PrometheusRule => Vec::new(),
     }
+}
+
+/// The keys of ports with the name of one of ours that are none of ours.
+fn named_as_ours<'o>(
+    wanted: &'o DynamicObject,
+    live: &'o DynamicObject,
+) -> impl Iterator<Item = Value> + 'o {
+    let ports = |object: &'o DynamicObject| {
+        object.data.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten()
+    };
+    let key = |port: &Value| json!({"port": port["port"], "protocol": port["protocol"]});
+    let is_foreign = move |port: &&Value| {
+        ports(wanted).any(|own| own["name"] == port["name"])
+            && !ports(wanted).any(|own| key(own) == key(port))
+    };
+    ports(live).filter(is_foreign).map(key)
+}
+
+/// The fields of items of a list that a refusal names, such as `livenessProbe` of `containers[0].livenessProbe.exec`.
+fn refused_fields<'r>(refusal: &'r str, list: &str) -> Vec<&'r str> {
+    let behind = refusal.split(list).skip(1);
+    let field = |text: &'r str| {
+        let (_, text) = text.split_once("].")?;
+        let end = text.find(|letter: char| !letter.is_ascii_alphanumeric());
+        Some(&text[..end.unwrap_or(text.len())]).filter(|field| !field.is_empty())
+    };
+    behind.filter_map(field).collect()
 }
 
 /// The managers of an object after these fields of others have become ours; none: others have none of them.
@@ -149,17 +185,25 @@ mod tests {
     /// An object with these fields of ours and of another client.
     fn live(ours: Value, theirs: Value) -> DynamicObject {
         let entry = |manager: &str, operation: &str, fields: Value| json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let ports = json!([
+            {"name": "dns", "port": 53, "protocol": "UDP"},
+            {"name": "dns", "port": 5353, "protocol": "UDP"},
+            {"name": "metrics", "port": 9153, "protocol": "TCP"},
+        ]);
         let mut scaled = entry("autoscaler", "Update", json!({"f:spec": {"f:replicas": {}}}));
         scaled["subresource"] = json!("scale");
         from(
-            json!({"metadata": {"name": "x", "uid": "u", "resourceVersion": "7", "managedFields": [
+            json!({"spec": {"ports": ports}, "metadata": {"name": "x", "uid": "u", "resourceVersion": "7", "managedFields": [
             entry("kubectl-edit", "Update", theirs), entry(FIELD_MANAGER, "Apply", ours), scaled]}}),
         )
     }
 
     fn wanted() -> DynamicObject {
         let pod = json!({"volumes": [{"name": "state", "emptyDir": {}}]});
-        from(json!({"metadata": {"name": "x"}, "spec": {"template": {"spec": pod}}}))
+        let ports = json!([{"name": "dns", "port": 53, "protocol": "UDP"}]);
+        from(
+            json!({"metadata": {"name": "x"}, "spec": {"ports": ports, "template": {"spec": pod}}}),
+        )
     }
 
     /// What others keep, and what is ours then.
@@ -180,6 +224,7 @@ mod tests {
 
     #[test]
     fn o4_what_stands_against_ours_becomes_ours_and_nothing_else() {
+        const METRICS: &str = r#"k:{"port":9153,"protocol":"TCP"}"#;
         let port = |port: u16| format!(r#"k:{{"port":{port},"protocol":"UDP"}}"#);
         let (theirs, ours) = (json!({".": {}, "f:name": {}}), json!({".": {}, "f:port": {}}));
         let pod = |container: &str, fields: Value| {
@@ -190,8 +235,12 @@ mod tests {
             let volumes = json!({r#"k:{"name":"state"}"#: fields});
             json!({"f:spec": {"f:template": {"f:spec": {"f:volumes": volumes}}}})
         };
-        let mut injected = pod(CONTAINER, json!({"f:livenessProbe": {"f:exec": {}}}));
+        let probe = json!({"f:livenessProbe": {"f:exec": {}}, "f:env": {}});
+        let mut injected = pod(CONTAINER, probe);
         injected["f:spec"]["f:template"]["f:spec"]["f:containers"][r#"k:{"name":"proxy"}"#] =
+            json!({".": {}});
+        let mut kept = pod(CONTAINER, json!({"f:env": {}}));
+        kept["f:spec"]["f:template"]["f:spec"]["f:containers"][r#"k:{"name":"proxy"}"#] =
             json!({".": {}});
         for (kind, refusal, before, expected) in [
             (
@@ -199,10 +248,10 @@ mod tests {
                 "spec.ports[1].name: Duplicate value: \"dns\"",
                 (
                     json!({"f:spec": {"f:ports": {port(53): ours.clone()}}}),
-                    json!({"f:spec": {"f:ports": {port(5353): theirs.clone()}, "f:externalName": {}}}),
+                    json!({"f:spec": {"f:ports": {port(5353): theirs.clone(), METRICS: theirs.clone()}}}),
                 ),
                 (
-                    json!({"f:spec": {"f:externalName": {}}}),
+                    json!({"f:spec": {"f:ports": {METRICS: theirs.clone()}}}),
                     json!({"f:spec": {"f:ports": {port(53): ours, port(5353): theirs}}}),
                 ),
             ),
@@ -216,10 +265,7 @@ mod tests {
                 Kind::Deployment,
                 PROBES,
                 (pod(CONTAINER, json!({"f:image": {}})), injected),
-                (
-                    pod("proxy", json!({".": {}})),
-                    pod(CONTAINER, json!({"f:image": {}, "f:livenessProbe": {"f:exec": {}}})),
-                ),
+                (kept, pod(CONTAINER, json!({"f:image": {}, "f:livenessProbe": {"f:exec": {}}}))),
             ),
             (
                 Kind::DaemonSet,

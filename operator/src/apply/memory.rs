@@ -104,13 +104,12 @@ impl Memory {
         self.lock().contains_key(&key(kind, wanted))
     }
 
-    /// Whether there may be one of ours that no watch shows: this process has applied it, or nothing beside it yet. With each
-    /// other object of this name goes the configuration.
+    /// Whether there may be one of ours that no watch shows: this process has applied it, or no workload of this name yet.
     pub fn may_exist(&self, kind: Kind, namespace: &str, name: &str) -> bool {
         let objects = self.lock();
         let is_applied =
             |kind| objects.contains_key(&(kind, namespace.to_owned(), name.to_owned()));
-        is_applied(kind) || !is_applied(Kind::ConfigMap)
+        is_applied(kind) || !(is_applied(Kind::Deployment) || is_applied(Kind::DaemonSet))
     }
 
     /// The object as the API server returned it.
@@ -303,6 +302,20 @@ mod tests {
         unanswered("b", &live("13", "c", ""));
         let why = why("b", &live("13", "c", ""));
         assert_eq!(why, Some(Why::Edited), "another client's edit, still there");
+    }
+
+    #[test]
+    fn o12_a_workload_may_exist_until_one_was_applied() {
+        let memory = Memory::default();
+        let may = |kind| memory.may_exist(kind, "n", "c");
+        memory.applied(Kind::ConfigMap, &wanted("a"), &live("10", "a", ""));
+        assert!(
+            may(Kind::Deployment),
+            "its write may have failed beside that of the configuration"
+        );
+        memory.applied(Kind::Deployment, &wanted("a"), &live("10", "a", ""));
+        assert!(may(Kind::Deployment), "a watch may not show it");
+        assert!(!may(Kind::DaemonSet) && !may(Kind::HorizontalPodAutoscaler), "none was applied");
     }
 
     #[test]

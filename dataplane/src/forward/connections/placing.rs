@@ -88,9 +88,14 @@ impl Connections {
         };
         // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
         // slower server would never get a connection. The task counts the result, also when no query waits.
-        let shared = Arc::clone(&self.shared);
+        let (shared, common) = (Arc::clone(&self.shared), Arc::clone(&self.common));
         let task = tokio::spawn(async move {
-            let opened = timeout(HANDSHAKE, opening).await.unwrap_or_else(|_| Err(Failure::slow()));
+            let opened = common.guarded(timeout(HANDSHAKE, opening)).await;
+            // After a panic, which is a defect of ours, too: the next handshake would meet it again.
+            let opened = opened.map_or_else(
+                || Err(Failure::broken()),
+                |opened| opened.unwrap_or_else(|_| Err(Failure::slow())),
+            );
             drop(beginning);
             match &opened {
                 Ok(_) => shared.pause.connected(now()),

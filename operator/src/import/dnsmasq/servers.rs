@@ -68,7 +68,7 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
     let Gathered { servers, policy, in_flight, no_resolv, resolv_files, .. } = gathered;
     let (flags, mut servers): (Vec<Flag>, Vec<Server>) = servers.into_iter().unzip();
     // Of the servers of the node, or of others in their place.
-    let is_unread = no_resolv.is_some() || servers.is_empty() && draft.spec.upstreams.is_some();
+    let is_unread = no_resolv.is_some() || servers.is_empty() && draft.has_upstreams();
     let mut read_files = Vec::new();
     for flag in resolv_files {
         let is_looked_for = !is_unread && flag.value != NODE;
@@ -101,7 +101,7 @@ pub(super) fn upstreams(gathered: Gathered, look: &Look<'_>, draft: &mut Draft) 
     let limits = in_flight.map(|in_flight| GroupLimits { in_flight });
     let count = servers.len();
     // kube-dns gives dnsmasq the default servers of its ConfigMap.
-    if servers.is_empty() && draft.spec.upstreams.is_some() {
+    if servers.is_empty() && draft.has_upstreams() {
         let change = |spec: &mut ClusterDNSSpec| {
             let Some(known) = &mut spec.upstreams else { return };
             known.limits = limits.clone().or(known.limits.take());

@@ -90,16 +90,26 @@ impl Draft {
         Ok(None)
     }
 
+    /// Whether something was said about the default servers, besides types that they are not asked for.
+    pub(in crate::import) fn has_upstreams(&self) -> bool {
+        let bare = |it: &Upstreams| Upstreams { withheld_types: None, ..it.clone() };
+        self.spec.upstreams.as_ref().is_some_and(|it| bare(it) != Upstreams::default())
+    }
+
     /// All other names are asked at these servers. What is not as it was written is in the text.
     ///
     /// # Errors
     /// Why a ClusterDNS cannot have it.
     pub(in crate::import) fn upstreams(
         &mut self,
-        upstreams: Upstreams,
+        mut upstreams: Upstreams,
     ) -> Result<Option<String>, String> {
+        if !self.has_upstreams() && upstreams.none != Some(true) {
+            upstreams.withheld_types =
+                self.spec.upstreams.as_ref().and_then(|before| before.withheld_types.clone());
+        }
         let servers = |it: &Upstreams| (it.servers.clone(), it.from_resolv_conf, it.none);
-        match &self.spec.upstreams {
+        match self.spec.upstreams.as_ref().filter(|_| self.has_upstreams()) {
             Some(known) if servers(known) == servers(&upstreams) => {
                 return Ok(of_first_line(
                     (known.policy, known.limits.as_ref()),

@@ -37,3 +37,14 @@ async fn fw54_a_connection_whose_task_panics_is_one_that_broke() {
     connections.close_finished();
     assert!(connections.open().is_empty(), "others are made");
 }
+
+#[tokio::test(start_paused = true)]
+async fn fw54_a_handshake_that_panics_is_counted_and_begins_the_pause() {
+    let connections = idle();
+    let opening = async { panic!("a defect") };
+    assert!(connections.place_on_new(0, query, opening).await.is_err());
+    let failures: u64 = connections.counted(now()).failures().map(|(_, count)| count).sum();
+    assert_eq!((connections.common.panics(), failures), (1, 1));
+    let next = async { unreachable!("the pause holds") };
+    assert!(connections.place_on_new(0, query, next).await.is_err());
+}

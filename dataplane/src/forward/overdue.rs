@@ -58,10 +58,9 @@ async fn run<T>(owner: Arc<T>, watch: fn(&T) -> &Watch, look: fn(&T, Instant) ->
 #[cfg(test)]
 pub(super) mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::AtomicUsize;
 
     use tokio::sync::mpsc::UnboundedReceiver;
-
-    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::forward::plan::USUAL;

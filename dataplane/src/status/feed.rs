@@ -1,9 +1,11 @@
 //! The state of one stream of objects: whether it is complete, when it last received something, and its problem.
 //! `/readyz`, `/config` and the metrics read it (E50, E51).
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use dataplane_core::DataSource;
+
+use super::snapshot::since;
 
 /// One resource, or the configuration.
 #[derive(Clone, Debug)]
@@ -98,9 +100,8 @@ impl Feed {
         let waited = self.since.elapsed();
         let staleness = self.age().unwrap_or_else(|| match self.source {
             DataSource::Snapshot { confirmed_at_s } => {
-                let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
                 // A clock that went back makes nothing younger than this process.
-                since_1970.saturating_sub(Duration::from_secs(confirmed_at_s)).max(waited)
+                since(confirmed_at_s, now).max(waited)
             }
             DataSource::Live | DataSource::None => waited,
         });
@@ -153,7 +154,7 @@ mod tests {
     fn e50_the_age_of_the_data_is_that_of_the_snapshot_until_something_is_received() {
         let mut feed = Feed::default();
         let hour = Duration::from_secs(3600);
-        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let at = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
         assert!(feed.staleness(at(10_000)).unwrap() < hour, "without data, the time that it waits");
         feed.since = Instant::now().checked_sub(hour).unwrap();
         assert!(feed.staleness(at(10_000)).unwrap() >= hour);

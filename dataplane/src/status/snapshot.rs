@@ -57,7 +57,12 @@ impl Loaded {
     /// Time since it was confirmed, by the clock as it is now: at the start it may have been wrong. It is not less than the time
     /// that this process serves it.
     pub fn age(&self, now: SystemTime) -> Duration {
-        let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        since_1970.saturating_sub(Duration::from_secs(self.confirmed_at_s)).max(self.at.elapsed())
+        since(self.confirmed_at_s, now).max(self.at.elapsed())
     }
+}
+
+/// Time since a moment in Unix seconds; zero while the clock is before it.
+pub(super) fn since(unix_s: u64, now: SystemTime) -> Duration {
+    let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_1970.saturating_sub(Duration::from_secs(unix_s))
 }

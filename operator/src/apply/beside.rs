@@ -236,12 +236,13 @@ mod tests {
             json!({"f:spec": {"f:template": {"f:spec": {"f:volumes": volumes}}}})
         };
         let probe = json!({"f:livenessProbe": {"f:exec": {}}, "f:env": {}});
-        let mut injected = pod(CONTAINER, probe);
-        injected["f:spec"]["f:template"]["f:spec"]["f:containers"][r#"k:{"name":"proxy"}"#] =
-            json!({".": {}});
-        let mut kept = pod(CONTAINER, json!({"f:env": {}}));
-        kept["f:spec"]["f:template"]["f:spec"]["f:containers"][r#"k:{"name":"proxy"}"#] =
-            json!({".": {}});
+        let beside_proxy = |fields: Value| {
+            let mut pod = pod(CONTAINER, fields);
+            pod["f:spec"]["f:template"]["f:spec"]["f:containers"][r#"k:{"name":"proxy"}"#] =
+                json!({".": {}});
+            pod
+        };
+        let (injected, kept) = (beside_proxy(probe), beside_proxy(json!({"f:env": {}})));
         for (kind, refusal, before, expected) in [
             (
                 Kind::Service,

@@ -20,13 +20,6 @@ use crate::wire::message::{
 use crate::wire::reply::{Owner, Reply, Section, header_only, size_limit};
 use crate::wire::text::ShortText;
 
-/// Source ports that get no reply over UDP. Nothing can be sent to port 0. The others are those of services that answer
-/// everything: echo, users, daytime, quote of the day, character generator, time (RFC 862 to 868), and TFTP. One datagram
-/// with such a forged source would begin an exchange of errors without end (CVE-2024-2169).
-// A list would be searched for each query.
-fn is_unanswered(port: u16) -> bool {
-    matches!(port, 0 | 7 | 11 | 13 | 17 | 19 | 37 | 69)
-}
 /// Longest text `snapshot <seconds>s`: ten digits suffice.
 const AGE_OCTETS: usize = 20;
 
@@ -162,6 +155,14 @@ fn read_name<'l>(query: &Query<'_>, room: &'l mut Labels) -> Option<&'l Labels> 
     }
     room.read(query.packet, HEADER)?;
     Some(room)
+}
+
+/// Source ports that get no reply over UDP. Nothing can be sent to port 0. The others are those of services that answer
+/// everything: echo, users, daytime, quote of the day, character generator, time (RFC 862 to 868), and TFTP. One datagram
+/// with such a forged source would begin an exchange of errors without end (CVE-2024-2169).
+fn is_unanswered(port: u16) -> bool {
+    // A list would be searched for each query.
+    matches!(port, 0 | 7 | 11 | 13 | 17 | 19 | 37 | 69)
 }
 
 /// Reads the question behind its name; a query that cannot be read gets what N1-N6 say.

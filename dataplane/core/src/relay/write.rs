@@ -68,8 +68,7 @@ pub fn write_chain(
             break;
         };
         let moved = ShiftedNames::of(hop, at, reply.at);
-        let (start, counts) = ((reply.at, reply.count), hop.counts());
-        let before = usize::from(reply.count);
+        let (start @ (_, before), counts) = ((reply.at, reply.count), hop.counts());
         let seed = Some(seed).filter(|_| hop.rotates());
         fits = reply.answer(hop, *freshness, seed, &moved);
         if !fits && seed.is_some() && hop.is_srv() && !head.is_stream() {
@@ -78,7 +77,8 @@ pub fn write_chain(
             fits = reply.answer(hop, *freshness, None, &moved);
         }
         fits &= !hop.is_cut();
-        has_end = fits || (counts.rrset > 0 && usize::from(reply.count) > before + counts.chain);
+        has_end = fits
+            || (counts.rrset > 0 && usize::from(reply.count) > usize::from(before) + counts.chain);
         asked_at = hop.target_at().map(|at| moved.to(at));
         place = Some(moved);
     }

@@ -167,10 +167,13 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
 /// Ours, where another client took every address from it, as an edit to the type ExternalName does: unless it is written with the
 /// addresses that clients know, the API server chooses others.
 pub fn emptied(dns: &ClusterDNS, observed: &Observed) -> Option<LastService> {
+    let has_addresses = cluster_ips(observed.service.as_ref()?).next().is_some();
+    if has_addresses || !super::has_own(dns, observed) {
+        return None;
+    }
     let before = config_map::state(observed).service;
-    let is_empty = cluster_ips(observed.service.as_ref()?).next().is_none();
     let cluster_ips = known_or_reported(dns, &before);
-    if !is_empty || cluster_ips.is_empty() || !super::has_own(dns, observed) {
+    if cluster_ips.is_empty() {
         return None;
     }
     let (is_pinned, is_ours, is_given_back) = (true, true, false);

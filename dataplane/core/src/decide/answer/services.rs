@@ -8,6 +8,7 @@ use crate::decide::answer::addresses::only_address;
 use crate::decide::found::Found;
 use crate::decide::route::{Route, route};
 use crate::decide::schema::Node;
+use crate::random::scaled;
 use crate::records::endpoints::{EndpointName, Met, PortFilter, Presence};
 use crate::records::extra::ExtraOwner;
 use crate::records::{Needs, ServiceEntry, ServiceObject};
@@ -20,37 +21,33 @@ use crate::wire::reply::{Owner, Rdata, Reply};
 const SRV_PRIORITY: u16 = 0;
 const SRV_WEIGHT: u16 = 100;
 
-/// With which record an RRset begins.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// One drawn at random (WR24).
-    Drawn,
-    First,
-}
-
-/// Writes SRV records from one drawn at random on. Those that do not fit into a datagram are written once more, from the first
-/// one on: there are clients that use them and do not ask over TCP, and take each record that is missing for a server that is
-/// gone (WR24).
-fn stable_if_cut(
-    reply: &mut Reply<'_, '_>,
-    mut write: impl FnMut(Start, &mut Reply<'_, '_>) -> bool,
-) -> bool {
-    let (mark, was_truncated) = (reply.mark(), reply.is_truncated());
-    let found = write(Start::Drawn, reply);
-    if !reply.is_truncated() || was_truncated || !reply.is_datagram() {
-        return found;
-    }
-    reply.write_again(mark);
-    write(Start::First, reply)
-}
+/// At least what an SRV record has besides the labels of its target and the zone: head, numbers and length of the first label.
+const PAIR_OCTETS: usize = 20;
 
 impl Answer<'_> {
-    /// Where one of the two begins, of this many.
-    fn start_at(&self, start: Start, length: usize) -> usize {
-        match start {
-            Start::Drawn => self.start(length),
-            Start::First => 0,
+    /// Writes SRV records from one drawn at random on: `write` gets the seed of the draw. Those that do not fit into a datagram
+    /// are written from the first one on (`None`): there are clients that use them and do not ask over TCP, and take each record
+    /// that is missing for a server that is gone (WR24). `is_long` says that they hardly fit: then this is tried first.
+    fn write_services(
+        &self,
+        is_long: bool,
+        reply: &mut Reply<'_, '_>,
+        mut write: impl FnMut(Option<u64>, &mut Reply<'_, '_>) -> bool,
+    ) -> bool {
+        let (mark, was_truncated) = (reply.mark(), reply.is_truncated());
+        if is_long && reply.is_datagram() {
+            let found = write(None, reply);
+            if reply.is_truncated() {
+                return found;
+            }
+            reply.write_again(mark);
         }
+        let found = write(Some(self.seed), reply);
+        if !reply.is_truncated() || was_truncated || !reply.is_datagram() {
+            return found;
+        }
+        reply.write_again(mark);
+        write(None, reply)
     }
 
     /// RR30, RR32: the Service's ports, with itself as target.
@@ -67,7 +64,7 @@ impl Answer<'_> {
             PortFilter::Named(_) => 2,
         };
         let (ports, ttl_s) = (&object.ports, self.records.zone.settings.ttl_s);
-        let found = stable_if_cut(reply, |start, reply| {
+        let found = self.write_services(false, reply, |seed, reply| {
             let numbers = &mut |port| match self.owner {
                 Owner::Question => {
                     reply.answer_service(labels, ttl_s, [SRV_PRIORITY, SRV_WEIGHT, port]).is_ok()
@@ -76,7 +73,7 @@ impl Answer<'_> {
             };
             match filter {
                 PortFilter::Any => {
-                    let start = self.start_at(start, ports.numbers.len());
+                    let start = start(seed, ports.numbers.len());
                     let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
                     in_turn.copied().all(numbers);
                     !ports.numbers.is_empty()
@@ -126,11 +123,14 @@ impl Answer<'_> {
         let room = reply.room();
         let drawn = entry.draw_pair(self.records, &lists, self.seed);
         let first = (drawn, self.seed);
-        let is_cut = stable_if_cut(reply, |start, reply| {
-            let first = match start {
-                Start::Drawn => first,
+        // Those of a large Service are not written twice. Most names have one row.
+        let octets = PAIR_OCTETS + entry.wire.len() + self.records.zone.svc.len();
+        let is_long = drawn.is_some() && entry.by_address.len() * octets > room;
+        let is_cut = self.write_services(is_long, reply, |seed, reply| {
+            let first = match seed {
+                Some(_) => first,
                 // Where only some endpoints have the port, a subset is drawn.
-                Start::First => (drawn.map(|_| ServiceEntry::first_pair()), 0),
+                None => (drawn.map(|_| ServiceEntry::first_pair()), 0),
             };
             entry.visit_pairs(self.records, &lists, first, room, &mut |label, port| {
                 self.endpoint_target(entry, label)
@@ -171,9 +171,8 @@ impl Answer<'_> {
             return false;
         };
         let mut met = Met::Nothing;
-        stable_if_cut(reply, |start, reply| {
-            let seed = if start == Start::First { 0 } else { self.seed };
-            met = entry.visit_endpoint_ports(self.records, name, seed, &mut |port| {
+        self.write_services(false, reply, |seed, reply| {
+            met = entry.visit_endpoint_ports(self.records, name, seed.unwrap_or(0), &mut |port| {
                 self.write_service(target.wire(), port, reply)
             });
             true
@@ -203,11 +202,9 @@ impl Answer<'_> {
         let Some((services, ttl_s)) = &owner.srv else {
             return false;
         };
-        let drawn = self.start(services.len());
         let in_turn = |start: usize| services[start..].iter().chain(&services[..start]);
-        stable_if_cut(reply, |start, reply| {
-            let start = if start == Start::First { 0 } else { drawn };
-            for service in in_turn(start) {
+        self.write_services(false, reply, |seed, reply| {
+            for service in in_turn(start(seed, services.len())) {
                 let rdata = Rdata::Srv {
                     priority: service.priority,
                     weight: service.weight,
@@ -218,7 +215,7 @@ impl Answer<'_> {
             }
             true
         });
-        let in_turn = || in_turn(drawn);
+        let in_turn = || in_turn(start(Some(self.seed), services.len()));
         for (index, service) in in_turn().enumerate() {
             let known = in_turn().take(index).any(|other| other.target == service.target);
             if !known && !reply.is_truncated() {
@@ -239,6 +236,11 @@ impl Answer<'_> {
             self.add_addresses(node, target.wire(), reply);
         }
     }
+}
+
+/// The place of the first record, of this many.
+fn start(seed: Option<u64>, count: usize) -> usize {
+    seed.map_or(0, |seed| scaled(seed, count))
 }
 
 /// A name in wire form without its first labels.

@@ -189,6 +189,7 @@ async fn k9_a_server_that_asks_for_patience_gets_it() {
     scene.live.wait_for(&scene.name("after"), &[&address]);
 }
 
+/// E33: the loss of one watch.
 #[tokio::test]
 async fn k11_one_resource_without_permission_does_not_stop_the_others() {
     let Some(plane) = ControlPlane::shared().await else { return };

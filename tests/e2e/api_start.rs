@@ -335,6 +335,8 @@ async fn k2_a_start_without_the_api_server_answers_from_the_snapshot() {
     let first = Live::with(options.clone()).expect("a start");
     first.wait_until_ready();
     first.wait("a snapshot", || first.metric("clusterdns_snapshot_writes_total") >= Some(1.0));
+    // E52: the age of what is on disk.
+    assert!(first.metric("clusterdns_snapshot_age_seconds").is_some());
     drop(first);
 
     proxy.link(Link::Cut);
@@ -342,6 +344,7 @@ async fn k2_a_start_without_the_api_server_answers_from_the_snapshot() {
     assert_eq!(second.why_not_ready(), [""; 0]);
     let text = second.ask(&format!("cart.{name}.svc.cluster.local. A")).to_string();
     assert!(text.contains(&format!(" 9 A {address}")) && text.contains("EDE: 3"), "{text}");
+    // E51: where the data comes from.
     let snapshot = "clusterdns_data_source{resource=\"services\",source=\"snapshot\"}";
     assert_eq!(second.metric(snapshot), Some(1.0));
 

@@ -42,17 +42,14 @@ pub(super) fn check(config: &Config, violations: &mut Violations) {
 
 /// Is this network, which some reverse name means, at or below a zone cut from `range` (A2)? Zones are cut at the
 /// octet or nibble at or after the prefix, never above /8 or /16; a longer prefix than /24 or /124 has the zone above
-/// it as its apex, but owns only its own addresses there.
+/// it as its apex, but owns only that name and its own addresses there. The rest is asked, as of RFC 2317 delegations (RR67).
 fn owns(range: &IpNet, network: &IpNet) -> bool {
     let (step, highest, lowest) = match range {
         IpNet::V4(_) => (8, 8, 24),
         IpNet::V6(_) => (4, 16, 124),
     };
     let cut = range.prefix_len().div_ceil(step) * step;
-    let apex = cut.clamp(highest, lowest);
-    let is_apex_above_range =
-        range.prefix_len() > lowest && network.prefix_len() == lowest && network.contains(range);
-    is_apex_above_range || (network.prefix_len() >= apex && range.contains(network))
+    network.prefix_len() >= cut.clamp(highest, lowest) && range.contains(network)
 }
 
 /// The network that a reverse name, or the reverse name at its end, means: `96.10.in-addr.arpa` is 10.96.0.0/16.
@@ -106,8 +103,10 @@ mod tests {
             ("10.96.0.0/12", "111.10.in-addr.arpa", true),
             ("10.96.0.0/12", "112.10.in-addr.arpa", false),
             ("10.96.0.0/12", "10.in-addr.arpa", false),
-            // Longer than /24: the apex is ours, other addresses below it are not.
-            ("10.1.2.0/26", "2.1.10.in-addr.arpa", true),
+            // Longer than /24: the apex is ours, other addresses and names below it are not.
+            ("10.1.2.0/26", "2.1.10.in-addr.arpa", false),
+            ("10.1.2.0/26", "64-127.2.1.10.in-addr.arpa", false),
+            ("10.1.2.0/26", "x.3.2.1.10.in-addr.arpa", true),
             ("10.1.2.0/26", "3.2.1.10.in-addr.arpa", true),
             ("10.1.2.0/26", "200.2.1.10.in-addr.arpa", false),
             // Never above /8 and /16.

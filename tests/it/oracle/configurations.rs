@@ -171,7 +171,8 @@ fn allowed_stub(stub: &Name, zone: &Name, ranges: &[IpNet]) -> bool {
             ranges.iter().any(|range| range.to_string().starts_with("10.0.0.0/8"))
         }
         "0.244.10.in-addr.arpa." => {
-            ranges.iter().any(|range| range.contains(&IpAddr::from([10, 244, 0, 1])))
+            let address = IpAddr::from([10, 244, 0, 1]);
+            ranges.iter().any(|range| range.prefix_len() <= 24 && range.contains(&address))
         }
         _ => false,
     };

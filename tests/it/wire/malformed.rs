@@ -1,4 +1,4 @@
-//! Rows W1 to W10: messages that are no valid queries.
+//! Rows W1 to W10: messages that are no valid queries (A10: they are looked at before anything else).
 
 use dataplane_core::{Action, Reason};
 use tests::client::{Question, Transport};

@@ -1,4 +1,4 @@
-//! Rows R9 to R12 in the core, and W12: what happens when not everything fits. The same over sockets is in
+//! Rows R9 to R12 in the core, and W12: what happens when not everything fits (WR7: when TC is set). The same over sockets is in
 //! `sockets.rs`; the worked sizes of docs/dns.md §5.3 are those of `it/sizes.rs`.
 
 use std::collections::BTreeSet;

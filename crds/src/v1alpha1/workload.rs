@@ -14,8 +14,10 @@ use crate::names::{DNS_1123_PATTERN, LABEL_PATTERN};
 /// The Service that clients ask.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rules::service_name_begins_with_a_letter()]))]
 pub struct Service {
-    /// Its name. It cannot be changed. Default kube-dns, which is what kubelets and addons look for.
+    /// Its name, with a letter first unless it is adopted. It cannot be changed. Default kube-dns, which is what kubelets and
+    /// addons look for.
     #[serde(default = "service_name")]
     #[schemars(length(min = 1, max = bounds::LABEL), regex(pattern = LABEL_PATTERN))]
     pub name: String,

@@ -67,7 +67,7 @@ pub struct Proportional {
     #[schemars(range(min = 1, max = bounds::REPLICAS))]
     pub max_replicas: u32,
 
-    /// At least two pods where there is more than one node. Default true.
+    /// At least two pods where there is more than one node, but not more than maxReplicas. Default true.
     #[serde(default = "flag::<true>")]
     pub prevent_single_point_of_failure: bool,
 

@@ -43,7 +43,8 @@ pub struct Service {
     pub adopt: bool,
 
     /// The port on which pods listen for UDP and TCP, 1-65535; not 9153. Network policies match this port, so change it
-    /// only where a container runtime does not allow 53. Default 53.
+    /// only where a container runtime does not allow 53. From 1024 up pods set no sysctl, so give listeners ports from 1024 up
+    /// too. Default 53.
     #[serde(default = "dns_port")]
     #[schemars(range(min = 1, max = 65535))]
     #[schemars(extend("x-kubernetes-validations" = [rules::pod_port_is_free()]))]

@@ -152,7 +152,8 @@ pub struct Load {
     #[schemars(range(min = 2, max = bounds::REPLICAS))]
     pub max_replicas: u32,
 
-    /// CPU in thousandths of a core that a pod should use on average, 10-100000. Default 300.
+    /// CPU in thousandths of a core that a pod should use on average, 10-100000. A limit in spec.resources must be more than 10 %
+    /// higher, or no pod is added. Default 300.
     #[serde(default = "number::<{ defaults::CPU_MILLICORES_PER_REPLICA }>")]
     #[schemars(range(min = 10, max = 100_000))]
     pub cpu_millicores_per_replica: u32,

@@ -12,6 +12,7 @@ use crds::without_effect::{self, WithoutEffect};
 
 use super::aliases::{alias_loops, never_asked};
 use super::budget::budget;
+use super::exposure::api_server;
 use super::servers::servers_twice;
 use super::warning::{Warning, warning};
 use crate::desired::ports;
@@ -47,6 +48,7 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
         sized_memory(dns),
         rare_scrapes(dns),
         clients(dns),
+        api_server(dns),
         budget(dns),
     ];
     let rules = rules.into_iter().flatten();

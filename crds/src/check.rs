@@ -63,12 +63,13 @@ pub fn check(spec: &ClusterDNSSpec) -> Result<Config, Violations> {
 /// All of it, by field, up to a bound.
 pub fn check_resource(dns: &ClusterDNS) -> Result<Config, Violations> {
     let checked = check_local(dns);
-    let mut unreachable = Violations::default();
-    servers::reachable_from_pods(&dns.spec, &mut unreachable);
+    let mut in_cluster = Violations::default();
+    servers::reachable_from_pods(&dns.spec, &mut in_cluster);
+    workload::service_can_be_created(dns, &mut in_cluster);
     match checked {
-        Ok(config) => unreachable.or(config),
+        Ok(config) => in_cluster.or(config),
         Err(mut violations) => {
-            violations.append(unreachable);
+            violations.append(in_cluster);
             Err(violations)
         }
     }

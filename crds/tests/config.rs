@@ -94,6 +94,11 @@ fn service_addresses_are_those_written_or_the_cluster_ips_or_the_services() {
         listed("10.1.1.1")
     );
     assert_eq!(
+        of_spec("{serviceAddresses: [\"FD00::5\", \"fd00:0::5\"]}").service_addresses,
+        listed("fd00::5"),
+        "ns.dns has one record of each address"
+    );
+    assert_eq!(
         of_spec("{service: {clusterIPs: [10.96.0.10]}}").service_addresses,
         listed("10.96.0.10")
     );

@@ -107,3 +107,16 @@ fn a34_a_local_data_plane_may_ask_its_own_machine() {
     assert!(crds::check_local(&dns).is_ok());
     assert_eq!(check_resource(&dns).expect_err("in a pod").count(), 1);
 }
+
+/// API servers of Kubernetes 1.35 take such a name, and it cannot be changed.
+#[test]
+fn a_service_that_is_there_may_have_a_name_that_begins_with_a_digit() {
+    let text = "{apiVersion: clusterdns.dev/v1alpha1, kind: ClusterDNS, metadata: {name: a}, \
+                spec: {service: {name: 1dns}}}";
+    let (mut dns, _) = crds::manifest::read(text, "a").expect("a ClusterDNS");
+    assert_eq!(check_resource(&dns).expect_err("it is not there").count(), 1);
+    let addresses = vec!["10.96.0.11".to_owned()];
+    dns.status =
+        Some(crds::v1alpha1::ClusterDNSStatus { cluster_ips: addresses, ..Default::default() });
+    assert!(check_resource(&dns).is_ok());
+}

@@ -87,8 +87,13 @@ fn o18_what_will_hurt_later_is_a_warning() {
     let (outcome, text) = checked(&["more-unwise.yaml"]);
     assert_eq!(outcome, Severity::Fine);
     assert!(text.contains("10.244.0.0/16 of spec.reverseCIDRs is only in part in these"), "{text}");
-    for reason in ["ReverseRangeTooWide", "ClientsExcludePods", "MemoryLimitTooSmall", "AliasLoop"]
-    {
+    for reason in [
+        "ReverseRangeTooWide",
+        "ClientsExcludePods",
+        "HidesAPIServer",
+        "MemoryLimitTooSmall",
+        "AliasLoop",
+    ] {
         assert!(text.contains(reason), "{reason}: {text}");
     }
     assert_eq!(

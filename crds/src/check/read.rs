@@ -4,7 +4,7 @@ mod addresses;
 mod records;
 mod upstreams;
 
-use addresses::{addresses, ranges};
+use addresses::{addresses, drop_duplicates, ranges};
 
 use super::violations::{Reason, Violations, shown};
 use crate::config::{self, Config, ServiceAddresses, ServiceName};
@@ -89,8 +89,9 @@ pub(super) fn kept_records(spec: &ClusterDNSSpec) -> Vec<usize> {
 }
 
 fn service_addresses(spec: &ClusterDNSSpec, violations: &mut Violations) -> ServiceAddresses {
-    let listed =
+    let mut listed =
         addresses(spec.service_addresses.iter().flatten(), "spec.serviceAddresses", violations);
+    drop_duplicates(&mut listed);
     let service = spec.service.clone().unwrap_or_default();
     let cluster_ips =
         addresses(service.cluster_ips.iter().flatten(), "spec.service.clusterIPs", violations);

@@ -8,6 +8,7 @@ use super::placement::{check_budget, check_metrics, check_spread};
 use super::tolerations::check_tolerations;
 use super::violations::{Reason, Violations, shown};
 use super::{affinity, resources};
+use crate::ClusterDNS;
 use crate::bounds as limit;
 use crate::config::MetricNames;
 use crate::defaults::HTTP_PORT;
@@ -51,6 +52,19 @@ pub(super) fn check(spec: &ClusterDNSSpec, violations: &mut Violations) {
         resources::check(resources, violations);
     }
     service_addresses(spec, violations);
+}
+
+/// Whether any API server takes a Service of this name. One that is there has been taken.
+pub(super) fn service_can_be_created(dns: &ClusterDNS, violations: &mut Violations) {
+    let Some(Service { name, adopt, .. }) = &dns.spec.service else { return };
+    let is_there = *adopt || dns.status.as_ref().is_some_and(|it| !it.cluster_ips.is_empty());
+    if !is_there && is_label(name) && name.starts_with(|first: char| first.is_ascii_digit()) {
+        let message = format!(
+            "many API servers refuse a Service called {name}, because it begins with a digit: write a letter first, or adopt the \
+             Service that has this name"
+        );
+        violations.add("spec.service.name", Reason::InvalidName, message);
+    }
 }
 
 fn check_service(service: &Service, spec: &ClusterDNSSpec, violations: &mut Violations) {

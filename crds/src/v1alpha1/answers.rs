@@ -13,7 +13,8 @@ use crate::names::LABEL_PATTERN;
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exposure {
-    /// Only these namespaces, at most 1024. Example: [shop, data]. Default: all.
+    /// Only these namespaces, at most 1024. Without the namespace default there is no name of the API server,
+    /// kubernetes.default.svc: such a change passes its trial with a warning. Example: [default, shop]. Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = bounds::NAMESPACES),

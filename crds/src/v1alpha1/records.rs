@@ -86,7 +86,8 @@ pub struct Record {
     #[serde(default = "flag::<true>")]
     pub reverse: bool,
 
-    /// Lets this one exact name lie inside the cluster domain and replace what Kubernetes says there. Default false.
+    /// Lets this one exact name lie inside the cluster domain and replace what Kubernetes says there; a DNAME also replaces all
+    /// names below it. Default false.
     #[serde(default)]
     pub override_cluster_zone: bool,
 }

@@ -12,8 +12,8 @@ use crate::names::RESERVED_IN_DOMAIN;
 use crate::{bounds, defaults, rrtype};
 
 pub(super) use names::{
-    domain_is_not_special, owner_is_not_special, stub_domain_is_not_called_upstreams,
-    stub_domain_is_not_special, wildcard_has_two_labels,
+    domain_is_not_special, owner_is_not_special, service_name_begins_with_a_letter,
+    stub_domain_is_not_called_upstreams, stub_domain_is_not_special, wildcard_has_two_labels,
 };
 
 const MOVE: &str = "write a second ClusterDNS with the new value beside this one, move the clients, then delete this one";

@@ -67,7 +67,7 @@ pub struct Proportional {
     #[schemars(range(min = 1, max = bounds::REPLICAS))]
     pub max_replicas: u32,
 
-    /// At least two pods where there is more than one node. Default true.
+    /// At least two pods where there is more than one node, but not more than maxReplicas. Default true.
     #[serde(default = "flag::<true>")]
     pub prevent_single_point_of_failure: bool,
 
@@ -152,7 +152,8 @@ pub struct Load {
     #[schemars(range(min = 2, max = bounds::REPLICAS))]
     pub max_replicas: u32,
 
-    /// CPU in thousandths of a core that a pod should use on average, 10-100000. Default 300.
+    /// CPU in thousandths of a core that a pod should use on average, 10-100000. A limit in spec.resources must be more than 10 %
+    /// higher, or no pod is added. Default 300.
     #[serde(default = "number::<{ defaults::CPU_MILLICORES_PER_REPLICA }>")]
     #[schemars(range(min = 10, max = 100_000))]
     pub cpu_millicores_per_replica: u32,

@@ -79,7 +79,8 @@ pub struct ClusterDNSSpec {
     #[schemars(extend("x-kubernetes-validations" = [rules::every_cidr_is_a_range()]))]
     pub reverse_cidrs: Option<Vec<String>>,
 
-    /// IP addresses of ns.dns.<domain>, at most 8. Example: [10.96.0.10]. Default: the clusterIPs of the Service.
+    /// IP addresses of ns.dns.<domain>, at most 8. Example: [10.96.0.10]. Default: service.clusterIPs, or, where these are
+    /// not written, those that the Service has.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::SERVICE_ADDRESSES), inner(length(max = bounds::ADDRESS)))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]

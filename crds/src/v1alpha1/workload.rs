@@ -14,8 +14,10 @@ use crate::names::{DNS_1123_PATTERN, LABEL_PATTERN};
 /// The Service that clients ask.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [rules::service_name_begins_with_a_letter()]))]
 pub struct Service {
-    /// Its name. It cannot be changed. Default kube-dns, which is what kubelets and addons look for.
+    /// Its name, with a letter first unless it is adopted. It cannot be changed. Default kube-dns, which is what kubelets and
+    /// addons look for.
     #[serde(default = "service_name")]
     #[schemars(length(min = 1, max = bounds::LABEL), regex(pattern = LABEL_PATTERN))]
     pub name: String,
@@ -41,7 +43,8 @@ pub struct Service {
     pub adopt: bool,
 
     /// The port on which pods listen for UDP and TCP, 1-65535; not 9153. Network policies match this port, so change it
-    /// only where a container runtime does not allow 53. Default 53.
+    /// only where a container runtime does not allow 53. From 1024 up pods set no sysctl, so give listeners ports from 1024 up
+    /// too. Default 53.
     #[serde(default = "dns_port")]
     #[schemars(range(min = 1, max = 65535))]
     #[schemars(extend("x-kubernetes-validations" = [rules::pod_port_is_free()]))]

@@ -10,8 +10,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::observe::observed::Offers;
 
+/// By how much a use may differ before a HorizontalPodAutoscaler acts: its default.
+const TOLERANCE_PERCENT: u32 = 10;
+
 /// Fields that have no effect beside other fields of this spec. A field at its default is not among them, but where people
-/// would miss alerts.
+/// would miss alerts or pods.
 pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
     let is_per_node = dns.spec.scaling.as_ref().is_some_and(|scaling| scaling.per_node.is_some());
@@ -56,7 +59,26 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
             "with scaling.perNode only a number has an effect: Kubernetes does not count how many pods a DaemonSet should have",
         ),
     ];
-    of_rows(rows).chain(of_upstreams(dns)).chain(of_stub_domains(dns)).collect()
+    let of_groups = of_upstreams(dns).into_iter().chain(of_stub_domains(dns));
+    of_rows(rows).chain(of_load(dns)).chain(of_groups).collect()
+}
+
+/// A pod never uses more CPU than its limit, and a HorizontalPodAutoscaler adds none up to its tolerance above what pods should
+/// use.
+fn of_load(dns: &ClusterDNS) -> Option<WithoutEffect> {
+    let wanted = dns.spec.scaling.as_ref()?.load.as_ref()?.cpu_millicores_per_replica;
+    let limit = dns.spec.resources.as_ref()?.limits.as_ref()?.get("cpu")?;
+    let most = crds::check::quantity(&limit.0)? * 1_000.0;
+    let is_reached = most * 100.0 > f64::from(wanted) * f64::from(100 + TOLERANCE_PERCENT);
+    (!is_reached).then(|| WithoutEffect {
+        field: "spec.scaling.load.cpuMillicoresPerReplica".to_owned(),
+        instead: format!(
+            "with resources.limits.cpu {} the average of pods never gets more than {TOLERANCE_PERCENT} % above {wanted}m, as it \
+             must before the autoscaler adds pods: leave the limit out, raise it, or write less here",
+            limit.0
+        )
+        .into(),
+    })
 }
 
 /// The fields of the rows that say so, and what happens instead.
@@ -252,6 +274,22 @@ mod tests {
             (
                 "{scaling: {perNode: {}}, podDisruptionBudget: {maxUnavailable: 1}}",
                 &["podDisruptionBudget.maxUnavailable"],
+            ),
+            ("{scaling: {load: {}}}", &[]),
+            ("{scaling: {load: {}}, resources: {limits: {memory: 1Gi}}}", &[]),
+            ("{scaling: {fixed: {replicas: 3}}, resources: {limits: {cpu: 200m}}}", &[]),
+            ("{scaling: {load: {}}, resources: {limits: {cpu: 1}}}", &[]),
+            (
+                "{scaling: {load: {}}, resources: {limits: {cpu: 200m}}}",
+                &["scaling.load.cpuMillicoresPerReplica"],
+            ),
+            (
+                "{scaling: {load: {cpuMillicoresPerReplica: 1000}}, resources: {limits: {cpu: 1.1}}}",
+                &["scaling.load.cpuMillicoresPerReplica"],
+            ),
+            (
+                "{scaling: {load: {cpuMillicoresPerReplica: 1000}}, resources: {limits: {cpu: 1101m}}}",
+                &[],
             ),
             (
                 "{scaling: {perNode: {}}, podDisruptionBudget: {minAvailable: 50%}}",

@@ -7,11 +7,12 @@ use ipnet::IpNet;
 use crds::ClusterDNS;
 use crds::config::PodRecords;
 use crds::defaults::{CACHE_BYTES, DNS_PORT, MIN_REPLICAS, TCP_BUFFER_BYTES};
-use crds::v1alpha1::{ManagementState, Service};
+use crds::v1alpha1::{ManagementState, Proportional, Service};
 use crds::without_effect::{self, WithoutEffect};
 
 use super::aliases::{alias_loops, never_asked};
 use super::budget::budget;
+use super::exposure::api_server;
 use super::servers::servers_twice;
 use super::warning::{Warning, warning};
 use crate::desired::ports;
@@ -47,6 +48,7 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
         sized_memory(dns),
         rare_scrapes(dns),
         clients(dns),
+        api_server(dns),
         budget(dns),
     ];
     let rules = rules.into_iter().flatten();
@@ -204,8 +206,12 @@ fn canary(dns: &ClusterDNS) -> Option<Warning> {
 fn replicas(dns: &ClusterDNS) -> Option<Warning> {
     let scaling = dns.spec.scaling.clone().unwrap_or_default();
     let fixed = scaling.fixed.map(|fixed| ("spec.scaling.fixed.replicas", fixed.replicas));
+    // With more than one node there are two of them then.
+    let is_alone =
+        |it: &Proportional| !it.prevent_single_point_of_failure || it.max_replicas < MIN_REPLICAS;
     let least = scaling
         .proportional
+        .filter(is_alone)
         .map(|proportional| ("spec.scaling.proportional.minReplicas", proportional.min_replicas));
     let (field, replicas) = fixed.or(least)?;
     (replicas < MIN_REPLICAS).then(|| {
@@ -341,6 +347,18 @@ mod tests {
         let parts = ["(spec.cache.memory) may take 16 MiB", "(spec.limits.tcpBuffers) 1024 MiB"];
         assert!(parts.iter().all(|it| message.contains(it)), "{message}");
         assert!(message.contains("a limit of at least 1104 MiB"), "{message}");
+    }
+
+    #[test]
+    fn o18_one_pod_is_said_where_no_second_one_is_asked_for() {
+        for (proportional, expected) in [
+            ("{minReplicas: 1}", 0),
+            ("{minReplicas: 1, maxReplicas: 1}", 1),
+            ("{minReplicas: 1, preventSinglePointOfFailure: false}", 1),
+        ] {
+            let spec = format!("{{scaling: {{proportional: {proportional}}}}}");
+            assert_eq!(of_reason("SinglePod", &spec).len(), expected, "{spec}");
+        }
     }
 
     #[test]

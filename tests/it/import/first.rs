@@ -102,6 +102,10 @@ fn answers_of_a_template_are_read_in_any_case_and_with_their_type() {
         assert_eq!(spec["hosts"][0]["addresses"][0], "10.0.0.1", "{answer}: {report}");
         assert_eq!(spec["hosts"][0]["ttlSeconds"], 60, "{answer}: {report}");
     }
+    let noerror = ".:53 {\n kubernetes cluster.local\n template IN A {\n match ^api\\.a\\.example\\.$\n answer \"{{ .Name }} 60 IN A \
+                   10.0.0.1\"\n rcode noerror\n }\n}\n";
+    let (_, report) = imported("--corefile", noerror);
+    assert!(report.contains(" notNeeded: template: rcode noerror: "), "{report}");
     let any = ".:53 {\n kubernetes cluster.local\n template IN ANY {\n match ^api\\.a\\.example\\.$\n answer \"{{ .Name }} 60 IN \
                {{ .Type }} 10.0.0.1\"\n }\n}\n";
     assert!(imported("--corefile", any).0["hosts"].is_null());
@@ -125,6 +129,10 @@ fn rr81_a_template_that_empties_other_types_of_names_with_records_is_not_needed(
     assert!(begins(&line("AAAA", "NOERROR", none), "notNeeded"));
     assert!(begins(&line("HTTPS", "NOERROR", none), "notNeeded"));
     assert!(begins(&line("AAAA", "NXDOMAIN", none), "changed"));
+    // CoreDNS reads both cases, and takes the last of several.
+    assert!(begins(&line("AAAA", "noerror", none), "notNeeded"));
+    assert!(begins(&line("AAAA", "nxdomain", none), "changed"));
+    assert!(begins(&line("AAAA", "NOERROR\n rcode NXDOMAIN", none), "changed"));
     // The line hosts has data of that type, or CoreDNS fails.
     assert!(!begins(&line("AAAA", "NOERROR", "fd00::1 a.example"), "notNeeded"));
     assert!(!begins(&line("AAAA", "SERVFAIL", none), "notNeeded"));

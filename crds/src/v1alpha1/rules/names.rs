@@ -48,6 +48,18 @@ pub(in crate::v1alpha1) fn wildcard_has_two_labels() -> Rule {
     .field_path(".name")
 }
 
+/// At creation only: the name cannot be changed, and a resource that is there can be edited. API servers take a digit from
+/// Kubernetes 1.35 on.
+pub(in crate::v1alpha1) fn service_name_begins_with_a_letter() -> Rule {
+    rule(
+        "oldSelf.hasValue() || (has(self.adopt) && self.adopt) || !self.name.matches('^[0-9]')",
+        "many API servers refuse a Service whose name begins with a digit: write a letter first, or adopt the Service that \
+         has this name",
+    )
+    .optional_old_self(true)
+    .field_path(".name")
+}
+
 fn at_or_below(name: &str, suffixes: &[&str]) -> String {
     let each = |suffix: &&str| format!("{name} == '{suffix}' || {name}.endsWith('.{suffix}')");
     suffixes.iter().map(each).collect::<Vec<_>>().join(" || ")

@@ -90,10 +90,15 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
 }
 
 fn rcode(line: &Directive, answers: usize) -> (Outcome, String) {
-    match (line.args.first().map(String::as_str), answers) {
-        (Some("NOERROR"), 1..) => (NotNeeded, "names with records are answered so".to_owned()),
+    match (rcode_of(line).as_str(), answers) {
+        ("NOERROR", 1..) => (NotNeeded, "names with records are answered so".to_owned()),
         _ => (NotPossible, "names cannot be denied by configuration".to_owned()),
     }
+}
+
+/// What a line `rcode` says, in upper case: CoreDNS reads both.
+fn rcode_of(line: &Directive) -> String {
+    line.args.first().map(|it| it.to_ascii_uppercase()).unwrap_or_default()
 }
 
 /// The names that it answers, as a ClusterDNS writes them, if it does not depend on more.

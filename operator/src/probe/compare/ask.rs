@@ -30,7 +30,9 @@ const UDP_PAYLOAD: u16 = 1232;
 pub(super) async fn ask(question: &Question, server: SocketAddr) -> Vec<Reply> {
     let (patience, attempts) = match question.expects {
         Expects::Server { .. } => (FORWARDED, FORWARDED_ATTEMPTS),
-        Expects::Records | Expects::Has(_) | Expects::Written(_) => (PATIENCE, ATTEMPTS),
+        Expects::Records | Expects::Hidden | Expects::Has(_) | Expects::Written(_) => {
+            (PATIENCE, ATTEMPTS)
+        }
     };
     let mut heard = Vec::new();
     for (name, kind) in &question.asked {

@@ -31,7 +31,7 @@ pub(super) fn check(asked: &Asked) -> Check {
         Expects::Server { group, is_new, is_changed } => {
             by_health(group, *is_new, health(canary), health_of_stable(*is_changed, stable))
         }
-        Expects::Records | Expects::Has(_) | Expects::Written(_) => {
+        Expects::Records | Expects::Hidden | Expects::Has(_) | Expects::Written(_) => {
             let kind = question.asked.first().map_or(RecordType::A, |(_, kind)| *kind);
             let read = |heard: &[Reply]| answer(&question.expects, kind, heard);
             by_answer(&question.expects, read(canary), read(stable))
@@ -60,6 +60,8 @@ pub(super) fn is_doubtful(asked: &Asked) -> bool {
 enum Answer {
     Right,
     Wrong(String),
+    /// A name that the spec hides on purpose is not there: how the pod says so.
+    Hidden(String),
     /// Nothing is known: it could not be sent, or the client list refuses the operator.
     Unknown,
 }
@@ -73,8 +75,16 @@ fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
     if is_prohibited(reply) {
         return Answer::Unknown;
     }
-    if reply.metadata.response_code != ResponseCode::NoError {
-        return Answer::Wrong(rcode(reply.metadata.response_code));
+    let absent = |how: String| match expects {
+        Expects::Hidden => Answer::Hidden(how),
+        Expects::Records | Expects::Has(_) | Expects::Written(_) | Expects::Server { .. } => {
+            Answer::Wrong(how)
+        }
+    };
+    match reply.metadata.response_code {
+        ResponseCode::NoError => {}
+        ResponseCode::NXDomain => return absent(rcode(ResponseCode::NXDomain)),
+        other => return Answer::Wrong(rcode(other)),
     }
     match expects {
         Expects::Has(wanted) | Expects::Written(wanted) => {
@@ -84,10 +94,12 @@ fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
                 None => Answer::Right,
             }
         }
-        Expects::Records if reply.answers.iter().all(|it| it.data.record_type() != kind) => {
-            Answer::Wrong(format!("NOERROR without {kind}"))
+        Expects::Records | Expects::Hidden
+            if reply.answers.iter().all(|it| it.data.record_type() != kind) =>
+        {
+            absent(format!("NOERROR without {kind}"))
         }
-        Expects::Records | Expects::Server { .. } => Answer::Right,
+        Expects::Records | Expects::Hidden | Expects::Server { .. } => Answer::Right,
     }
 }
 
@@ -107,6 +119,9 @@ fn shown(data: &RData) -> String {
 fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     match (canary, stable, expects) {
         (Answer::Right, _, _) => CheckResult::Good,
+        (Answer::Hidden(how), Answer::Right, _) => CheckResult::Warning(format!(
+            "{how}, because spec.exposure hides this Service: programs in pods that find the API server by its name need it"
+        )),
         (Answer::Wrong(why), _, Expects::Written(wanted)) => {
             let wanted = wanted.first().map(shown).unwrap_or_default();
             CheckResult::Worse(format!("the pod answered {why}, and the spec has {wanted}"))
@@ -114,9 +129,12 @@ fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
         (Answer::Wrong(why), Answer::Right, _) => CheckResult::Worse(format!(
             "{why}, and pods with the current configuration answer this name correctly"
         )),
-        (Answer::Wrong(_), Answer::Wrong(_) | Answer::Unknown, _) | (Answer::Unknown, _, _) => {
-            CheckResult::Open
-        }
+        (
+            Answer::Wrong(_) | Answer::Hidden(_),
+            Answer::Wrong(_) | Answer::Hidden(_) | Answer::Unknown,
+            _,
+        )
+        | (Answer::Unknown, _, _) => CheckResult::Open,
     }
 }
 

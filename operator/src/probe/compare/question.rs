@@ -34,6 +34,8 @@ pub struct OfService {
 pub enum Expects {
     /// NOERROR with records of that type, if the stable pod has them.
     Records,
+    /// As `Records`, for a name that the spec hides on purpose: that it is not there is a warning.
+    Hidden,
     /// NOERROR with these records among them, if the stable pod has them.
     Has(Vec<RData>),
     /// NOERROR with these records among them, because the spec says so.

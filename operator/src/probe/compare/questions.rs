@@ -1,6 +1,7 @@
 //! The questions of a round: names of the cluster that a stable pod answers, hosts in the spec, and the servers of
 //! groups that changed. They cover what clients could lose. Nothing is left out because the configuration on trial
-//! hides it, unless it was plainly hidden on purpose: a misspelled namespace hides everything else. Pure.
+//! hides it, unless it was plainly hidden on purpose: a misspelled namespace hides everything else. The name of the API server is asked
+//! for in any case. Pure.
 
 use std::net::IpAddr;
 
@@ -56,8 +57,13 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
     let service = observed.service.as_ref();
     let own = service.and_then(|service| Some((service, cluster_ips(service).next()?)));
     let kind = own.as_ref().map_or(RecordType::A, |(_, ip)| address_type(*ip));
-    // Also if Services are hidden: every client of the API server asks for this name.
-    add(format!("kubernetes.default.svc.{domain}"), kind, Expects::Records, None);
+    // Also where it is hidden on purpose: programs in pods ask for this name, so people should know.
+    let expects =
+        match is_hidden_on_purpose(config, &observed.sample, &api_server(&observed.sample)) {
+            true => Expects::Hidden,
+            false => Expects::Records,
+        };
+    add(format!("kubernetes.default.svc.{domain}"), kind, expects, None);
     if let Some((service, ip)) = own {
         let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
         let name = service.metadata.name.as_deref().unwrap_or_default();
@@ -96,6 +102,20 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
         }
     }
     list
+}
+
+/// The Service of the API server. Where it is not in the sample, it has the labels that the API server gives it.
+fn api_server(sample: &Sample) -> SampledService {
+    let is_it = |it: &&SampledService| (&*it.namespace, &*it.name) == ("default", "kubernetes");
+    sample.services.iter().find(is_it).cloned().unwrap_or_else(|| {
+        let labels = [("component", "apiserver"), ("provider", "kubernetes")];
+        SampledService {
+            namespace: "default".to_owned(),
+            name: "kubernetes".to_owned(),
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..SampledService::default()
+        }
+    })
 }
 
 /// Does the spec hide a Service on purpose? Only if each namespace in it exists and each selector selects something;
@@ -138,5 +158,32 @@ fn address_type(ip: IpAddr) -> RecordType {
     match ip {
         IpAddr::V4(_) => RecordType::A,
         IpAddr::V6(_) => RecordType::AAAA,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{config, dns};
+
+    #[test]
+    fn o17_the_api_server_is_hidden_on_purpose_by_its_namespace_or_its_labels() {
+        let mut observed = Observed::default();
+        let sample = &mut observed.sample;
+        sample.namespaces =
+            ["default", "shop"].map(|name| (name.to_owned(), Default::default())).into();
+        (sample.selects, sample.missing) = (Some(true), ["shpo".to_owned()].into());
+        let before = config(&dns("{}"));
+        for (exposure, expected) in [
+            ("{namespaces: [default]}", Expects::Records),
+            ("{namespaces: [shop]}", Expects::Hidden),
+            ("{namespaces: [shpo]}", Expects::Records),
+            ("{serviceSelector: {matchLabels: {provider: kubernetes}}}", Expects::Records),
+            ("{serviceSelector: {matchLabels: {dns: shown}}}", Expects::Hidden),
+        ] {
+            let config = config(&dns(&format!("{{exposure: {exposure}}}")));
+            let first = own_names(&config, &before, &observed).into_iter().next().unwrap();
+            assert_eq!(first.expects, expected, "{exposure}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `template` without an answer, for names that have records here: of the types that are not among these they have no data in
 //! any case (RR81). Pure, but for the draft.
 
+use super::rcode_of;
 use crate::import::corefile::parse::Directive;
 use crate::import::corefile::scope::Scope;
 use crate::import::report::Outcome::{self, Changed, NotNeeded};
@@ -31,8 +32,9 @@ fn decided(
     if directive.body.iter().any(|line| !options.contains(&line.name.as_str())) {
         return None;
     }
-    let rcode = directive.body.iter().find(|line| line.name == "rcode");
-    let decided = match rcode.and_then(|line| line.args.first()).map(String::as_str) {
+    // Of several the last counts.
+    let rcode = directive.body.iter().rfind(|line| line.name == "rcode").map(rcode_of);
+    let decided = match rcode.as_deref() {
         None | Some("NOERROR") => {
             (NotNeeded, "these names have no data of other types in any case")
         }

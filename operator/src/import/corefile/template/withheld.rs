@@ -3,7 +3,7 @@
 
 use crds::rrtype;
 
-use super::PART;
+use super::{PART, rcode_of};
 use crate::import::corefile::forward::is_for;
 use crate::import::corefile::parse::Directive;
 use crate::import::corefile::scope::{Scope, elsewhere};
@@ -67,9 +67,4 @@ pub(super) fn option(line: &Directive, decided: Outcome) -> (Outcome, String) {
         (_, _, _) => (NotNeeded, "a type that is withheld is answered so"),
     };
     (outcome, message.to_owned())
-}
-
-/// In upper case: CoreDNS reads both.
-fn rcode_of(line: &Directive) -> String {
-    line.args.first().map(|it| it.to_ascii_uppercase()).unwrap_or_default()
 }

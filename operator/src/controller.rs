@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::{FutureExt, StreamExt};
-use jiff::Timestamp;
 use kube::runtime::applier;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{self, ObjectRef};
@@ -41,7 +40,7 @@ use crate::probe::compare::RoundPermits;
 use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
-use crate::report::{report, status};
+use crate::report::{report_unread, status};
 use crate::runtime::metrics::Metrics;
 use crate::runtime::restored::Resets;
 use crate::runtime::write::Writes;
@@ -214,9 +213,7 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
 async fn say_unread(dns: &ClusterDNS, ctx: &Context, unread: &Unread) {
     let Some(unlisted) = &unread.unlisted else { return };
     let message = status::unread::message(dns, unlisted);
-    let reported = report(ctx, dns, status::unread::of(dns, &message, Timestamp::now())).await;
-    ctx.events.warn(dns, status::unread::REASON, &status::unread::event(dns)).await;
-    if let Err(error) = reported {
+    if let Err(error) = report_unread(ctx, dns, &message).await {
         tracing::warn!("the ClusterDNS {} is not reconciled: {message}: {error:#}", dns.name_any());
     }
 }

@@ -18,26 +18,24 @@ pub(crate) mod other_dns;
 pub mod named_services;
 mod others;
 mod possible_labels;
+mod read;
 mod slices;
 pub mod lists;
 mod events;
 mod list_and_watch;
+pub mod unlisted;
 pub mod unreadable;
 mod pages;
 pub mod sample;
 pub mod last_documents;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use kube::core::DynamicObject;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 
 use crate::context::Context;
 use crate::controller::triggers;
@@ -46,10 +44,9 @@ use crate::desired::Kind;
 use crate::names;
 use crate::observe::observed::{Child, Observed, Sample};
 use crate::probe::compare::{self, Look};
-use crate::runtime::resources;
-use crate::runtime::time_limit::within;
 use possible_labels::PossibleLabels;
-use stubs::is_stub;
+pub use read::refusal;
+use read::{fresh_config_map, ours, typed, whole};
 
 /// Between two looks for an edit of another client while questions are asked.
 const EDITS_EVERY: Duration = Duration::from_secs(1);
@@ -63,6 +60,10 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let instance = dns.name_any();
     let name = names::child(&instance);
     let (namespace, service_name) = names::service(dns);
+    // The operator has no right to read there, so each read would be refused.
+    if !caches.namespaces().contains(&namespace) {
+        return Ok(Observed { is_unwatched: true, ..Observed::default() });
+    }
     let of = async |kind, name: &str| whole(ctx, kind, &namespace, name).await;
 
     let service = typed::<Service>(of(Kind::Service, &service_name).await?)?;
@@ -140,6 +141,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         unfit_nodes: caches.unfit_nodes(pods.iter().filter_map(pods::node), &wanted_nodes),
         dead_nodes: caches.dead_nodes(pods.iter().filter_map(pods::node)),
         budgets,
+        refused_watches: caches.refused_watches(&namespace),
+        is_unwatched: false,
         children: children(ctx, dns),
         offers: ctx.offers(),
         lost_pods: ctx.lost_pods.get(),
@@ -272,87 +275,12 @@ fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
     children
 }
 
-/// An object as a watch keeps it; where that is a stub, or nothing is kept of some objects, as the API server has it.
-async fn whole(
-    ctx: &Context,
-    kind: Kind,
-    namespace: &str,
-    name: &str,
-) -> anyhow::Result<Option<Arc<DynamicObject>>> {
-    let kept = ctx.caches.object(kind, namespace, name);
-    if is_known(kept.as_deref(), ctx.caches.is_incomplete(kind, namespace)) {
-        return Ok(kept);
-    }
-    read(ctx, kind, namespace, name).await
-}
-
-/// One of ours, which watches show by its label. Another client may have taken that away, and to decide as if there were no
-/// workload would end most of its pods.
-async fn ours(
-    ctx: &Context,
-    dns: &ClusterDNS,
-    kind: Kind,
-    namespace: &str,
-) -> anyhow::Result<Option<Arc<DynamicObject>>> {
-    let name = names::child(&dns.name_any());
-    let shown = whole(ctx, kind, namespace, &name).await?;
-    if shown.is_some() || !ctx.memory.may_exist(kind, namespace, &name) {
-        return Ok(shown);
-    }
-    let read = read(ctx, kind, namespace, &name).await?;
-    Ok(read.filter(|it| is_owned(it.as_ref(), dns)))
-}
-
-async fn read(
-    ctx: &Context,
-    kind: Kind,
-    namespace: &str,
-    name: &str,
-) -> anyhow::Result<Option<Arc<DynamicObject>>> {
-    let objects = resources::api(&ctx.client, kind, namespace);
-    let read = within(objects.get_opt(name)).await;
-    let read =
-        read.with_context(|| format!("cannot read {} {namespace}/{name}", resources::name(kind)));
-    Ok(read?.map(Arc::new))
-}
-
-/// Does the cache show what the API server has? A stub does not. Where some objects are not kept at all, a missing
-/// object may exist.
-fn is_known(kept: Option<&DynamicObject>, is_incomplete: bool) -> bool {
-    kept.map_or(!is_incomplete, |kept| !is_stub(kept))
-}
-
-/// It has the state of the rollout: a decision from a state that is older than our last write could begin a rollout
-/// twice.
-async fn fresh_config_map(
-    ctx: &Context,
-    namespace: &str,
-    name: &str,
-) -> anyhow::Result<Option<ConfigMap>> {
-    let kept = ctx.caches.object(Kind::ConfigMap, namespace, name);
-    let is_known = is_known(kept.as_deref(), ctx.caches.is_incomplete(Kind::ConfigMap, namespace));
-    if is_known && !ctx.memory.is_behind(Kind::ConfigMap, namespace, name, kept.as_deref()) {
-        return typed(kept);
-    }
-    typed(read(ctx, Kind::ConfigMap, namespace, name).await?)
-}
-
-fn typed<K: Resource + DeserializeOwned>(
-    object: Option<Arc<DynamicObject>>,
-) -> anyhow::Result<Option<K>> {
-    let Some(object) = object else { return Ok(None) };
-    let name = object.name_any();
-    let parsed = Arc::unwrap_or_clone(object).try_parse();
-    parsed.map(Some).with_context(|| format!("{name} cannot be understood"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{dns, from};
+    use crate::fixtures::dns;
     use futures::FutureExt;
     use kube::runtime::{reflector, watcher};
-    use serde_json::json;
 
     #[tokio::test]
     async fn o17_a_newer_spec_ends_the_round_of_questions_about_the_one_before() {
@@ -383,16 +311,5 @@ mod tests {
         let shown = [false, false, true, true, false];
         let gone = shown.map(|is_kept| has_gone(&mut was_seen, is_kept));
         assert_eq!(gone, [false, false, false, false, true]);
-    }
-
-    #[test]
-    fn k23_what_a_full_cache_does_not_hold_is_read_before_it_counts_as_missing() {
-        let object: DynamicObject = from(json!({"metadata": {"name": "clusterdns-default"}}));
-        let mut stub = object.clone();
-        stubs::stub_of_service(&mut stub);
-        assert!(is_known(Some(&object), false) && is_known(Some(&object), true));
-        assert!(!is_known(Some(&stub), false));
-        assert!(is_known(None, false), "the watch has everything: it does not exist");
-        assert!(!is_known(None, true), "it may have been refused");
     }
 }

@@ -14,8 +14,8 @@ use crate::context::Context;
 use crate::decide::{admit, decide};
 use crate::desired::{Desired, Kind, not_remembered};
 use crate::names;
-use crate::observe::observe;
-use crate::report::{Unreported, changes, report, status};
+use crate::observe::{observe, refusal};
+use crate::report::{Unreported, changes, report, report_unread, status};
 
 /// What one reconcile found and wrote.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,15 @@ pub async fn reconcile(
     is_newest: bool,
 ) -> anyhow::Result<Reconciled> {
     let mut newest = Newest::new(ctx, dns, is_newest);
-    let observed = observe(ctx, dns).await?;
+    let observed = match observe(ctx, dns).await {
+        Ok(observed) => observed,
+        Err(error) => {
+            if let Some(why) = refusal(&error) {
+                say_refused(ctx, dns, &why).await;
+            }
+            return Err(error);
+        }
+    };
     let now = Timestamp::now();
     if dns.spec.management_state == ManagementState::Unmanaged {
         ctx.memory.let_go(&dns.name_any());
@@ -72,7 +80,7 @@ pub async fn reconcile(
             // Where the status cannot be written, an Event is all that says why nothing happens.
             let reported = report(ctx, dns, status).await;
             ctx.events.publish_changes(dns, &changes::of_put_back(dns, &put_back)).await;
-            if is_managed {
+            if is_managed && !refusal.is_passing {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
             return with_status(reported, after(&put_back, refusal.again_in));
@@ -118,6 +126,15 @@ pub async fn reconcile(
     with_status(reported, reconciled)
 }
 
+/// The next reads are refused too, until the right is there again: what the status said before must not stay as if it were
+/// still so.
+async fn say_refused(ctx: &Context, dns: &ClusterDNS, why: &str) {
+    let message = status::unread::refused(dns, why);
+    if let Err(error) = report_unread(ctx, dns, &message).await {
+        tracing::warn!("nothing says that {} is not reconciled: {error:#}", dns.name_any());
+    }
+}
+
 /// What follows from what was put back while the spec is refused; `again_in`: when the refusal is looked at again.
 fn after(put_back: &PutBack, again_in: Option<Duration>) -> Reconciled {
     let outcome = &put_back.outcome;
@@ -142,138 +159,4 @@ fn with_status(reported: anyhow::Result<()>, reconciled: Reconciled) -> anyhow::
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-    use std::future::pending;
-    use std::sync::{Arc, Mutex};
-
-    use hyper::{Method, Request, Response};
-    use kube::Client;
-    use kube::client::Body;
-    use serde_json::json;
-
-    use super::*;
-    use crate::fixtures;
-    use crate::settings::Settings;
-
-    /// The Events that a reconcile sends in a cluster in which nothing happens, and there are only these Services; no status can be
-    /// written.
-    async fn events(settings: Settings, services: serde_json::Value) -> Vec<String> {
-        let events = Arc::<Mutex<Vec<String>>>::default();
-        let sent = events.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let (sent, services) = (sent.clone(), services.clone());
-            async move {
-                let path = request.uri().path().to_owned();
-                let query = request.uri().query().unwrap_or_default().to_owned();
-                let asks = |text: &str| query.contains(text);
-                let code = match *request.method() {
-                    Method::GET if asks("watch") => pending().await,
-                    // The list of pods of another DNS server.
-                    Method::GET if path.ends_with("/pods") && asks("k8s-app") => 500,
-                    Method::GET => 200,
-                    Method::PATCH => 422,
-                    _ => {
-                        let body = request.into_body().collect_bytes().await.unwrap();
-                        sent.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
-                        201
-                    }
-                };
-                let reply = match code {
-                    200 if path.ends_with("/services") => {
-                        json!({"metadata": {"resourceVersion": "7"}, "items": services})
-                    }
-                    200 => json!({"metadata": {"resourceVersion": "7"}, "items": []}),
-                    201 => json!({"metadata": {"name": "event"}}),
-                    _ => {
-                        json!({"kind": "Status", "code": code, "message": "too long", "reason": "Invalid",
-                        "status": "Failure"})
-                    }
-                };
-                let body = Body::from(reply.to_string().into_bytes());
-                let reply = Response::builder().status(code).body(body).unwrap();
-                Ok::<_, Infallible>(reply)
-            }
-        });
-        let ctx = fixtures::context(Client::new(server, "default"), settings);
-        ctx.caches.wait_until_read("kube-system").await;
-        let reconciled = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap();
-        assert!(!reconciled.is_complete && reconciled.again.is_some(), "{reconciled:?}");
-        events.lock().unwrap().clone()
-    }
-
-    /// An autoscaled Deployment from which another client took the label by which it is watched, so that no list shows it.
-    fn unlabelled_deployment() -> serde_json::Value {
-        let owner = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default", "uid": "dns-uid"});
-        let of_autoscaler = json!({"f:spec": {"f:replicas": {}}});
-        json!({"apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "clusterdns-default", "namespace": "kube-system", "uid": "d", "resourceVersion": "9",
-                "ownerReferences": [owner], "managedFields": [{"manager": "kube-controller-manager", "operation": "Update",
-                    "subresource": "scale", "fieldsV1": of_autoscaler}]},
-            "spec": {"replicas": 20, "selector": {}, "template": {}}})
-    }
-
-    #[tokio::test]
-    async fn o12_an_autoscaled_deployment_that_lost_its_label_keeps_its_pods() {
-        let written = Arc::<Mutex<Vec<serde_json::Value>>>::default();
-        let sent = written.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let sent = sent.clone();
-            async move {
-                let path = request.uri().path().to_owned();
-                let is_watch = request.uri().query().is_some_and(|it| it.contains("watch"));
-                let is_deployment = path.ends_with("/deployments/clusterdns-default");
-                let is_object = path.ends_with("default") || path.ends_with("/kube-dns");
-                let method = request.method().clone();
-                let body = request.into_body().collect_bytes().await.unwrap();
-                let body = serde_json::from_slice(&body).unwrap_or_default();
-                let (code, reply) = match method {
-                    Method::GET if is_watch => pending().await,
-                    Method::GET if is_deployment => (200, unlabelled_deployment()),
-                    Method::GET if is_object => (
-                        404,
-                        json!({"kind": "Status", "code": 404, "reason": "NotFound", "status": "Failure"}),
-                    ),
-                    Method::GET => {
-                        (200, json!({"metadata": {"resourceVersion": "7"}, "items": []}))
-                    }
-                    _ if is_deployment => {
-                        sent.lock().unwrap().push(body);
-                        (200, unlabelled_deployment())
-                    }
-                    _ => (200, body),
-                };
-                let reply = Body::from(reply.to_string().into_bytes());
-                Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
-            }
-        });
-        let ctx = fixtures::context(Client::new(server, "default"), fixtures::settings());
-        ctx.caches.wait_until_read("kube-system").await;
-        let dns = fixtures::dns("{scaling: {load: {minReplicas: 2, maxReplicas: 50}}}");
-        reconcile(&dns, &ctx, true).await.unwrap();
-        let written = written.lock().unwrap();
-        let labels =
-            written.iter().filter(|it| it["metadata"]["labels"][names::INSTANCE] == "default");
-        assert_eq!(labels.count(), 1, "the label is put back: {written:?}");
-        for write in &*written {
-            assert!(write["spec"]["replicas"].as_i64().is_none_or(|pods| pods >= 20), "{write}");
-        }
-    }
-
-    #[tokio::test]
-    async fn o14_an_event_says_why_a_spec_is_refused_also_where_the_status_cannot_be_written() {
-        // An operator that manages another ClusterDNS only.
-        let settings = Settings { instances: vec!["other".to_owned()], ..fixtures::settings() };
-        let events = events(settings, json!([])).await;
-        assert!(events.iter().any(|it| it.contains("NameNotManaged")), "{events:?}");
-    }
-
-    #[tokio::test]
-    async fn o15_where_pods_of_the_other_server_cannot_be_listed_only_giving_back_waits() {
-        let mut service = fixtures::kube_dns();
-        let selector = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()).unwrap();
-        selector.insert(names::INSTANCE.to_owned(), "default".to_owned());
-        let events = events(fixtures::settings(), json!([service])).await;
-        assert!(events.iter().any(|it| it.contains("OtherServerUnknown")), "{events:?}");
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
+use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::{ApiResource, DynamicObject};
@@ -105,6 +106,16 @@ pub async fn report(
         }
     }
     Ok(())
+}
+
+/// Says in its status and by an Event that its namespace cannot be read.
+///
+/// # Errors
+/// As of [`report`].
+pub async fn report_unread(ctx: &Context, dns: &ClusterDNS, message: &str) -> anyhow::Result<()> {
+    let reported = report(ctx, dns, status::unread::of(dns, message, Timestamp::now())).await;
+    ctx.events.warn(dns, status::unread::REASON, &status::unread::event(dns)).await;
+    reported
 }
 
 /// Takes out of a status what no type holds, so that the ClusterDNS can be read again.

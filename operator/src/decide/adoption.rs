@@ -9,6 +9,7 @@ mod replaced;
 mod ports;
 mod traffic;
 mod written;
+mod of_others;
 
 pub use deleted::{emptied, last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
@@ -78,7 +79,7 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
     if standing == Standing::Own {
         return own();
     }
-    is_not_of_others(dns, observed, service)?;
+    of_others::is_not_of_others(dns, observed, service)?;
     if is_same(observed, service) {
         return own();
     }
@@ -195,39 +196,6 @@ fn leaves_it_to_others(dns: &ClusterDNS, observed: &Observed, service: &Service)
     let serves_behind_it =
         !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
     standing(dns, Some(service)) == Standing::Switched || serves_behind_it
-}
-
-/// Another ClusterDNS may have it although no conflict shows: it is being deleted, or is gone. Which of those that exist has it
-/// was decided before, by all that they show: here a selector and an annotation that differ would refuse both.
-fn is_not_of_others(
-    dns: &ClusterDNS,
-    observed: &Observed,
-    service: &Service,
-) -> Result<(), Refusal> {
-    let own = dns.metadata.name.as_deref().unwrap_or_default();
-    let selector = selector(service);
-    let in_selector = selector.get(INSTANCE).map(String::as_str);
-    let owner =
-        service.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "ClusterDNS");
-    let exists = |name: &&str| {
-        let mut others =
-            observed.others.iter().filter(|it| it.metadata.deletion_timestamp.is_none());
-        others.any(|it| it.metadata.name.as_deref() == Some(*name))
-    };
-    let named = [in_selector, annotation(service)].into_iter().flatten();
-    let claims = named.filter(|name| *name != own && !exists(name));
-    let Some(other) = claims.chain(owner.map(|owner| owner.name.as_str())).next() else {
-        return Ok(());
-    };
-    Err(Refusal::new(
-        "Conflict",
-        "spec.service.name",
-        format!(
-            "{} belongs to ClusterDNS {other}: delete that one and wait until its Service is given back, or delete this one \
-             and create it with another service.name",
-            shown(service)
-        ),
-    ))
 }
 
 /// Can our pods replace those that are behind it now?

@@ -323,17 +323,20 @@ pub struct Refusal {
     pub message: String,
     /// When to reconcile again, where no watch shows that the reason has gone.
     pub again_in: Option<Duration>,
+    /// Kubernetes is about to end it: people have nothing to change.
+    pub is_passing: bool,
 }
 
 impl Refusal {
     /// A refusal because of this field of the spec.
     pub fn new(reason: &'static str, field: &str, message: String) -> Refusal {
-        Refusal { reason, field: field.to_owned(), message, again_in: None }
+        Refusal { reason, field: field.to_owned(), message, again_in: None, is_passing: false }
     }
 
-    /// The Service is another ClusterDNS's or another operator's: a deleted one is not ours to create again.
+    /// The Service is another ClusterDNS's, or one's before it, or another operator's: a deleted one is not ours to create again.
     pub fn is_of_others(&self) -> bool {
-        ["Conflict", "NamespaceNotManaged", "NameNotManaged"].contains(&self.reason)
+        self.is_passing
+            || ["Conflict", "NamespaceNotManaged", "NameNotManaged"].contains(&self.reason)
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod first_lists;
 mod keep;
+mod refusals;
 mod slim;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,6 +32,7 @@ use super::observed::Misfit;
 use super::pages::LONGEST_WAIT;
 use super::placement::{self, Wanted};
 use super::stubs;
+use super::unlisted::Unlisted;
 use super::unreadable::Unreadable;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
@@ -39,7 +41,8 @@ use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
 use crate::runtime::vital::Vital;
 use first_lists::FirstLists;
-pub use first_lists::{Cause, Unlisted, Unread};
+pub use first_lists::Unread;
+use refusals::Refusals;
 use slim::{
     drop_managed_fields, has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set,
 };
@@ -62,6 +65,7 @@ pub struct Caches {
     replica_sets: HashMap<String, Store<ReplicaSet>>,
     nodes: Store<SlimNode>,
     first_lists: Arc<FirstLists>,
+    refusals: Arc<Refusals>,
     watches: Mutex<JoinSet<()>>,
     /// Says if one of them ends: what it keeps would stay as it is.
     pub vital: Vital,
@@ -107,6 +111,7 @@ impl Caches {
             replica_sets: HashMap::new(),
             nodes: nodes.as_reader(),
             first_lists: Arc::default(),
+            refusals: Arc::default(),
             watches: Mutex::default(),
             vital: Vital::default(),
             budget: Arc::default(),
@@ -240,6 +245,11 @@ impl Caches {
     /// Why nothing may be decided from what is kept of this namespace; none: all of it was listed once.
     pub fn unread(&self, namespace: &str) -> Option<Unread> {
         self.first_lists.unread(namespace)
+    }
+
+    /// Kinds of this namespace, or without one, whose watches went well once and are refused now.
+    pub fn refused_watches(&self, namespace: &str) -> Option<Unlisted> {
+        self.refusals.of(namespace)
     }
 
     /// The object of this kind and name, where it is kept.

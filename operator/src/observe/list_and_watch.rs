@@ -64,6 +64,8 @@ pub(super) enum Heard<'a, K> {
     NotKept(&'a ObjectMeta),
     /// A list is complete, and the store has it.
     Listed,
+    /// The API server has accepted a watch.
+    Began,
     /// The list or the watch failed; it begins again.
     Failed(&'a Error),
 }
@@ -210,6 +212,7 @@ where
         let events = events.unwrap_or_else(|_| Err(silent(ANSWER)));
         let mut events = events.map_err(Error::WatchStartFailed)?;
         waits.began(Instant::now());
+        (self.heard)(Heard::Began);
         let (patience, mut is_empty) = (Duration::from_secs(WATCH_S.into()) + WATCH_MARGIN, true);
         while let Ok(event) = timeout(patience, events.next::<K>()).await {
             let Some(event) = event.map_err(Error::WatchFailed)? else { break };

@@ -18,6 +18,7 @@ use crate::decide::plan::Held;
 use crate::desired::kind::Kind;
 use crate::observe::ca_bundles::Bundle;
 use crate::observe::named_services::NamedService;
+use crate::observe::unlisted::Unlisted;
 
 /// What was read of the cluster for one ClusterDNS.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +88,10 @@ pub struct Observed {
     pub budgets: Vec<PodDisruptionBudget>,
     /// Kinds of which the operator does not keep some objects of its namespace whole: its caches are full.
     pub not_kept: BTreeSet<String>,
+    /// Kinds whose watches are refused since a right was taken away: what is kept of them may be old.
+    pub refused_watches: Option<Unlisted>,
+    /// The operator does not manage its namespace, so it has read nothing at all.
+    pub is_unwatched: bool,
     /// Everything labelled as this ClusterDNS's and owned by it, whether still wanted or not.
     pub children: Vec<Child>,
     /// What this API server offers.

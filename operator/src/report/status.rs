@@ -20,137 +20,29 @@ mod trial_held;
 pub mod unread;
 pub mod unreadable;
 mod failing_pods;
+mod not_accepted;
+mod operator_lacks;
 
-use crds::bounds::{MESSAGE, REPORTED};
-use crds::check::Violations;
-use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Revision, Violation};
+use crds::v1alpha1::{ClusterDNSStatus, ManagementState, Revision};
 use crds::without_effect::{self, WithoutEffect};
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
 
-use crate::apply::outcome::{Applied, PutBack, Restored};
-use crate::decide::plan::{Plan, Refusal, RolloutPlan, RolloutState, ServicePlan};
+use crate::apply::outcome::Applied;
+use crate::decide::plan::{Plan, RolloutPlan, RolloutState, ServicePlan};
 use crate::decide::rollout::{NextTrial, next_trial};
-use crate::decide::{adoption, config_map, scale};
+use crate::decide::{adoption, scale};
 use crate::desired::{adopted_service, without_effect as useless};
-use crate::names;
 use crate::observe::observed::{LostPods, Observed, Offers};
 use crate::observe::pods;
-use crate::shortened::shortened;
 pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
-use fields::{cluster_ips, live_size, replicas, skipped, wanted};
-use problem::{Problem, named};
+use fields::{cluster_ips, replicas, skipped, wanted};
+pub use not_accepted::{refused, rejected};
+use problem::named;
 use problems::problems;
-use readiness::{readiness, still_ready};
+use readiness::readiness;
 use up_to_date::up_to_date;
-
-/// The spec is invalid. What runs is left as it is.
-pub fn rejected(
-    dns: &ClusterDNS,
-    violations: &Violations,
-    observed: &Observed,
-    put_back: &PutBack,
-    now: Timestamp,
-) -> ClusterDNSStatus {
-    let first = violations.listed().first();
-    let reason = first.map_or_else(|| "Invalid".to_owned(), |first| first.reason.to_string());
-    let shown =
-        first.map(|first| format!("{}: {}", first.field, first.message)).unwrap_or_default();
-    let more = match violations.count().saturating_sub(1) {
-        0 => String::new(),
-        more => format!(" (and {more} more)"),
-    };
-    let listed = violations.listed().iter().take(REPORTED).map(Violation::from).collect();
-    not_accepted(dns, (&reason, &format!("{shown}{more}")), listed, observed, put_back, now)
-}
-
-/// The spec is valid, and not acted on in this cluster. What runs is left as it is.
-pub fn refused(
-    dns: &ClusterDNS,
-    refusal: &Refusal,
-    observed: &Observed,
-    put_back: &PutBack,
-    now: Timestamp,
-) -> ClusterDNSStatus {
-    let Refusal { reason, field, message, again_in: _ } = refusal;
-    // It quotes what others wrote, such as a selector, and the API server refuses a status with a longer text as a whole.
-    let violation = Violation {
-        field: shortened(field, MESSAGE),
-        reason: (*reason).to_owned(),
-        message: shortened(message, MESSAGE),
-    };
-    not_accepted(
-        dns,
-        (reason, &format!("{field}: {message}")),
-        vec![violation],
-        observed,
-        put_back,
-        now,
-    )
-}
-
-fn not_accepted(
-    dns: &ClusterDNS,
-    (reason, why): (&str, &str),
-    violations: Vec<Violation>,
-    observed: &Observed,
-    put_back: &PutBack,
-    now: Timestamp,
-) -> ClusterDNSStatus {
-    let before = dns.status.clone().unwrap_or_default();
-    let state = config_map::state(observed);
-    let mut conditions = Conditions::of(dns, now);
-    conditions.set("Accepted", ConditionState::no(reason, why));
-    conditions.set("Ready", still_ready(dns, observed));
-    let waits =
-        ConditionState::no("NotAccepted", "the spec is refused: correct what Accepted names");
-    conditions.set("UpToDate", waits.clone());
-    conditions.set("Progressing", waits);
-    let cut_off = outdated_pods::pods_cut_off(dns, observed);
-    conditions.set("Degraded", degraded_by((reason, why), dns, put_back, cut_off));
-    conditions.set_if("Stalled", Some(ConditionState::yes(reason, why)));
-    conditions.set_if("Reconciling", None);
-    ClusterDNSStatus {
-        observed_generation: dns.metadata.generation,
-        domain: before.domain,
-        cluster_ips: before.cluster_ips,
-        revision: (!state.stable.is_empty()).then_some(Revision {
-            desired: String::new(),
-            stable: state.stable.clone(),
-            canary: state.canary_pod.as_ref().map(|_| state.canary.clone()).unwrap_or_default(),
-        }),
-        replicas: Some(replicas(live_size(observed), &state.stable, observed)),
-        conditions: conditions.listed(),
-        violations,
-        skipped_objects: skipped(observed),
-    }
-}
-
-/// Clients without a Service are a worse problem than a refused spec.
-fn degraded_by(
-    (reason, why): (&str, &str),
-    dns: &ClusterDNS,
-    put_back: &PutBack,
-    cut_off: Option<Problem>,
-) -> ConditionState {
-    match &put_back.service {
-        Restored::Unneeded | Restored::Created => {
-            let applied = &put_back.outcome.applied;
-            let others = [problems::apply_failed(applied), problems::contended(applied), cut_off];
-            let others = others.into_iter().flatten().map(|it| format!("; {}", it.message));
-            ConditionState::yes(reason, &format!("{why}{}", others.collect::<String>()))
-        }
-        Restored::Failed(error) => {
-            let (namespace, name) = names::service(dns);
-            let message = format!(
-                "Service {namespace}/{name} was deleted, and the operator cannot create it again: {error}. Delete what has its \
-                 addresses (kubectl get services -A); {why}"
-            );
-            ConditionState::yes("ServiceGone", &message)
-        }
-    }
-}
 
 /// The spec was acted on.
 pub fn of(

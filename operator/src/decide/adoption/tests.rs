@@ -246,7 +246,7 @@ fn a_service_of_another_cluster_dns_is_a_conflict() {
     assert_eq!(planned(ADOPT, &with(theirs)), Err("Conflict"));
     let mut theirs = own_service();
     theirs.metadata.owner_references.as_mut().unwrap()[0].uid = "one before".to_owned();
-    assert_eq!(planned("{}", &with(theirs)), Err("Conflict"));
+    assert_eq!(planned("{}", &with(theirs)), Err("PreviousService"));
 }
 
 #[test]

@@ -23,6 +23,8 @@ const MAX_LOSSES: u32 = 3;
 /// Time after the end of the trial until an unjudged canary counts as lost. A pod goes back to stable by itself
 /// 300 s after that end, so this comes first.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
+/// That time: only an operator that was away finds its canary after it.
+const GONE_BACK: SignedDuration = SignedDuration::from_secs(300);
 /// After this time a report of a pod that was named is about what it tries now, and not about what it tried before.
 const TAKEN_UP: SignedDuration = SignedDuration::from_secs(5);
 /// Longest time that a canary keeps a configuration which the operator cannot judge.
@@ -54,6 +56,8 @@ enum Verdict {
     Lost(&'static str),
     /// A rollout of pods takes its pod away, also if that runs well; or the pod cannot read it, and another can.
     Replaced,
+    /// The same process has gone back by itself, and no operator looked meanwhile: nothing is known of it.
+    Unwatched,
     /// The operator cannot judge it, which is no fault of the pod's.
     Held {
         held: Held,
@@ -88,6 +92,12 @@ impl<'a> Trial<'a> {
             }
             Verdict::Lost(_) => self.begin(losses + 1),
             Verdict::Replaced => self.begin(losses),
+            Verdict::Unwatched => {
+                // Its pod lives and runs what it ran before: if no other pod is ready, this is not why.
+                let state =
+                    RolloutState { canary: String::new(), canary_pod: None, ..self.state.clone() };
+                Trial { state: &state, ..self }.begin(losses)
+            }
         }
     }
 
@@ -187,6 +197,10 @@ impl<'a> Trial<'a> {
             // The pod runs the configuration, but there is no other pod to compare it with.
             let why = "no other ready pod reports the current configuration, so there is nothing to compare with";
             Verdict::Held { held: HeldBy::NoOtherPod.because(why), is_overdue: true }
+        } else if self.now >= end + GONE_BACK
+            && reported.is_some_and(|reported| reported.revision == self.state.stable)
+        {
+            Verdict::Unwatched
         } else {
             Verdict::Lost("did not report this configuration in time")
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use kube::runtime::watcher::Error;
 use tokio::sync::Notify;
 
+use super::super::unlisted::{Cause, Unlisted};
 use crate::shortened::shortened;
 
 /// Refusals of a first list in a row until its ClusterDNS say so: one or two are usual when an installation starts.
@@ -16,7 +17,7 @@ const REPORTED_FROM: u32 = 3;
 /// Time from the first failure of any other kind until they say so: an API server that starts, or is busy, is back before.
 const REPORTED_AFTER: Duration = Duration::from_secs(60);
 /// Octets of the error that people see.
-const MAX_WHY: usize = 300;
+pub(super) const MAX_WHY: usize = 300;
 
 /// By namespace and kind (its plural): the lists that are missing. What has no namespace is under the empty one.
 #[derive(Debug, Default)]
@@ -51,28 +52,6 @@ impl Missing {
 pub struct Unread {
     /// What fails; none: it may only take a moment.
     pub unlisted: Option<Unlisted>,
-}
-
-/// Lists that failed several times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unlisted {
-    /// What they have in common.
-    pub cause: Cause,
-    /// A kind that cannot be listed (its plural).
-    pub kind: String,
-    /// How many other kinds cannot be listed, for the same cause.
-    pub others: usize,
-    /// The error for the first.
-    pub why: String,
-}
-
-/// Who must do something about a list that fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The API server says that the operator may not list it, or that it does not exist.
-    Refused,
-    /// There is no answer, or another error: it says nothing about the namespace.
-    Fails,
 }
 
 impl FirstLists {
@@ -145,7 +124,7 @@ fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if [401, 403, 404].contains(&status.code))
 }
 
-fn key(namespace: &str, kind: &str) -> (String, String) {
+pub(super) fn key(namespace: &str, kind: &str) -> (String, String) {
     (namespace.to_owned(), kind.to_owned())
 }
 

@@ -54,6 +54,7 @@ impl Caches {
                 let all = all.state();
                 triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
             }
+            Heard::Began => {}
             Heard::Failed(error) => definition.failed(error),
         };
         self.spawn(writer, followed, (share, means), heard);
@@ -72,9 +73,12 @@ impl Caches {
     {
         let (all, triggers) = (self.resources.clone(), self.triggers.clone());
         let namespace = followed.api.namespace().unwrap_or_default().to_owned();
-        let (kind, first_lists) = (plural(&followed.api), self.first_lists.clone());
+        let kind = plural(&followed.api);
+        let (first_lists, refusals) = (self.first_lists.clone(), self.refusals.clone());
         // A problem with kinds that others bring must not delay the others.
-        if !resources::MONITORING.iter().any(|it| resources::resource(*it).plural == kind) {
+        let is_needed =
+            !resources::MONITORING.iter().any(|it| resources::resource(*it).plural == kind);
+        if is_needed {
             first_lists.expect(&namespace, &kind);
         }
         let heard = move |heard: Heard<'_, K>| {
@@ -85,10 +89,19 @@ impl Caches {
                     let concerned = whose(&all, object).into_iter().chain(before);
                     return triggers.enqueue(&all, concerned);
                 }
-                Heard::Listed => first_lists.listed(&namespace, &kind),
-                Heard::Failed(error) => {
-                    first_lists.failed(&namespace, &kind, error, Instant::now())
+                Heard::Listed => {
+                    refusals.went_well(&namespace, &kind);
+                    first_lists.listed(&namespace, &kind)
                 }
+                Heard::Began => return refusals.went_well(&namespace, &kind),
+                Heard::Failed(error) if first_lists.is_missing(&namespace, &kind) => {
+                    first_lists.failed(&namespace, &kind, error, now())
+                }
+                // Each look of a ClusterDNS sees what is refused, and there is one every 30 s.
+                Heard::Failed(error) if is_needed => {
+                    return refusals.failed(&namespace, &kind, error, now());
+                }
+                Heard::Failed(_) => return,
                 // It is counted and logged; no ClusterDNS depends on what it says.
                 Heard::Unreadable(_) => return,
                 // It is counted, and read when it is needed.
@@ -124,4 +137,9 @@ impl Caches {
         while watches.try_join_next().is_some() {}
         watches.spawn(following)
     }
+}
+
+/// By the clock of all timers, so that tests need not wait.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

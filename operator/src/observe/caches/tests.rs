@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::observe::pods;
+use crate::observe::unlisted::Cause;
 use crate::probe::pod_reports::http_address;
 use crate::runtime::restored::{Resets, confirming};
 
@@ -290,6 +291,37 @@ async fn k23_a_namespace_that_cannot_be_read_keeps_no_other_one_waiting() {
     assert_eq!(caches.unread("gone"), None);
     assert!(!caches.is_incomplete(Kind::Service, "gone"));
     while next().await.as_deref() != Some("b") {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn o4_a_right_that_is_taken_away_while_the_operator_runs_is_noticed() {
+    let (all, _writer) = kube::runtime::reflector::store();
+    let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
+    let (metrics, lists) = (Arc::default(), Arc::default());
+    let namespaces = ["dns".to_owned()];
+    let caches = Caches::start(api.client(), &namespaces, all, triggers, metrics, lists);
+    caches.wait_until_read("dns").await;
+    while KINDS.iter().any(|kind| !api.watches.lock().unwrap().contains_key(*kind)) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(caches.refused_watches("dns"), None);
+    // The Role is gone, and the watches that are open end.
+    *api.refused.lock().unwrap() = Some("dns");
+    api.watches.lock().unwrap().clear();
+    let becomes = async |is_refused: bool| {
+        let seen = async {
+            while caches.refused_watches("dns").is_some() != is_refused {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(300), seen).await.expect("it is noticed");
+    };
+    becomes(true).await;
+    let refused = caches.refused_watches("dns").unwrap();
+    assert!(refused.cause == Cause::Refused && refused.why.contains("forbidden"), "{refused:?}");
+    assert_eq!(caches.unread("dns"), None, "what is kept is still decided from");
+    *api.refused.lock().unwrap() = None;
+    becomes(false).await;
 }
 
 #[test]

@@ -10,13 +10,13 @@ use k8s_openapi::api::core::v1::Pod;
 use super::certificates::{
     certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
 };
-use super::clients_excluded;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
 use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
+use super::{clients_excluded, operator_lacks};
 use crate::apply::contention::Contested;
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
@@ -42,6 +42,7 @@ pub(super) fn problems(
         addresses_changed(dns, observed),
         own_node_only(dns, observed),
         apply_failed(applied),
+        operator_lacks::watches(dns, observed),
         trial_held(dns, plan),
         canary_failed(dns, plan, observed, now),
         configuration_edited(dns, plan),
@@ -68,8 +69,8 @@ pub(super) fn problems(
         listener_closed(observed),
         certificate_expires(observed, now),
         certificate_not_yet_valid(observed, now),
-        crd_outdated(observed),
-        cache_full(observed),
+        operator_lacks::fields(observed),
+        operator_lacks::room(observed),
         many_nodes(dns, observed),
     ];
     let failing = failing_pods(dns, observed, now);
@@ -365,36 +366,6 @@ fn certificate_unread(observed: &Observed) -> Option<Problem> {
             "the operator cannot read these certificates of listeners: {}. It tries again; check the API server and the right \
              to list Secrets",
             named(all)
-        ),
-    )
-}
-
-fn crd_outdated(observed: &Observed) -> Option<Problem> {
-    if !observed.offers.crd_is_outdated {
-        return None;
-    }
-    problem(
-        "CRDOutdated",
-        "fields that this operator knows are missing from the CustomResourceDefinition, so the API server drops them: apply the \
-         clusterdns.yaml of this version with kubectl apply --server-side --force-conflicts"
-            .to_owned(),
-    )
-}
-
-/// There are more objects than the cache holds. The operator reads those that it needs, each time. Kinds only: other words would
-/// let those who write the objects change the status all the time.
-fn cache_full(observed: &Observed) -> Option<Problem> {
-    let not_kept = &observed.not_kept;
-    if not_kept.is_empty() {
-        return None;
-    }
-    let kinds: Vec<&str> = not_kept.iter().map(String::as_str).collect();
-    problem(
-        "CacheFull",
-        format!(
-            "the cache of the operator is full, so it reads some objects of this namespace ({}) each time it needs them. Its log \
-             names them and their size. Delete what is not needed, or move it to another namespace",
-            kinds.join(", ")
         ),
     )
 }

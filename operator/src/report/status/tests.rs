@@ -1,9 +1,10 @@
 //! What people, kstatus, Argo CD and Flux read, reconcile by reconcile.
 
 use super::*;
+use crate::apply::outcome::{PutBack, Restored};
 use crate::decide::config_map;
 use crate::decide::decide;
-use crate::decide::plan::RolloutState;
+use crate::decide::plan::{Refusal, RolloutState};
 use crate::fixtures::{
     at, config, deploy, dns, expose, foreign_pod, kube_dns, own_service, reported, says, settings,
     unready, write,
@@ -23,6 +24,7 @@ mod adoption;
 mod certificates;
 mod clients_excluded;
 mod failing_pods;
+mod operator_lacks;
 mod outdated_pods;
 mod problems;
 mod traffic;

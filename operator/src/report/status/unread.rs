@@ -6,10 +6,23 @@ use jiff::Timestamp;
 
 use super::{ConditionState, Conditions};
 use crate::names;
-use crate::observe::caches::{Cause, Unlisted};
+use crate::observe::unlisted::{Cause, Unlisted};
 
 /// The reason of `Degraded`, and of the Event.
 pub const REASON: &str = "NamespaceUnread";
+
+/// What people do about a refusal.
+const GIVE_RIGHTS: &str = "Create the namespace again if it is gone, and the operator's Role in it (helm upgrade); or delete this ClusterDNS \
+     and take the namespace out of workloadNamespaces";
+
+/// A read was refused after all lists had been complete: why, and what to do.
+pub fn refused(dns: &ClusterDNS, why: &str) -> String {
+    format!(
+        "the operator may not read all that it needs in namespace {}, so it changes nothing there, and pods continue as they \
+         are: {why}. {GIVE_RIGHTS}",
+        names::service(dns).0
+    )
+}
 
 /// What fails, and what to do.
 pub fn message(dns: &ClusterDNS, unlisted: &Unlisted) -> String {
@@ -20,10 +33,7 @@ pub fn message(dns: &ClusterDNS, unlisted: &Unlisted) -> String {
         others => format!(" and {others} more kinds"),
     };
     let remedy = match cause {
-        Cause::Refused => {
-            "Create the namespace again if it is gone, and the operator's Role in it (helm upgrade); or delete this ClusterDNS \
-             and take the namespace out of workloadNamespaces"
-        }
+        Cause::Refused => GIVE_RIGHTS,
         // It says nothing about the namespace: nothing may be deleted because of it.
         Cause::Fails => {
             "The operator tries again; see whether the API server is well, and the way to it"

@@ -137,6 +137,47 @@ fn a_canary_that_never_says_that_it_runs_it_is_lost_in_the_end() {
     assert_eq!(story.canary().as_deref(), Some("dns-1"));
 }
 
+/// The pod has gone back by itself 300 s after the end of its trial.
+#[test]
+fn o17_a_canary_that_no_operator_watched_is_no_loss() {
+    for (other_pods, losses) in [(2, 0), (2, 1), (0, 0), (0, 1)] {
+        let mut story = Story::with_pods(3);
+        story.edit(NEW);
+        story.reconcile(100);
+        story.pods_follow();
+        if losses == 1 {
+            story.remove("dns-0");
+            story.reconcile(110);
+            story.pods_follow();
+        }
+        let canary = story.canary().unwrap();
+        says(&mut story.observed, &canary, &revision(OLD));
+        if other_pods == 0 {
+            story.observed.pods.retain(|pod| pods::name(pod) == canary);
+        }
+        let plan = story.reconcile(100 + 1_200);
+        assert_eq!((plan.state.losses, plan.state.failed.as_str()), (losses, ""));
+        assert_eq!(plan.canary.is_some(), other_pods > 0, "it is tried again");
+        // One pod is left, and this trial has not broken the other one.
+        let plans: Vec<RolloutPlan> = (1_301..1_370).map(|at| story.reconcile(at)).collect();
+        let last = &plans.last().unwrap().state.stable;
+        let goes_out = other_pods == 0 && losses == 0;
+        assert_eq!(*last == revision(NEW), goes_out, "{other_pods} {losses}");
+        let early = plans[..50].iter().all(|plan| plan.state.stable == revision(OLD));
+        assert!(early, "a second pod is waited for");
+    }
+}
+
+#[test]
+fn o17_a_canary_that_no_operator_watched_and_that_restarted_is_lost() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    restart(&mut story, "dns-0", &revision(OLD));
+    assert_eq!(story.reconcile(1_300).state.losses, 1);
+}
+
 #[test]
 fn o17_a_canary_that_has_no_pod_to_compare_with_is_taken_back_unjudged() {
     let mut story = Story::with_pods(2);

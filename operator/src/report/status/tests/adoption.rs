@@ -118,3 +118,21 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
     assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
 }
+
+/// `kubectl replace --force`: the garbage collector has not removed the Service of the one before yet.
+#[test]
+fn o14_a_cluster_dns_that_is_created_again_waits_and_has_not_failed() {
+    let mut story = Story::new("{}");
+    let mut service = own_service();
+    service.metadata.owner_references.as_mut().unwrap()[0].uid = "old".to_owned();
+    story.observed.service = Some(service);
+    let status = story.reconcile(0);
+    let waits = "False=PreviousService False=PreviousService True=PreviousService \
+                 True=PreviousService";
+    is(&story, waits, Kstatus::InProgress);
+    assert!(condition(&status, "Stalled").is_none());
+    story.observed.service = None;
+    let status = story.reconcile(5);
+    assert_eq!(condition(&status, "Accepted").unwrap().status, "True");
+    assert_eq!(kstatus(&story.dns), Kstatus::InProgress);
+}

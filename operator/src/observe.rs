@@ -23,7 +23,7 @@ pub mod lists;
 mod events;
 mod list_and_watch;
 pub mod unreadable;
-mod pages;
+mod waits;
 pub mod sample;
 pub mod last_documents;
 

@@ -14,3 +14,4 @@ pub mod items;
 pub mod lines;
 pub mod log;
 pub mod metrics;
+pub mod pages;

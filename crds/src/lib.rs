@@ -15,6 +15,8 @@ pub mod defaults;
 pub mod bounds;
 pub mod names;
 pub mod rrtype;
+pub mod rcode;
+pub mod between;
 pub mod image;
 mod punycode;
 pub mod check;

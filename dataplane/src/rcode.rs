@@ -13,16 +13,6 @@ pub const fn place(rcode: u16) -> usize {
     }
 }
 
-/// A response code as `dig` and the query log show it: its name, else `RCODE` and the number (RFC 6895 §2.3).
-pub(crate) fn shown(rcode: u16) -> String {
-    const YXDOMAIN: u16 = 6;
-    match place(rcode) {
-        _ if rcode == YXDOMAIN => "YXDOMAIN".to_owned(),
-        place if place + 1 == LABELS.len() => format!("RCODE{rcode}"),
-        place => LABELS[place].to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,9 +21,8 @@ mod tests {
     fn every_code_has_a_name() {
         for (rcode, name) in [(0, "NOERROR"), (3, "NXDOMAIN"), (5, "REFUSED"), (16, "BADVERS")] {
             assert_eq!(LABELS[place(rcode)], name);
-            assert_eq!(shown(rcode), name);
+            assert_eq!(crds::rcode::text(rcode), name);
         }
-        assert_eq!((shown(6), shown(15)), ("YXDOMAIN".to_owned(), "RCODE15".to_owned()));
         for rcode in [6, 15, 17, u16::MAX] {
             assert_eq!(LABELS[place(rcode)], "other", "{rcode}");
         }

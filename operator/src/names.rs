@@ -1,6 +1,7 @@
 //! How what we create is called and labelled. Label selectors never change: they are in a Deployment forever.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crds::ClusterDNS;
 
@@ -23,6 +24,10 @@ pub const SERVICE_ACCOUNT: &str = "clusterdns.dev/service-account";
 pub const QUERIES_PER_SECOND: &str = "clusterdns_queries_per_second";
 /// Label of every object that we create; its value names the operator.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Label of an EndpointSlice: its Service.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Label of a pod and of its ReplicaSet: the template of their Deployment.
+pub const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The name of every child of a ClusterDNS except the Service.
 pub fn child(instance: &str) -> String {
@@ -33,6 +38,21 @@ pub fn child(instance: &str) -> String {
 pub fn service(dns: &ClusterDNS) -> (String, String) {
     let service = dns.spec.service.clone().unwrap_or_default();
     (service.namespace, service.name)
+}
+
+/// The name of the PTR of an address (RFC 1035 §3.5, RFC 3596 §2.5), without the last dot.
+pub fn reverse(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(ip) => {
+            let nibbles = ip.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            let labels: Vec<String> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", labels.join("."))
+        }
+    }
 }
 
 /// Labels of everything we create for a ClusterDNS.

@@ -25,7 +25,7 @@ mod events;
 mod list_and_watch;
 pub mod unlisted;
 pub mod unreadable;
-mod pages;
+mod waits;
 pub mod sample;
 pub mod last_documents;
 

@@ -1,5 +1,5 @@
 //! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the page of
-//! metrics, the flags of log lines, and files, lists and watches of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
+//! metrics, the flags of log lines, the kubeconfig, and files, lists and watches of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
 
 // Others build on this package: everything that they see says what it is.
 #![warn(missing_docs)]
@@ -11,6 +11,8 @@ pub mod bounded_file;
 pub mod histogram;
 pub mod http;
 pub mod items;
+pub mod kubeconfig;
 pub mod lines;
 pub mod log;
 pub mod metrics;
+pub mod pages;

@@ -60,7 +60,7 @@ pub(crate) fn answers(message: &[u8]) -> Option<Vec<Record>> {
 /// Prints a message; `None` when it cannot be read.
 pub fn print(message: &[u8]) -> Option<Printed> {
     let Message { counts, rcode, questions, sections, edns } = read(message)?;
-    let status = crate::rcode::shown(rcode);
+    let status = crds::rcode::text(rcode);
     let mut text = format!(";; status: {status}\n;; flags: {}; ", flags(message)?);
     let [asked, answers, authority, additional] = counts;
     // Writing to a String cannot fail.

@@ -1,5 +1,6 @@
 //! Why a lookup ended without an answer, and what its clients get (N16, N18, N20).
 
+use crds::between;
 use dataplane_core::{ErrorCodes, ReplyHead};
 
 use super::limits::Limit;
@@ -53,10 +54,10 @@ impl Unresolved {
     /// The text of the Extended DNS Error; at most 64 octets.
     const fn text(self) -> &'static str {
         match self {
-            Unresolved::NoServer => "no usable upstream server is configured",
-            Unresolved::Silence => "no upstream server answered",
-            Unresolved::Errors(_) => "upstream servers answered only with errors",
-            Unresolved::Limited(_) => "forward limit",
+            Unresolved::NoServer => between::NO_SERVER,
+            Unresolved::Silence => between::SILENCE,
+            Unresolved::Errors(_) => between::ERRORS,
+            Unresolved::Limited(_) => between::LIMIT,
         }
     }
 }

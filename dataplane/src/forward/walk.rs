@@ -1,6 +1,7 @@
 //! A chain whose parts are all in the cache is answered on the thread that read the query: it takes no place and no task
 //! (FW42, FW52).
 
+use crds::between;
 use dataplane_core::{
     Forward, Freshness, LookupKey, Relayed, ReplyHead, Resolution, Step, Surroundings,
 };
@@ -13,11 +14,11 @@ use crate::origin::Origin;
 pub(super) const CACHED_ERROR: u16 = 13;
 
 /// What a person reads of a failure that is remembered. The operator reads these words too: they distinguish silence from
-/// errors (`operator/src/probe/compare/groups.rs`).
+/// errors.
 pub(super) const fn remembered(was_silent: bool) -> &'static str {
     match was_silent {
-        true => "no upstream server answered a moment ago",
-        false => "upstream servers answered only with errors a moment ago",
+        true => between::SILENCE_BEFORE,
+        false => between::ERRORS_BEFORE,
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crds::between;
 use dataplane_core::{
     Action, Ahead, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Waiting,
     respond,
@@ -183,7 +184,7 @@ impl Responder {
                 relayed(octets, origin, None)
             }
             None => {
-                let octets = forward.head.fail(0, "forward limit", buffer);
+                let octets = forward.head.fail(0, between::LIMIT, buffer);
                 relayed(octets, Origin::Failed, None)
             }
         }

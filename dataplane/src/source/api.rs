@@ -10,7 +10,6 @@ mod client;
 mod heartbeat;
 mod watch;
 mod list;
-mod pages;
 mod supervise;
 mod turns;
 mod sink;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use crds::between::LONGEST_TOP as LONGEST;
 use dataplane_core::Name;
 use serde::Serialize;
 
@@ -24,8 +25,6 @@ use heaviest::{Heaviest, Weighed};
 const PER_SECOND: u32 = 2_000;
 /// One of 2^16 queries is drawn at least.
 const MAX_HALVINGS: u32 = 16;
-/// How long one request switches it on for, at most.
-pub const LONGEST: Duration = Duration::from_secs(600);
 /// Rows of each list that are shown.
 const SHOWN: usize = 50;
 /// Octets of a DNS header (RFC 1035 §4.1.1).

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceS
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta as Metadata;
 
-use super::names::{MAX_QUESTIONS, SERVICE_NAME};
+use super::names::MAX_QUESTIONS;
+use crate::names::SERVICE_NAME;
 
 /// Names that are kept of one namespace: as many as can be asked. Anyone who may edit it can fill it with large objects.
 const MAX_NAMES: usize = MAX_QUESTIONS;

@@ -11,14 +11,14 @@ use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
+use crate::names::SERVICE_NAME;
+
 /// Questions of one run. A name of each Service of a cluster with 10,000 of them, and its ports, fit.
 pub(super) const MAX_QUESTIONS: usize = 100_000;
 /// A Service that does not exist: how a server denies.
 const NO_SERVICE: &str = "clusterdns-compare-no-such-service";
 /// A label below a wildcard or a DNAME, that no other record has.
 const BELOW: &str = "clusterdns-compare";
-/// The label of a slice that names its Service.
-pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// One question of class IN.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crds::rcode;
 use hickory_proto::op::Message;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
@@ -34,7 +35,7 @@ impl Said {
     pub(super) fn of(reply: &Message) -> Said {
         let has_soa = reply.authorities.iter().any(|it| it.record_type() == RecordType::SOA);
         Said {
-            rcode: rcode(reply),
+            rcode: rcode::text(reply.metadata.response_code.into()),
             flags: (reply.metadata.authoritative, reply.metadata.recursion_available),
             answer: reply.answers.iter().map(line).collect(),
             has_soa,
@@ -109,21 +110,6 @@ pub(super) struct Pair {
     pub(super) against: Said,
     /// The codes of the Extended DNS Errors of `with` (RFC 8914). They say why, and are not compared.
     pub(super) ede: Vec<u16>,
-}
-
-fn rcode(reply: &Message) -> String {
-    let code: u16 = reply.metadata.response_code.into();
-    match code {
-        0 => "NOERROR",
-        1 => "FORMERR",
-        2 => "SERVFAIL",
-        3 => "NXDOMAIN",
-        4 => "NOTIMP",
-        5 => "REFUSED",
-        6 => "YXDOMAIN",
-        _ => return format!("RCODE{code}"),
-    }
-    .to_owned()
 }
 
 fn line(record: &Record) -> Line {

@@ -17,10 +17,8 @@ use tokio::sync::Notify;
 use crate::decide::admit::claimed_ips;
 use crate::desired::{Kind, may_select};
 use crate::names;
+pub use crate::names::SERVICE_NAME;
 use crate::observe::ca_bundles;
-
-/// On an EndpointSlice: whose it is.
-pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// The ClusterDNS to reconcile again. Watches never wait for the controller; many changes that concern one are one entry.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! What is written in the configuration ConfigMap now.
 
+pub use crds::between::{CANARY, ROLLOUT, STABLE};
 use crds::{ClusterDNS, Config, config};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
@@ -10,13 +11,6 @@ use crate::decide::plan::{Account, LastService, RolloutPlan, RolloutState, Switc
 use crate::decide::rollout::what_failed;
 use crate::names;
 use crate::observe::observed::Observed;
-
-/// Key of the document that every pod runs, but for the canary.
-pub const STABLE: &str = "stable.json";
-/// Key of the document that the canary pod tries.
-pub const CANARY: &str = "canary.json";
-/// Who tries it: a [`RolloutState`].
-pub const ROLLOUT: &str = "rollout.json";
 
 /// What the configuration ConfigMap holds now.
 #[derive(Debug, Default)]

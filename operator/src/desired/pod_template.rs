@@ -16,7 +16,7 @@ use super::instance::Instance;
 use super::pod_labels::pod_labels;
 use super::{ports, volumes};
 use crate::decide::plan::Account;
-use crate::names::SERVICE_ACCOUNT;
+use crate::names::{SERVICE_ACCOUNT, TEMPLATE_HASH};
 
 /// The user of the image, by number: a name could be root's.
 const USER: i64 = 65532;
@@ -189,7 +189,7 @@ fn constraint(topology: &str, of: &Instance<'_>) -> TopologySpreadConstraint {
         topology_key: topology.to_owned(),
         when_unsatisfiable: "ScheduleAnyway".to_owned(),
         label_selector: Some(of.selector()),
-        match_label_keys: Some(vec!["pod-template-hash".to_owned()]),
+        match_label_keys: Some(vec![TEMPLATE_HASH.to_owned()]),
         ..TopologySpreadConstraint::default()
     }
 }

@@ -15,6 +15,7 @@ use super::manifests::{Object, config_maps, config_maps_of_environment};
 use super::node_local::{is_autoscaler, is_node_local, rules_of};
 use crate::args::Cluster;
 use crate::decide::adoption::{cluster_ips, is_local};
+use crate::names;
 use crate::offline::{self, PAGE, Paged};
 
 /// Time for all reads: a person waits for them.
@@ -190,7 +191,7 @@ pub(super) fn asked_by_pods(
     // Our own Service is not one to import, and a headless Service has no address that kubelet could write into pods.
     services.retain(|service| {
         let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
-        !service.labels().contains_key("clusterdns.dev/instance")
+        !service.labels().contains_key(names::INSTANCE)
             && service.name_any() != UPSTREAM
             && ip != Some("None")
     });

@@ -15,6 +15,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Error, Event};
 use kube::{Client, Resource, ResourceExt};
+use process::pages::Pages;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -22,13 +23,17 @@ use tokio::time::timeout;
 use super::budget::{BudgetVerdict, Share};
 use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, silent};
-use super::pages::{Pages, Waits};
 use super::relist::{Next, Persistence};
 use super::stubs::octets;
+use super::waits::Waits;
 use crate::controller::crd::is_not_found;
 use crate::runtime::decode::Undecodable;
 use crate::runtime::metrics::Metrics;
 
+/// Objects in the first page, while nothing is known of their size.
+const FIRST_PAGE: u32 = 20;
+/// Objects in a page at most.
+const PAGE: u32 = 500;
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
 const WATCH_S: u32 = 180;
 /// A watch that has not ended this long after its time is dead.
@@ -93,7 +98,7 @@ pub(super) async fn follow<K>(
     K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Clone + Eq + Hash + Send + Sync,
 {
-    let (mut persistence, mut pages) = (Persistence::default(), Pages::default());
+    let (mut persistence, mut pages) = (Persistence::default(), Pages::new(FIRST_PAGE, PAGE));
     let mut waits = Waits::up_to(followed.longest_wait);
     let mut keeper = Keeper { followed, writer, share, means, heard, has_passed_over: false };
     let mut version: Option<String> = None;
@@ -102,6 +107,7 @@ pub(super) async fn follow<K>(
             None => match keeper.list(&mut pages).await {
                 Ok(listed) => {
                     persistence.went_well();
+                    pages.complete();
                     waits.began(Instant::now());
                     version = Some(listed);
                     continue;

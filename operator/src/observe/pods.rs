@@ -18,10 +18,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use crate::decide::plan::RolloutState;
 use crate::desired::CONTAINER;
 use crate::desired::ports::DNS;
+use crate::names::TEMPLATE_HASH;
 use crate::observe::observed::{Observed, Reported};
 
-/// The label in which a Deployment writes the template of a pod.
-const TEMPLATE_HASH: &str = "pod-template-hash";
 /// The label in which a DaemonSet writes the template of a pod.
 const DAEMON_TEMPLATE_HASH: &str = "controller-revision-hash";
 /// One of each family.

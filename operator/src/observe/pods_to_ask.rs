@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 
 use super::budget::{Budget, Share};
 use super::list_and_watch::{Followed, Heard, Means, follow};
-use super::pages::LONGEST_WAIT;
 use super::pods;
+use super::waits::LONGEST_WAIT;
 use crate::desired::ports::DNS;
 use crate::names;
 use crate::probe::pod_reports::{HTTP_PORT_NAME, http_port};

@@ -16,7 +16,7 @@ use crate::names;
 /// The annotation of a stub.
 const MARK: &str = "clusterdns.dev/not-kept";
 /// Labels that a stub keeps.
-const LABELS: [&str; 3] = [names::INSTANCE, "kubernetes.io/service-name", "pod-template-hash"];
+const LABELS: [&str; 3] = [names::INSTANCE, names::SERVICE_NAME, names::TEMPLATE_HASH];
 
 /// Labels or expressions of a selector that a stub keeps, and values of such an expression: a stub is small, however large its
 /// object is. A selector that is cut selects more pods, never fewer.

@@ -7,10 +7,10 @@ use crds::config::UnknownFields;
 use crds::{ClusterDNS, manifest};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use kube::{Client, ResourceExt};
-use process::bounded_file::{self, KUBECONFIG_OCTETS};
+use process::kubeconfig;
 use tokio::time::timeout;
 
 use super::args::Which;
@@ -51,19 +51,11 @@ impl Cluster {
             cluster: cluster.clone(),
             user: user.clone(),
         };
-        let unusable =
-            |error: &dyn std::fmt::Display| format!("cannot use the kubeconfig: {error}");
-        let is_named = context.is_some() || cluster.is_some() || user.is_some();
-        let mut config = match kubeconfig {
-            Some(file) => {
-                bounded_file::check_size(file, KUBECONFIG_OCTETS).map_err(|error| unusable(&error))?;
-                let read = Kubeconfig::read_from(file).map_err(|error| unusable(&error))?;
-                Config::from_custom_kubeconfig(read, &options).await.map_err(|error| unusable(&error))?
-            }
-            None if is_named => {
-                Config::from_kubeconfig(&options).await.map_err(|error| unusable(&error))?
-            }
-            None => Config::infer().await.map_err(|error| {
+        let is_named =
+            kubeconfig.is_some() || context.is_some() || cluster.is_some() || user.is_some();
+        let mut config = match is_named {
+            true => kubeconfig::config(kubeconfig.as_deref(), &options).await?,
+            false => kubeconfig::inferred().await.map_err(|error| {
                 format!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or a data plane with --address: {error}")
             })?,
         };
@@ -72,7 +64,8 @@ impl Cluster {
             config.auth_info.impersonate_groups = Some(which.impersonate_groups.clone());
         }
         let namespace = namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| unusable(&error))?;
+        let client = Client::try_from(config)
+            .map_err(|error| format!("cannot use the kubeconfig: {error}"))?;
         Ok(Cluster { client: lenient(client), namespace, patience: patience(which) })
     }
 
@@ -188,10 +181,19 @@ impl Cluster {
             Ok(Err(kube::Error::Api(status))) => {
                 Err(format!("cannot read {what}{place}: {}", status.message))
             }
-            Ok(Err(error)) => Err(format!("cannot read {what}{place}: {error}")),
-            Err(_) => Err(format!("the API server did not answer within {:?}", self.patience)),
+            Ok(Err(error)) => Err(format!("cannot read {what}{place}: {error}{}", hint())),
+            Err(_) => {
+                Err(format!("the API server did not answer within {:?}{}", self.patience, hint()))
+            }
         }
     }
+}
+
+/// For people whose API server can be reached through a proxy only.
+fn hint() -> String {
+    kubeconfig::unused_proxy().map_or_else(String::new, |variable| {
+        format!(" ({variable} is set, and this plugin uses no proxy)")
+    })
 }
 
 /// The one of this name, or the only one; the others need not be readable.

@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crds::between::LONGEST_TOP;
 use futures::StreamExt;
 use hyper::Method;
 use k8s_openapi::api::core::v1::Pod;
@@ -20,8 +21,6 @@ use crate::observe::pods;
 const MAX_ASKED: usize = 50;
 /// The pods count for longer than is waited, so that the last of them has not ended before it is read.
 const MARGIN: Duration = Duration::from_secs(30);
-/// What a data plane takes.
-const LONGEST: Duration = Duration::from_secs(600);
 /// Shorter times count too little to say anything.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -86,8 +85,11 @@ pub struct Heaviest {
 
 /// Asks the data planes to count for `--for`, and prints the sums.
 pub(super) async fn run(which: &Which, args: &Top) -> Printed {
-    if args.during < SHORTEST || args.during > LONGEST.saturating_sub(MARGIN) {
-        return Err(format!("--for: write 1s to {}s", LONGEST.saturating_sub(MARGIN).as_secs()));
+    if args.during < SHORTEST || args.during > LONGEST_TOP.saturating_sub(MARGIN) {
+        return Err(format!(
+            "--for: write 1s to {}s",
+            LONGEST_TOP.saturating_sub(MARGIN).as_secs()
+        ));
     }
     let (data_planes, beyond) = data_planes(which).await?;
     let seconds = (args.during + MARGIN).as_secs();

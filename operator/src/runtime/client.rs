@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::anyhow;
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use process::bounded_file::{self, KUBECONFIG_OCTETS, SYSTEM_FILE_OCTETS};
+use kube::config::{Config, KubeConfigOptions};
+use process::bounded_file::{self, SYSTEM_FILE_OCTETS};
+use process::kubeconfig;
 
 use crate::args::Cluster;
 
@@ -26,22 +26,14 @@ pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
 pub async fn config(cluster: &Cluster) -> anyhow::Result<Config> {
     let options =
         KubeConfigOptions { context: cluster.context.clone(), ..KubeConfigOptions::default() };
-    // As one text: these errors already contain the text of their cause.
-    match &cluster.kubeconfig {
-        Some(file) => {
-            let unusable = |error| anyhow!("cannot use the kubeconfig {}: {error}", file.display());
-            bounded_file::check_size(file, KUBECONFIG_OCTETS)
-                .map_err(|error| anyhow!("cannot use the kubeconfig {}: {error}", file.display()))?;
-            let read = Kubeconfig::read_from(file).map_err(unusable)?;
-            Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)
-        }
-        None if cluster.context.is_some() => Config::from_kubeconfig(&options)
-            .await
-            .map_err(|error| anyhow!("cannot use the kubeconfig: {error}")),
-        None => Config::infer().await.map_err(|error| {
-            anyhow!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod with a service account: {error}")
+    let Cluster { kubeconfig: file, context, .. } = cluster;
+    let read = match file.is_some() || context.is_some() {
+        true => kubeconfig::config(file.as_deref(), &options).await,
+        false => kubeconfig::inferred().await.map_err(|error| {
+            format!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod with a service account: {error}")
         }),
-    }
+    };
+    read.map_err(anyhow::Error::msg)
 }
 
 /// Who we are, for the lease and Events.

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kube::Client;
 use kube::client::{Body, ConfigExt};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use process::bounded_file::{self, KUBECONFIG_OCTETS};
+use kube::config::{Config, KubeConfigOptions};
+use process::kubeconfig;
 use tower::{BoxError, ServiceBuilder};
 
 /// A connection is made within this time, or another is tried.
@@ -54,12 +54,6 @@ impl Credentials {
 pub(super) async fn connect(credentials: &Credentials) -> anyhow::Result<Client> {
     let mut config = config(credentials).await?;
     config.default_retry = false;
-    if config.proxy_url.is_some() {
-        anyhow::bail!(
-            "the kubeconfig has a proxy-url: proxies are not supported, take it out or run \
-             `kubectl proxy` and name that"
-        );
-    }
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -86,22 +80,8 @@ async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
     let Credentials::Kubeconfig { file, context } = credentials else {
         return Config::incluster().context("the pod's service account cannot be used");
     };
-    let named = file.as_ref().map_or_else(
-        || "the kubeconfig".to_owned(),
-        |file| format!("the kubeconfig {}", file.display()),
-    );
-    // As one text: these errors already contain the text of their cause.
-    let unusable = |error| anyhow!("cannot use {named}: {error}");
-    let read = match file {
-        Some(file) => {
-            bounded_file::check_size(file, KUBECONFIG_OCTETS)
-                .map_err(|error| anyhow!("cannot use {named}: {error}"))?;
-            Kubeconfig::read_from(file).map_err(unusable)?
-        }
-        None => Kubeconfig::read().map_err(unusable)?,
-    };
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(read, &options).await.map_err(unusable)
+    kubeconfig::config(file.as_deref(), &options).await.map_err(anyhow::Error::msg)
 }
 
 #[cfg(target_os = "linux")]

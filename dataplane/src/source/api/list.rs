@@ -2,6 +2,7 @@
 
 use http_body_util::BodyExt;
 use process::items::{Items, Part};
+use process::pages::Pages;
 use tokio::time::timeout;
 
 use super::decode::{self, PageMetadata};
@@ -50,7 +51,7 @@ impl Stream {
         match &read {
             Ok(page) => self.pages.took(page.objects, page.octets),
             // Where earlier pages came, the server is there: it may fail to build this one.
-            Err(failure) => self.pages.failed(failure, is_begun || token.is_some()),
+            Err(failure) => resize(&mut self.pages, failure, is_begun || token.is_some()),
         }
         read
     }
@@ -165,5 +166,44 @@ impl Stream {
         }
         items.finish()?;
         Ok((decode::version(Some(&metadata.resource_version)), uid))
+    }
+}
+
+/// A page was not read to its end; `is_begun`: it, or an earlier page of its list, had begun to arrive.
+fn resize(pages: &mut Pages, failure: &Failure, is_begun: bool) {
+    match failure {
+        Failure::Status { code: 410, .. } => pages.grow(),
+        // Too large, or it took too long.
+        Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) => pages.shrink(),
+        Failure::Link(_) if is_begun => pages.shrink(),
+        // The failure has another reason than the size.
+        Failure::Status { .. }
+        | Failure::Link(_)
+        | Failure::End
+        | Failure::Silence
+        | Failure::Relist => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k23_a_page_that_fails_is_not_asked_for_again_in_the_same_size() {
+        let status = |code| Failure::Status { code, message: String::new(), retry_after: None };
+        let after = |failure: Failure, is_begun| {
+            let mut pages = Pages::new(50, 100);
+            resize(&mut pages, &failure, is_begun);
+            pages.limit()
+        };
+        assert_eq!(after(status(504), false), 25);
+        assert_eq!(after(status(413), false), 25);
+        assert_eq!(after(Failure::Link("nothing came".into()), true), 25);
+        assert_eq!(after(Failure::Garbage("not whole".into()), true), 25);
+        assert_eq!(after(status(410), true), 100, "it took too long in all");
+        for harmless in [status(403), status(429), Failure::Link("refused".into())] {
+            assert_eq!(after(harmless, false), 50);
+        }
     }
 }

@@ -4,14 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+pub(super) use crds::between::{CANARY, ROLLOUT, STABLE};
 use serde::Deserialize;
-
-/// Key of the document that every pod runs.
-pub(super) const STABLE: &str = "stable.json";
-/// Key of the document that one pod tries.
-pub(super) const CANARY: &str = "canary.json";
-/// Key of the state of the rollout: which pod tries it, and for how long.
-pub(super) const ROLLOUT: &str = "rollout.json";
 
 /// If the operator is away, nothing is promoted. This long after the end of the trial the pod
 /// goes back by itself.

@@ -12,6 +12,7 @@ use hyper::header::RETRY_AFTER;
 use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
 use process::lines::{Lines, TooLong};
+use process::pages::Pages;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -19,10 +20,9 @@ use super::client::ApiClient;
 use super::decode::{self, ApiStatus, Line};
 use super::heartbeat;
 use super::pace::{Pace, chance};
-use super::pages::Pages;
 use super::sink::{Read, Sink};
 use super::supervise::{During, Failure, Next, Supervisor};
-use super::watched::{KINDS, Watched};
+use super::watched::{FIRST_PAGE, KINDS, Watched};
 use crate::source::objects::convert;
 
 /// An answer begins within this time, and a list continues within it.
@@ -68,7 +68,7 @@ impl Stream {
     ) -> Stream {
         let relists = sink.borrow().relists();
         let Pace { compare_after, silence, .. } = sink.borrow().configuration.pace;
-        let pages = Pages::new(watched.page());
+        let pages = Pages::new(FIRST_PAGE, watched.page());
         Stream {
             watched,
             client,

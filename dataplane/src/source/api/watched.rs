@@ -10,6 +10,8 @@ use crate::source::writer::KUBE_SYSTEM;
 /// Seconds after which the server ends a watch (E24): below the 240 s after which load balancers drop an
 /// idle connection and say nothing.
 const WATCH_TIMEOUT_S: u32 = 180;
+/// Objects in the first page, while nothing is known of their size.
+pub(super) const FIRST_PAGE: u32 = 50;
 /// Objects in a page at most.
 const PAGE: u32 = 500;
 /// A full EndpointSlice has 35 KB of JSON, and so up to 3.5 MB a page.

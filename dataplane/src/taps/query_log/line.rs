@@ -63,7 +63,7 @@ pub(super) fn write(exchange: &Exchange<'_>, lines: &mut Vec<u8>) {
         transport: exchange.over.label(),
         name: question.as_ref().map(|(name, _)| name.to_string()),
         qtype: question.map(|(_, qtype)| rrtype::text(qtype)),
-        outcome: crate::rcode::shown(ShownRcode::of(exchange).0.into()),
+        outcome: crds::rcode::text(ShownRcode::of(exchange).0.into()),
         reason: exchange.answered.reason.label(),
         origin: exchange.answered.origin.label(),
         duration_us: u64::try_from(exchange.took.as_micros()).unwrap_or(u64::MAX),

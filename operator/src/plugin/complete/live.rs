@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches};
-use kube::config::Kubeconfig;
-use process::bounded_file::{self, KUBECONFIG_OCTETS};
+use process::kubeconfig;
 
 use super::super::args::{Args, Which};
 use super::super::lookups::Cluster;
@@ -45,12 +44,7 @@ fn which(words: &[&str]) -> Which {
 }
 
 async fn found(live: Live, which: &Which, last: &str) -> Result<Vec<String>, String> {
-    let kubeconfig = || match &which.kubeconfig {
-        Some(file) => bounded_file::check_size(file, KUBECONFIG_OCTETS)
-            .map_err(|error| error.to_string())
-            .and_then(|()| Kubeconfig::read_from(file).map_err(|error| error.to_string())),
-        None => Kubeconfig::read().map_err(|error| error.to_string()),
-    };
+    let kubeconfig = || kubeconfig::read(which.kubeconfig.as_deref());
     match live {
         Live::Contexts => Ok(kubeconfig()?.contexts.into_iter().map(|it| it.name).collect()),
         Live::Clusters => Ok(kubeconfig()?.clusters.into_iter().map(|it| it.name).collect()),

@@ -11,6 +11,8 @@ use crds::config::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::names::reverse;
+
 /// A label that represents any label below a wildcard.
 const ANY: &str = "any";
 
@@ -115,25 +117,6 @@ fn overrides(flag: bool) -> &'static str {
 
 fn address_type(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "A" } else { "AAAA" }
-}
-
-/// The name of its PTR (RFC 1035 §3.5, RFC 3596 §2.5).
-fn reverse(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(ip) => {
-            let [a, b, c, d] = ip.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(ip) => {
-            let digits = ip
-                .octets()
-                .iter()
-                .rev()
-                .map(|it| format!("{:x}.{:x}.", it & 15, it >> 4))
-                .collect::<String>();
-            format!("{digits}ip6.arpa")
-        }
-    }
 }
 
 /// Stub domains and default upstreams.

@@ -1,5 +1,6 @@
 //! Judges the canary by two replies to one question: would clients lose something that they have? Pure.
 
+use crds::rcode;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RData, RecordType};
 use hickory_proto::serialize::binary::BinDecodable;
@@ -83,8 +84,8 @@ fn answer(expects: &Expects, kind: RecordType, heard: &[Reply]) -> Answer {
     };
     match reply.metadata.response_code {
         ResponseCode::NoError => {}
-        ResponseCode::NXDomain => return absent(rcode(ResponseCode::NXDomain)),
-        other => return Answer::Wrong(rcode(other)),
+        ResponseCode::NXDomain => return absent(rcode::text(ResponseCode::NXDomain.into())),
+        other => return Answer::Wrong(rcode::text(other.into())),
     }
     match expects {
         Expects::Has(wanted) | Expects::Written(wanted) => {
@@ -188,14 +189,18 @@ pub(super) fn refused_operator(asked: &[Asked]) -> Option<Held> {
     replies.all(is_prohibited).then(|| HeldBy::RefusedOperator.because(why))
 }
 
-/// As `dig` writes it.
-fn rcode(code: ResponseCode) -> String {
-    match code {
-        ResponseCode::ServFail => "SERVFAIL".to_owned(),
-        ResponseCode::NXDomain => "NXDOMAIN".to_owned(),
-        ResponseCode::Refused => "REFUSED".to_owned(),
-        ResponseCode::FormErr => "FORMERR".to_owned(),
-        ResponseCode::NotImp => "NOTIMP".to_owned(),
-        other => format!("RCODE {}", u16::from(other)),
+#[cfg(test)]
+mod tests {
+    use hickory_proto::op::{Message, OpCode};
+
+    use super::*;
+
+    #[test]
+    fn o17_a_response_code_has_the_name_that_dig_writes() {
+        let long = Message::error_msg(1, OpCode::Query, ResponseCode::YXDomain);
+        let Answer::Wrong(why) = answer(&Expects::Records, RecordType::A, &[Ok(long)]) else {
+            panic!("a name that is too long is no answer");
+        };
+        assert_eq!(why, "YXDOMAIN");
     }
 }

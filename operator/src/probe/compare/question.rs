@@ -1,7 +1,5 @@
 //! One question to a canary and to a stable pod, and which reply is right.
 
-use std::net::IpAddr;
-
 use crds::Config;
 use crds::config::{Record, RecordData};
 use crds::names::is_at_or_below;
@@ -55,21 +53,6 @@ pub enum Expects {
 pub(super) fn question(name: &str, kind: RecordType, expects: Expects) -> Option<Question> {
     let name = Name::from_ascii(format!("{name}.")).ok()?;
     Some(Question { what: format!("{name} {kind}"), asked: vec![(name, kind)], expects, of: None })
-}
-
-/// The name below which the PTR of an address is, without the last dot.
-pub(super) fn reverse(ip: IpAddr) -> String {
-    match ip {
-        IpAddr::V4(ip) => {
-            let [a, b, c, d] = ip.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(ip) => {
-            let nibbles = ip.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
-            let labels: Vec<String> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
-            format!("{}.ip6.arpa", labels.join("."))
-        }
-    }
 }
 
 /// Is nothing written over this name of the cluster (A13): neither a record of that name, nor a DNAME above it, which replaces

@@ -9,9 +9,10 @@ use crds::Config;
 use hickory_proto::rr::RecordType;
 
 use super::progress::Progress;
-use super::question::{Expects, OfService, Question, is_untouched, question, reverse};
+use super::question::{Expects, OfService, Question, is_untouched, question};
 use super::{groups, written};
 use crate::decide::adoption::cluster_ips;
+use crate::names;
 use crate::observe::observed::{Check, CheckResult, Observed, Sample, SampledService};
 
 /// Namespaces that a message names.
@@ -84,7 +85,7 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
                 Expects::Has(vec![written::address(ip)]),
                 None,
             );
-            add(reverse(ip), RecordType::PTR, Expects::Records, None);
+            add(names::reverse(ip), RecordType::PTR, Expects::Records, None);
         }
     }
     let mut pointers = 0;
@@ -98,7 +99,7 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
         add(format!("{name}.{namespace}.svc.{domain}"), kind, Expects::Records, Some(service));
         if let Some(ip) = service.address.filter(|_| pointers < POINTERS) {
             pointers += 1;
-            add(reverse(ip), RecordType::PTR, Expects::Records, Some(service));
+            add(names::reverse(ip), RecordType::PTR, Expects::Records, Some(service));
         }
     }
     list

@@ -226,6 +226,8 @@ fn o17_extended_dns_errors_say_what_a_server_did() {
         (reply(ServFail, &[0], "no usable upstream server is configured"), UpstreamHealth::Silent),
         (reply(ServFail, &[0], "forward limit"), UpstreamHealth::Unknown),
         (reply(ServFail, &[13], ""), UpstreamHealth::Unknown),
+        (reply(ServFail, &[13], crds::between::SILENCE_BEFORE), UpstreamHealth::Silent),
+        (reply(ServFail, &[13], crds::between::ERRORS_BEFORE), UpstreamHealth::Errors),
         (reply(ServFail, &[14], ""), UpstreamHealth::Unknown),
         (reply(NoError, &[3], ""), UpstreamHealth::Unknown),
         (reply(NXDomain, &[19], ""), UpstreamHealth::Unknown),

@@ -1,6 +1,7 @@
 //! Whether a reply shows that a server of a group replied. A data plane reports how a lookup ended by Extended DNS Errors
 //! (RFC 8914), so that a server's refusal and its silence differ. Pure.
 
+use crds::between;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 
@@ -65,29 +66,27 @@ fn one(heard: &Reply) -> UpstreamHealth {
         (ResponseCode::NoError | ResponseCode::NXDomain, _) => UpstreamHealth::Answered,
         (ResponseCode::ServFail, Some(ONLY_ERRORS)) => UpstreamHealth::Errors,
         (ResponseCode::ServFail, Some(NO_SERVER_REPLIED)) => UpstreamHealth::Silent,
-        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, SILENCE) => {
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between::SILENCE) => {
             UpstreamHealth::Silent
         }
-        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, ERRORS) => {
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between::ERRORS) => {
             UpstreamHealth::Errors
         }
-        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, LIMIT) => UpstreamHealth::Silent,
+        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, between::LIMIT) => {
+            UpstreamHealth::Silent
+        }
         // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.
         _ => UpstreamHealth::Unknown,
     }
 }
 
 /// Whether the text of an Extended DNS Error has these words.
-fn says(reply: &Message, words: &[u8]) -> bool {
+fn says(reply: &Message, words: &str) -> bool {
     let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
     options.into_iter().any(|(_, option)| match option {
-        EdnsOption::Unknown(_, octets) => octets.windows(words.len()).any(|window| window == words),
+        EdnsOption::Unknown(_, octets) => {
+            octets.windows(words.len()).any(|window| window == words.as_bytes())
+        }
         _ => false,
     })
 }
-
-/// What a data plane says when it turns a question away because it has too many, so that no server was asked (N20).
-const LIMIT: &[u8] = b"limit";
-/// What it says of a failure a moment ago (N19), when no server replied, and when servers replied only with errors.
-const SILENCE: &[u8] = b"no upstream server answered";
-const ERRORS: &[u8] = b"only with errors";

@@ -10,7 +10,8 @@ use hickory_proto::rr::rdata::{A, AAAA, CNAME, NULL, SRV, TXT};
 use hickory_proto::rr::{Name, RData, RecordType};
 use hickory_proto::serialize::binary::BinEncodable;
 
-use super::question::{Expects, Question, question, reverse};
+use super::question::{Expects, Question, question};
+use crate::names;
 
 /// RRsets that are asked for although they did not change.
 const UNCHANGED: usize = 2;
@@ -38,7 +39,7 @@ pub(super) fn questions(config: &Config, before: &Config) -> (Vec<Question>, Vec
     let pointers: Vec<Question> = changed
         .iter()
         .filter_map(|(_, written)| {
-            question(&reverse(written.pointer?), RecordType::PTR, Expects::Records)
+            question(&names::reverse(written.pointer?), RecordType::PTR, Expects::Records)
         })
         .collect();
     let ask = |((name, kind), written): ((String, RecordType), Written),

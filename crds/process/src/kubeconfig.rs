@@ -1,0 +1,133 @@
+//! The kubeconfig, read in bounded memory, and the API server that it names. Proxies are not used: one that a kubeconfig names
+//! is refused, and one that only the environment names is passed over, because kube reads `HTTPS_PROXY` and not `NO_PROXY`.
+
+use std::path::Path;
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+use crate::bounded_file::{self, KUBECONFIG_OCTETS};
+
+/// Where kube finds a proxy if the kubeconfig names none.
+const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+
+/// This file; without one, what `KUBECONFIG` names, else `~/.kube/config`.
+///
+/// # Errors
+/// It cannot be read, or is too large.
+pub fn read(file: Option<&Path>) -> Result<Kubeconfig, String> {
+    let Some(file) = file else {
+        return Kubeconfig::read().map_err(|error| error.to_string());
+    };
+    bounded_file::check_size(file, KUBECONFIG_OCTETS).map_err(|error| error.to_string())?;
+    Kubeconfig::read_from(file).map_err(|error| error.to_string())
+}
+
+/// The API server of a kubeconfig, see [`read`], and the user's credentials.
+///
+/// # Errors
+/// The file cannot be used, and which; or it names a proxy.
+pub async fn config(file: Option<&Path>, options: &KubeConfigOptions) -> Result<Config, String> {
+    let unusable = |why| match file {
+        Some(file) => format!("cannot use the kubeconfig {}: {why}", file.display()),
+        None => format!("cannot use the kubeconfig: {why}"),
+    };
+    without_proxy(load(file, options).await.map_err(unusable)?)
+}
+
+/// The API server of the kubeconfig, else that of the pod that this process runs in.
+///
+/// # Errors
+/// There is neither, or the kubeconfig names a proxy.
+pub async fn inferred() -> Result<Config, String> {
+    let mut config = match load(None, &KubeConfigOptions::default()).await {
+        Ok(config) => config,
+        Err(why) => Config::incluster().map_err(|error| {
+            format!("failed to infer config: in-cluster: ({error}), kubeconfig: ({why})")
+        })?,
+    };
+    config.apply_debug_overrides();
+    without_proxy(config)
+}
+
+/// The variable that names a proxy, which is not used: for the errors of connections.
+pub fn unused_proxy() -> Option<&'static str> {
+    VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
+}
+
+/// Its `proxy_url` is that of the kubeconfig.
+async fn load(file: Option<&Path>, options: &KubeConfigOptions) -> Result<Config, String> {
+    let kubeconfig = read(file)?;
+    let names_proxy = names_proxy(&kubeconfig, options);
+    let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
+    let config = config.map_err(|error| error.to_string())?;
+    if let (Some(variable), false) = (unused_proxy(), names_proxy) {
+        tracing::info!("{variable} is set: proxies are not used, the API server is asked directly");
+    }
+    Ok(from(names_proxy, config))
+}
+
+/// The same without what kube took from the environment.
+fn from(names_proxy: bool, mut config: Config) -> Config {
+    config.proxy_url = config.proxy_url.filter(|_| names_proxy);
+    config
+}
+
+/// Whether the cluster that is chosen has a `proxy-url`.
+fn names_proxy(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> bool {
+    let context = options.context.as_ref().or(kubeconfig.current_context.as_ref());
+    let named = kubeconfig.contexts.iter().find(|it| Some(&it.name) == context);
+    let of_context = named.and_then(|it| it.context.as_ref()).map(|it| &it.cluster);
+    let cluster = options.cluster.as_ref().or(of_context);
+    let chosen = kubeconfig.clusters.iter().find(|it| Some(&it.name) == cluster);
+    let proxy = chosen.and_then(|it| it.cluster.as_ref()).and_then(|it| it.proxy_url.as_ref());
+    proxy.is_some_and(|proxy| !proxy.is_empty())
+}
+
+/// Not with its URL, which may have a password.
+fn without_proxy(config: Config) -> Result<Config, String> {
+    match config.proxy_url {
+        None => Ok(config),
+        Some(_) => {
+            Err("the kubeconfig has a proxy-url: proxies are not supported, take it out or run \
+             `kubectl proxy` and name that"
+                .to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"{"clusters": [
+        {"name": "near", "cluster": {"server": "https://10.0.0.1:6443"}},
+        {"name": "far", "cluster": {"server": "https://192.0.2.1", "proxy-url": "http://p:3128"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "near"}},
+            {"name": "b", "context": {"cluster": "far"}}],
+        "users": [], "current-context": "a"}"#;
+
+    /// What becomes of a configuration for which kube found a proxy.
+    fn used(context: Option<&str>, cluster: Option<&str>) -> Result<Config, String> {
+        let kubeconfig = Kubeconfig::from_yaml(TWO).unwrap();
+        let options = KubeConfigOptions {
+            context: context.map(str::to_owned),
+            cluster: cluster.map(str::to_owned),
+            user: None,
+        };
+        let mut config = Config::new("https://10.0.0.1:6443".parse().unwrap());
+        config.proxy_url = Some("http://p:3128".parse().unwrap());
+        without_proxy(from(names_proxy(&kubeconfig, &options), config))
+    }
+
+    #[test]
+    fn a_proxy_of_the_environment_is_passed_over_and_one_of_the_kubeconfig_refused() {
+        for (context, cluster) in [(None, None), (Some("a"), None), (Some("b"), Some("near"))] {
+            let config = used(context, cluster).unwrap();
+            assert_eq!(config.proxy_url, None, "{context:?} {cluster:?}");
+        }
+        for (context, cluster) in [(Some("b"), None), (None, Some("far"))] {
+            let why = used(context, cluster).unwrap_err();
+            assert!(why.contains("proxy-url"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How many objects the next page of a list of the API server is asked for. Pages of large objects shrink, because the API
+//! server builds a page as a whole, which takes memory and time; a page that failed is not asked for again in the same
+//! size (K23). Pure.
+
+/// Most octets that a page should have.
+const PAGE_OCTETS: usize = 8 << 20;
+
+/// The size of the next page.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages {
+    most: u32,
+    next: u32,
+    /// A page of this size failed: none grows to it again before a list was complete.
+    failed_at: Option<u32>,
+}
+
+impl Pages {
+    /// Pages of at most `most` objects; `first` in the first one, while nothing is known of their size.
+    pub fn new(first: u32, most: u32) -> Pages {
+        Pages { most, next: first.min(most), failed_at: None }
+    }
+
+    /// How many objects the next page may have.
+    pub fn limit(&self) -> u32 {
+        self.next
+    }
+
+    /// A page had this many objects, in this many octets: the next one has at most twice as many, and no more than fit if
+    /// they are as large.
+    pub fn took(&mut self, objects: u32, octets: usize) {
+        let each = octets / objects.max(1) as usize;
+        let fit = u32::try_from(PAGE_OCTETS / each.max(1)).unwrap_or(u32::MAX);
+        let grown = self.next.saturating_mul(2).min(self.largest());
+        self.next = fit.clamp(1, grown);
+    }
+
+    /// A page was too large, or took too long.
+    pub fn shrink(&mut self) {
+        self.failed_at = Some(self.next.min(self.failed_at.unwrap_or(u32::MAX)));
+        self.next = (self.next / 2).max(1);
+    }
+
+    /// The list took longer than etcd keeps its version, 5 minutes: the next one needs fewer requests.
+    pub fn grow(&mut self) {
+        self.next = self.next.saturating_mul(2).min(self.largest());
+    }
+
+    /// A list is complete: the sizes that failed are tried again.
+    pub fn complete(&mut self) {
+        self.failed_at = None;
+    }
+
+    /// Larger than the half of a size that failed and smaller than that: a list that is too slow in small pages and too
+    /// large in twice the size may be neither in between.
+    fn largest(&self) -> u32 {
+        let below = self.failed_at.map_or(self.most, |size| size - (size / 4).max(1));
+        below.clamp(1, self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn sizes(pages: &mut Pages, octets_each: usize, count: usize) -> Vec<u32> {
+        let step = |_| {
+            let limit = pages.limit();
+            pages.took(limit, limit as usize * octets_each);
+            limit
+        };
+        (0..count).map(step).collect()
+    }
+
+    #[test]
+    fn k23_pages_grow_while_objects_are_small_and_shrink_when_they_are_large() {
+        let mut pages = Pages::new(50, 500);
+        assert_eq!(sizes(&mut pages, 1_500, 6), [50, 100, 200, 400, 500, 500]);
+        assert_eq!(sizes(&mut pages, MIB, 3), [500, 8, 8]);
+        assert_eq!(sizes(&mut pages, 10 * MIB, 3), [8, 1, 1]);
+        assert_eq!(sizes(&mut pages, 1_500, 4), [1, 2, 4, 8]);
+        assert_eq!(Pages::new(50, 30).limit(), 30);
+    }
+
+    /// Lists until one is complete, `lists` at most; pages of `too_many` objects fail. What was asked for.
+    fn listed(pages: &mut Pages, objects: u32, too_many: u32, lists: usize) -> Vec<Vec<u32>> {
+        let mut asked = Vec::new();
+        while asked.len() < lists {
+            let (mut left, mut list) = (objects, Vec::new());
+            while left > 0 {
+                list.push(pages.limit());
+                let page = pages.limit().min(left);
+                if page >= too_many {
+                    break;
+                }
+                left -= page;
+                pages.took(page, page as usize * 1_500);
+            }
+            asked.push(list);
+            if left == 0 {
+                pages.complete();
+                break;
+            }
+            pages.shrink();
+        }
+        asked
+    }
+
+    #[test]
+    fn k23_a_list_ends_where_pages_that_grew_again_would_fail_again() {
+        let mut pages = Pages::new(20, 500);
+        let asked = listed(&mut pages, 660, 200, 9);
+        let expected: [&[u32]; 3] = [&[20, 40, 80, 160, 320], &[160, 240], &[120, 180, 180, 180]];
+        assert_eq!(asked, expected);
+        for too_many in 2..500 {
+            let mut pages = Pages::new(20, 500);
+            let lists = listed(&mut pages, 5_000, too_many, 20).len();
+            assert!(lists < 20, "pages of {too_many} objects fail");
+        }
+    }
+
+    #[test]
+    fn k23_a_size_that_failed_is_halved_down_to_one_object() {
+        let mut pages = Pages::new(20, 500);
+        let mut sizes = vec![pages.limit()];
+        for _ in 0..6 {
+            pages.shrink();
+            sizes.push(pages.limit());
+        }
+        assert_eq!(sizes, [20, 10, 5, 2, 1, 1, 1]);
+        pages.grow();
+        assert_eq!(pages.limit(), 1, "a page of two failed");
+        pages.complete();
+        pages.grow();
+        assert_eq!(pages.limit(), 2, "another list, another time");
+    }
+
+    #[test]
+    fn k23_a_list_too_slow_in_small_pages_and_too_large_in_others_is_tried_between() {
+        let mut pages = Pages::new(50, 400);
+        let mut asked = Vec::new();
+        for is_too_large in [true, false, false, true, false, false] {
+            asked.push(pages.limit());
+            match is_too_large {
+                true => pages.shrink(),
+                false => pages.grow(),
+            }
+        }
+        // A size that failed is not asked for again, also after other sizes.
+        assert_eq!(asked, [50, 25, 38, 38, 19, 29]);
+        pages.complete();
+        pages.grow();
+        assert_eq!(pages.limit(), 58, "another list, another time");
+    }
+}

@@ -352,7 +352,7 @@ impl Worker {
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
         let late = move |head: &OwnedHead, resolved: &Resolved| {
             let mut buffer = [0; DATAGRAM_OCTETS];
-            let octets = resolved.write(head, &mut buffer);
+            let octets = resolved.write(head, &mut buffer).octets;
             if socket.send_to(&buffer[..octets], from, peer).is_err() {
                 add(&responder.counters.udp_send_failed, 1);
             }

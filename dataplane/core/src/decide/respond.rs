@@ -246,11 +246,9 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         authoritative: bool,
         ede: Option<(u16, &str)>,
     ) -> SmallAction {
-        if reply.is_truncated() {
-            match self.query.transport {
-                Transport::Udp => self.counters.own.add_truncated(),
-                Transport::Tcp => self.counters.own.add_capped_rrset(),
-            }
+        // A datagram says so itself (TC).
+        if reply.is_truncated() && self.query.transport == Transport::Tcp {
+            self.counters.own.add_capped_rrset();
         }
         SmallAction::Reply(reply.finish(rcode, authoritative, self.records.zone.recursion, ede))
     }

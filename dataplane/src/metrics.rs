@@ -156,10 +156,13 @@ impl Scrape {
             }
         }
         page.counters("queries", "Queries received, by the reason for their reply or drop", rows)?;
-        let help = "UDP replies sent with TC=1";
-        page.counter("truncated_replies", help, sum(workers, WorkerCounters::truncated))?;
-        let help = "Replies over TCP whose RRset was shortened, to fit 65,535 octets or to bound what it costs";
-        page.counter("capped_rrsets", help, sum(workers, WorkerCounters::capped_rrsets))?;
+        let totals = ServedOver::ALL.map(|over| self.sources.serving.traffic.read(over));
+        let help = "UDP replies sent with TC=1, of our own data and of upstreams";
+        page.counter("truncated_replies", help, totals.iter().map(|it| it.truncated).sum())?;
+        let late: u64 = totals.iter().map(|it| it.capped).sum();
+        let help = "Replies over streams whose RRset was shortened: to fit 65,535 octets, to bound what it costs, or because an \
+                    upstream gave a part only";
+        page.counter("capped_rrsets", help, late + sum(workers, WorkerCounters::capped_rrsets))?;
         let help = "Reverse questions for which a name was left out because the address is of another namespace, or its owner is not known";
         page.counter("withheld_ptrs", help, sum(workers, WorkerCounters::withheld_ptrs))
     }

@@ -41,7 +41,7 @@ const STEP: usize = 2_000;
 const NEXT_STEP: Duration = Duration::from_millis(1);
 const DISK_IS_BUSY: Duration = Duration::from_millis(50);
 /// How often to look whether one is due.
-const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
 /// Younger snapshots are as good as live data for readiness (E43).
 const FRESH_S: u64 = 300;

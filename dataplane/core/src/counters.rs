@@ -147,7 +147,6 @@ pub struct WorkerCounters {
     /// Those over IPv4, then those over IPv6.
     types: [[AtomicU64; QuestionType::ALL.len()]; 2],
     dnssec_ok: AtomicU64,
-    truncated: AtomicU64,
     capped_rrsets: AtomicU64,
     withheld_ptrs: AtomicU64,
     cached: AtomicU64,
@@ -174,12 +173,7 @@ impl WorkerCounters {
         self.dnssec_ok.load(Ordering::Relaxed)
     }
 
-    /// UDP replies sent with TC=1 (WR21).
-    pub fn truncated(&self) -> u64 {
-        self.truncated.load(Ordering::Relaxed)
-    }
-
-    /// TCP replies whose answer was cut to what fits in 65,535 octets (WR23).
+    /// Replies over streams whose RRset was shortened (WR23), but for those that waited for an upstream.
     pub fn capped_rrsets(&self) -> u64 {
         self.capped_rrsets.load(Ordering::Relaxed)
     }
@@ -200,6 +194,11 @@ impl WorkerCounters {
         bump(&self.cached);
     }
 
+    /// Counts a reply over a stream whose RRset was shortened; only its own worker may.
+    pub fn add_capped_rrset(&self) {
+        bump(&self.capped_rrsets);
+    }
+
     pub(crate) fn add(&self, reason: Reason) {
         bump(&self.reasons[reason as usize]);
     }
@@ -209,14 +208,6 @@ impl WorkerCounters {
         if dnssec_ok {
             bump(&self.dnssec_ok);
         }
-    }
-
-    pub(crate) fn add_truncated(&self) {
-        bump(&self.truncated);
-    }
-
-    pub(crate) fn add_capped_rrset(&self) {
-        bump(&self.capped_rrsets);
     }
 
     pub(crate) fn add_withheld_ptr(&self) {

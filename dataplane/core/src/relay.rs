@@ -40,7 +40,7 @@ pub(crate) use aliases::MAX_OWN_CNAMES;
 pub use aliases::{Alias, Cnames};
 pub use errors::ErrorCodes;
 pub(crate) use head::MAX_UDP;
-pub use head::{OwnedHead, ReplyForm, ReplyHead};
+pub use head::{OwnedHead, ReplyForm, ReplyHead, Written};
 pub use judge::Verdict;
 pub use key::LookupKey;
 pub use query::{QueryForm, UpstreamQuery};

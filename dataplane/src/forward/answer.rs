@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dataplane_core::{
     CLIENT_TIMER_MS, Forward, Freshness, LookupKey, OwnedHead, Relayed, Resolution, Surroundings,
+    Written,
 };
 use tokio::time::timeout_at;
 
@@ -19,10 +20,10 @@ use crate::origin::Origin;
 /// The result of asking the cache for one query.
 #[derive(Debug)]
 pub enum Cached {
-    /// This many octets of a reply are in the buffer.
+    /// A reply is in the buffer.
     Reply {
-        /// Octets of the reply at the start of the buffer.
-        octets: usize,
+        /// Its octets are at the start of the buffer.
+        written: Written,
         /// `Cache`, or `Stale` if the entry has expired.
         origin: Origin,
         /// The caller also asks an upstream, which refreshes the cache; this client does not wait for it (CA30).
@@ -40,7 +41,8 @@ impl Cached {
             Found::Nothing => Cached::Ask(None),
             Found::Failed { was_silent } => {
                 let octets = forward.head.fail(CACHED_ERROR, remembered(was_silent), buffer);
-                Cached::Reply { octets, origin: Origin::Cache, refresh: false }
+                let written = Written::whole(octets);
+                Cached::Reply { written, origin: Origin::Cache, refresh: false }
             }
             Found::Reply { relayed, freshness, refresh }
                 if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
@@ -53,12 +55,12 @@ impl Cached {
                 }))
             }
             Found::Reply { relayed, freshness, refresh } => {
-                let octets = relayed.write(&forward.head, freshness, seed, buffer);
+                let written = relayed.write(&forward.head, freshness, seed, buffer);
                 let origin = match freshness {
                     Freshness::Fresh { .. } => Origin::Cache,
                     Freshness::Stale => Origin::Stale,
                 };
-                Cached::Reply { octets, origin, refresh }
+                Cached::Reply { written, origin, refresh }
             }
         }
     }
@@ -120,13 +122,13 @@ impl Resolved {
         }
     }
 
-    /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for; returns its length.
-    pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
+    /// Writes the client's reply into `buffer`, which holds what [`Relayed::write`] asks for.
+    pub fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> Written {
         match &self.0 {
             End::One(Ok((relayed, freshness))) => {
                 relayed.write(&head.borrow(), *freshness, random(), buffer)
             }
-            End::One(Err(why)) => why.write(&head.borrow(), buffer),
+            End::One(Err(why)) => Written::whole(why.write(&head.borrow(), buffer)),
             End::Chain(chain) => chain.write(head, buffer),
         }
     }
@@ -153,8 +155,8 @@ impl Forwarder {
                     |group: usize, key: &LookupKey| self.part(upstreams, group, key, Hops::OfUse);
                 match walk(upstreams, forward, held, around, part) {
                     Walked::Ended(chain) => {
-                        let (octets, origin) = chain.write(&forward.head, around.seed, buffer);
-                        Cached::Reply { octets, origin, refresh }
+                        let (written, origin) = chain.write(&forward.head, around.seed, buffer);
+                        Cached::Reply { written, origin, refresh }
                     }
                     Walked::Open(held) => Cached::Ask(Some(held)),
                 }
@@ -163,7 +165,7 @@ impl Forwarder {
         }
     }
 
-    /// The reply to a query that may not ask an upstream (N20), from what the cache held: its octets, if there is one.
+    /// The reply to a query that may not ask an upstream (N20), from what the cache held, if there is one.
     pub fn without_asking(
         &self,
         upstreams: &Upstreams,
@@ -171,7 +173,7 @@ impl Forwarder {
         held: Held,
         around: &Surroundings<'_>,
         buffer: &mut [u8],
-    ) -> Option<(usize, Origin)> {
+    ) -> Option<(Written, Origin)> {
         let part = |group: usize, key: &LookupKey| self.part(upstreams, group, key, Hops::All);
         all_kept(upstreams, forward, held, around, buffer, part)
     }

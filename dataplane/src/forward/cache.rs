@@ -118,10 +118,19 @@ impl Found {
 pub struct Cache {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
+    taken: Taken,
+}
+
+/// What every insertion writes. It shares no line of a processor's cache with the hasher, which every hit reads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Taken {
     octets: AtomicUsize,
     entries: AtomicUsize,
     counters: CacheCounters,
 }
+
+const _: () = assert!(align_of::<Taken>() >= 128 && size_of::<Taken>().is_multiple_of(128));
 
 impl Cache {
     /// Looks a key up, and notes that it was asked for. `recoveries` is how often servers of its group came back: when that
@@ -172,7 +181,7 @@ impl Cache {
         match lifetime_s {
             Some(lifetime_s) => {
                 shard.keep(hash, route, (relayed.clone(), server), lifetime_s, now_ms);
-                self.counters.insertions.fetch_add(1, Ordering::Relaxed);
+                self.taken.counters.insertions.fetch_add(1, Ordering::Relaxed);
             }
             None => shard.forget(hash),
         }
@@ -229,12 +238,12 @@ impl Cache {
     }
 
     pub fn entries(&self) -> usize {
-        self.entries.load(Ordering::Relaxed)
+        self.taken.entries.load(Ordering::Relaxed)
     }
 
     /// What they take, in octets.
     pub fn octets(&self) -> usize {
-        self.octets.load(Ordering::Relaxed)
+        self.taken.octets.load(Ordering::Relaxed)
     }
 
     /// Queries by what they found.
@@ -265,7 +274,7 @@ impl Cache {
 
     /// Insertions and evictions (A54).
     pub fn counters(&self) -> &CacheCounters {
-        &self.counters
+        &self.taken.counters
     }
 
     /// Adds the difference of the shard of this hash to the totals, then evicts: first from this shard, then from
@@ -293,7 +302,7 @@ impl Cache {
             evicted += self.make_room(&mut other, least, now_ms, limits);
         }
         if evicted > 0 {
-            self.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
+            self.taken.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
         }
     }
 
@@ -316,8 +325,8 @@ impl Cache {
     fn note_taken(&self, shard: &Shard, octets: usize, entries: usize) {
         let (octets_now, entries_now) = shard.taken();
         // Wrapping: a decrease is added as its complement.
-        self.octets.fetch_add(octets_now.wrapping_sub(octets), Ordering::Relaxed);
-        self.entries.fetch_add(entries_now.wrapping_sub(entries), Ordering::Relaxed);
+        self.taken.octets.fetch_add(octets_now.wrapping_sub(octets), Ordering::Relaxed);
+        self.taken.entries.fetch_add(entries_now.wrapping_sub(entries), Ordering::Relaxed);
     }
 
     pub(super) fn is_over(&self, limits: &CacheLimits) -> bool {
@@ -333,9 +342,10 @@ impl Cache {
     }
 }
 
-/// Which shard is that of a hash. The low bits choose a place within the shard.
+/// Which shard is that of a hash. Within the shard lower bits choose a place in its tables, and the highest seven compare hashes
+/// before a row is read (`index`): if those chose the shard too, they would say little.
 fn place_of(hash: u64) -> usize {
-    (hash >> 60) as usize % SHARDS
+    (hash >> 20) as usize % SHARDS
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings};
+use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings, Written};
 
 use super::unresolved::Unresolved;
 use super::walk::{CACHED_ERROR, remembered};
@@ -33,16 +33,16 @@ pub(super) enum NoHop {
 }
 
 impl Chain {
-    /// Writes the client's reply; returns its length.
-    pub(super) fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> usize {
+    /// Writes the client's reply.
+    pub(super) fn write(&self, head: &OwnedHead, buffer: &mut [u8]) -> Written {
         let head = head.borrow();
         match self {
             Chain::Whole(resolution) => resolution.write(&head, random(), buffer),
-            Chain::Failed(NoHop::Unresolved(why)) => why.write(&head, buffer),
+            Chain::Failed(NoHop::Unresolved(why)) => Written::whole(why.write(&head, buffer)),
             Chain::Failed(NoHop::Remembered { was_silent }) => {
-                head.fail(CACHED_ERROR, remembered(*was_silent), buffer)
+                Written::whole(head.fail(CACHED_ERROR, remembered(*was_silent), buffer))
             }
-            Chain::Nowhere(ede, text) => head.fail(*ede, text, buffer),
+            Chain::Nowhere(ede, text) => Written::whole(head.fail(*ede, text, buffer)),
         }
     }
 }

@@ -67,10 +67,11 @@ impl Forwarder {
         };
         let first = part(forward.group, &forward.key);
         let reply = match Cached::of(first, forward, around.seed, buffer) {
-            Cached::Reply { octets, origin, .. } => Some((octets, origin)),
+            Cached::Reply { written, origin, .. } => Some((written, origin)),
             Cached::Ask(Some(held)) => all_kept(upstreams, forward, held, around, buffer, part),
             Cached::Ask(None) => None,
         };
+        let reply = reply.map(|(written, origin)| (written.octets, origin));
         Kept { parts, reply }
     }
 

@@ -3,7 +3,7 @@
 
 use crds::between;
 use dataplane_core::{
-    Forward, Freshness, LookupKey, Relayed, ReplyHead, Resolution, Step, Surroundings,
+    Forward, Freshness, LookupKey, Relayed, ReplyHead, Resolution, Step, Surroundings, Written,
 };
 
 use super::cache::Found;
@@ -61,19 +61,21 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Writes the client's reply; its length, and where it comes from.
+    /// Writes the client's reply; also says where it comes from.
     pub(super) fn write(
         &self,
         head: &ReplyHead<'_>,
         seed: u64,
         buffer: &mut [u8],
-    ) -> (usize, Origin) {
+    ) -> (Written, Origin) {
         match self {
             Ended::Whole(chain) => {
                 let origin = if chain.is_stale() { Origin::Stale } else { Origin::Cache };
                 (chain.write(head, seed, buffer), origin)
             }
-            Ended::Failed(ede, text, origin) => (head.fail(*ede, text, buffer), *origin),
+            Ended::Failed(ede, text, origin) => {
+                (Written::whole(head.fail(*ede, text, buffer)), *origin)
+            }
         }
     }
 }
@@ -118,7 +120,7 @@ pub(super) fn walk(
     }
 }
 
-/// The reply where no upstream may be asked, if the cache has all of it: its octets and where it comes from.
+/// The reply where no upstream may be asked, if the cache has all of it: and where it comes from.
 pub(super) fn all_kept(
     upstreams: &Upstreams,
     forward: &Forward<'_>,
@@ -126,11 +128,11 @@ pub(super) fn all_kept(
     around: &Surroundings<'_>,
     buffer: &mut [u8],
     part: impl FnMut(usize, &LookupKey) -> Found,
-) -> Option<(usize, Origin)> {
+) -> Option<(Written, Origin)> {
     if !held.relayed.is_partial() {
         let Held { relayed, freshness, .. } = held;
-        let octets = relayed.write(&forward.head, freshness, around.seed, buffer);
-        return Some((octets, Origin::Stale));
+        let written = relayed.write(&forward.head, freshness, around.seed, buffer);
+        return Some((written, Origin::Stale));
     }
     match walk(upstreams, forward, held, around, part) {
         Walked::Ended(chain) => Some(chain.write(&forward.head, around.seed, buffer)),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crds::between;
 use dataplane_core::{
-    Action, Ahead, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Waiting,
-    respond,
+    Action, Ahead, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Transport,
+    Waiting, WorkerCounters, Written, respond,
 };
 use futures::FutureExt;
 use tokio::runtime::Handle;
@@ -128,13 +128,14 @@ impl Responder {
             Some(ahead) => ahead.respond(query, &counters, buffer),
             None => respond(&published.records, query, &counters, buffer),
         };
-        match action {
+        // By reference: half a kilobyte is not moved.
+        match &action {
             Action::Reply(octets) => {
-                ServeAction::Reply(octets, Answered { reason, origin: Origin::Own }, None)
+                ServeAction::Reply(*octets, Answered { reason, origin: Origin::Own }, None)
             }
             Action::Drop => ServeAction::Drop,
             Action::Forward(forward) => {
-                self.forward(published, worker, query, &forward, room, buffer)
+                self.forward(published, worker, query, forward, room, buffer)
             }
         }
     }
@@ -159,10 +160,9 @@ impl Responder {
             limit: forward.head.form.limit,
         };
         let held = match self.forwarder.from_cache(upstreams, forward, &around, buffer) {
-            Cached::Reply { octets, origin, refresh } => {
-                own.add_cached();
+            Cached::Reply { written, origin, refresh } => {
                 let refresh = refresh.then(|| self.to_refresh(upstreams, forward, query.client));
-                return relayed(octets, origin, refresh.flatten());
+                return relayed(cached(written, query, own), origin, refresh.flatten());
             }
             Cached::Ask(held) => held,
         };
@@ -179,10 +179,7 @@ impl Responder {
             self.forwarder.without_asking(upstreams, forward, held, &around, buffer)
         });
         match from_cache {
-            Some((octets, origin)) => {
-                own.add_cached();
-                relayed(octets, origin, None)
-            }
+            Some((written, origin)) => relayed(cached(written, query, own), origin, None),
             None => {
                 let octets = forward.head.fail(0, between::LIMIT, buffer);
                 relayed(octets, Origin::Failed, None)
@@ -297,6 +294,15 @@ impl Responder {
         self.late.close();
         self.late.wait().await;
     }
+}
+
+/// Counts a reply that the cache gave; its octets.
+fn cached(written: Written, query: &Query<'_>, own: &WorkerCounters) -> usize {
+    own.add_cached();
+    if written.is_cut && query.transport == Transport::Tcp {
+        own.add_capped_rrset();
+    }
+    written.octets
 }
 
 /// The reply to a query that is not ours.

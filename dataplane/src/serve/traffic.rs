@@ -13,15 +13,26 @@ use crate::origin::{Answered, Origin};
 use crate::rcode;
 use process::histogram::{Distribution, Durations, QUERY_BUCKETS, Sizes, Writers};
 
-/// Counters of one thread and transport.
+/// Where a header has TC, and the bit (RFC 1035 §4.1.1).
+const FLAGS: usize = 2;
+const TC: u8 = 2;
+
+/// Counters of one thread and transport. None shares a line of a processor's cache, or the one that is fetched with it, with those
+/// of another thread: each addition would take it away from the other processor.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct Traffic {
     writers: Writers,
     queries: Sizes,
     replies: Sizes,
     by_rcode: [[AtomicU64; rcode::LABELS.len()]; Origin::ALL.len()],
     durations: [Durations<QUERY_BUCKETS>; Origin::ALL.len()],
+    truncated: AtomicU64,
+    capped: AtomicU64,
 }
+
+// The tables of the threads lie side by side.
+const _: () = assert!(align_of::<Traffic>() >= 128);
 
 impl Traffic {
     fn new(writers: Writers) -> Traffic {
@@ -31,6 +42,8 @@ impl Traffic {
             replies: Sizes::default(),
             by_rcode: Default::default(),
             durations: Default::default(),
+            truncated: AtomicU64::new(0),
+            capped: AtomicU64::new(0),
         }
     }
 
@@ -39,7 +52,7 @@ impl Traffic {
         self.queries.add(octets, self.writers);
     }
 
-    /// Counts a reply by its size and Rcode.
+    /// Counts a reply by its size, its Rcode and TC.
     pub fn reply(&self, answered: Answered, reply: &[u8]) {
         self.replies.add(reply.len(), self.writers);
         // The upper bits of BADVERS are in the OPT record.
@@ -47,6 +60,14 @@ impl Traffic {
         let rcode = if answered.reason == Reason::EdnsVersion { 16 } else { header };
         let counts = &self.by_rcode[answered.origin as usize];
         self.writers.add(&counts[rcode::place(rcode)], 1);
+        if reply.get(FLAGS).is_some_and(|flags| flags & TC != 0) {
+            self.writers.add(&self.truncated, 1);
+        }
+    }
+
+    /// Counts a reply over a stream that waited for an upstream and has a shortened RRset (WR23).
+    pub fn capped(&self) {
+        self.writers.add(&self.capped, 1);
     }
 
     /// Records the time of a reply of this origin, from when its query reached the machine.
@@ -119,6 +140,8 @@ impl TrafficTables {
             }),
             durations: Origin::ALL
                 .map(|origin| sum(&|table| table.durations[origin as usize].read())),
+            truncated: tables().map(|table| table.truncated.load(Ordering::Relaxed)).sum(),
+            capped: tables().map(|table| table.capped.load(Ordering::Relaxed)).sum(),
         }
     }
 }
@@ -132,6 +155,10 @@ pub struct Totals {
     pub by_rcode: [[u64; rcode::LABELS.len()]; Origin::ALL.len()],
     /// Seconds from a query to its reply, by [`Origin`].
     pub durations: [Distribution; Origin::ALL.len()],
+    /// Replies with TC=1 (WR21).
+    pub truncated: u64,
+    /// Replies that waited for an upstream and whose RRset was shortened (WR23); others are in `WorkerCounters`.
+    pub capped: u64,
 }
 
 #[cfg(test)]
@@ -148,15 +175,19 @@ mod tests {
         tables.udp(0).reply(answered(Reason::Found, Origin::Own), &reply(0));
         tables.udp(1).reply(answered(Reason::EdnsVersion, Origin::Own), &reply(0));
         tables.late(ServedOver::Udp).reply(answered(Reason::Forward, Origin::Failed), &reply(2));
+        let cut = [0, 0, 0x86, 0x80, 0, 0, 0, 0, 0, 0, 0, 0];
+        tables.udp(1).reply(answered(Reason::Found, Origin::Own), &cut);
+        tables.late(ServedOver::Udp).reply(answered(Reason::Forward, Origin::Upstream), &cut);
         tables.udp(0).took(Origin::Own, Duration::from_micros(3));
         tables.stream(ServedOver::Tls).query(50);
         let udp = tables.read(ServedOver::Udp);
         assert_eq!((udp.queries.count(), udp.queries.sum), (2, 70.0));
-        assert_eq!(udp.replies.count(), 3);
-        assert_eq!(udp.by_rcode[Origin::Own as usize], [1, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(udp.replies.count(), 5);
+        assert_eq!(udp.by_rcode[Origin::Own as usize], [2, 0, 0, 0, 0, 0, 1, 0]);
         assert_eq!(udp.by_rcode[Origin::Failed as usize], [0, 0, 1, 0, 0, 0, 0, 0]);
         assert_eq!(udp.durations[Origin::Own as usize].count(), 1);
         assert_eq!(tables.read(ServedOver::Tls).queries.count(), 1);
+        assert_eq!((udp.truncated, udp.capped), (2, 0));
         assert_eq!(tables.read(ServedOver::Tcp).queries.count(), 0);
     }
 

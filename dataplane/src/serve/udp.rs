@@ -213,22 +213,22 @@ impl Worker {
     }
 
     fn answer(&mut self, batch: &mut Batch) {
-        let responder = Arc::clone(&self.responder);
-        let published = responder.state.published.load();
+        // No reference is counted for a batch: that is a locked instruction, on a count that all threads share.
+        let published = self.responder.state.published.load();
         let received = batch.now();
         self.decide(&published, batch);
         let sent = self.socket.send(batch);
         if sent.failed > 0 {
-            add(&responder.counters.udp_send_failed, sent.failed);
+            add(&self.responder.counters.udp_send_failed, sent.failed);
         }
         self.note_durations(received);
     }
 
     /// Writes the replies of a batch, and notes for which queries an upstream is asked.
     fn decide(&mut self, published: &Arc<Published>, batch: &mut Batch) {
-        let responder = Arc::clone(&self.responder);
-        let (now_s, wanted) = (batch.now().as_secs(), responder.state.taps.wanted());
+        let (now_s, wanted) = (batch.now().as_secs(), self.responder.state.taps.wanted());
         let (mut is_first, mut room) = (true, std::mem::take(&mut self.room));
+        let mut panics = 0;
         let mut answer = || {
             let reads = std::mem::take(&mut is_first);
             batch.answer_ahead(
@@ -242,9 +242,12 @@ impl Worker {
         };
         // A panic because of one message must cost neither the thread nor the others of its batch: a second call continues behind it.
         while catch_unwind(AssertUnwindSafe(&mut answer)).is_err() {
-            add(&responder.counters.panics, 1);
+            panics += 1;
         }
         self.room = room;
+        if panics > 0 {
+            add(&self.responder.counters.panics, panics);
+        }
     }
 
     /// Asks upstreams for some of what waits. A panic because of one query must not end this thread.
@@ -349,7 +352,7 @@ impl Worker {
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));
         let late = move |head: &OwnedHead, resolved: &Resolved| {
             let mut buffer = [0; DATAGRAM_OCTETS];
-            let octets = resolved.write(head, &mut buffer);
+            let octets = resolved.write(head, &mut buffer).octets;
             if socket.send_to(&buffer[..octets], from, peer).is_err() {
                 add(&responder.counters.udp_send_failed, 1);
             }

@@ -305,10 +305,23 @@ async fn follow_pods(sink: &Rc<RefCell<Sink>>, stream: impl Fn() -> Stream) {
 
 /// E40: a little at a time, between events; one more at the end.
 async fn keep_snapshots(sink: Rc<RefCell<Sink>>, ending: channel::Receiver<bool>) {
+    let step = |is_last| sink.borrow_mut().ingest.writer.step_snapshot(is_last);
+    step_until_dropped(step, ending).await;
+}
+
+/// Calls `step` as often as it says, and when the process is asked to end; every second if it does not say.
+async fn step_until_dropped(
+    mut step: impl FnMut(bool) -> Option<Duration>,
+    mut ending: channel::Receiver<bool>,
+) {
     loop {
-        let is_last = *ending.borrow();
-        let next = sink.borrow_mut().ingest.writer.step_snapshot(is_last);
-        tokio::time::sleep(next.unwrap_or(TICK).min(TICK)).await;
+        let is_last = *ending.borrow_and_update();
+        let next = step(is_last).unwrap_or(snapshot::IDLE);
+        tokio::select! {
+            () = tokio::time::sleep(next) => {}
+            // Fails at once where nobody can ask any more: only the time counts then.
+            Ok(()) = ending.changed() => {}
+        }
     }
 }
 
@@ -337,3 +350,6 @@ async fn tick(sink: Rc<RefCell<Sink>>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

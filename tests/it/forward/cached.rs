@@ -279,8 +279,8 @@ async fn ca30_a_chain_that_is_kept_is_answered_before_its_first_part_is_asked_fo
     let around = Surroundings { records, now_s: 0, seed: 0, limit: 512 };
     let mut buffer = [0; 512];
     let kept = stage.forwarder.from_cache(upstreams, &forward, &around, &mut buffer);
-    let Cached::Reply { octets, refresh: true, .. } = kept else { panic!("{kept:?}") };
-    assert_eq!(ttls(&Message::from_vec(&buffer[..octets]).unwrap()), [5, 545, 545]);
+    let Cached::Reply { written, refresh: true, .. } = kept else { panic!("{kept:?}") };
+    assert_eq!(ttls(&Message::from_vec(&buffer[..written.octets]).unwrap()), [5, 545, 545]);
 }
 
 #[tokio::test]

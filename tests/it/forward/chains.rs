@@ -122,7 +122,7 @@ async fn l16_fw42_fw52_what_a_chain_leads_to_takes_places_of_the_group_that_is_a
         let slot = stage.forwarder.slot(&stage.published.upstreams, 1, client).unwrap();
         let resolved = stage.begin(&alias, None, slot).await;
         let mut buffer = [0; 512];
-        let length = resolved.write(&alias.head, &mut buffer);
+        let length = resolved.write(&alias.head, &mut buffer).octets;
         failure(&Message::from_vec(&buffer[..length]).unwrap())
     };
     let mut queries: FuturesUnordered<_> = (1..=20).map(ask).collect();

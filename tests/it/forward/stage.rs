@@ -86,7 +86,7 @@ impl Stage {
         let slot = self.slot(waiting.group).unwrap();
         let mut buffer = [0; 4096];
         let resolved = self.begin(&waiting, None, slot).await;
-        let length = resolved.write(&waiting.head, &mut buffer);
+        let length = resolved.write(&waiting.head, &mut buffer).octets;
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         assert_eq!(reply.metadata.id, waiting.head.borrow().form.id);
         reply
@@ -129,12 +129,12 @@ impl Stage {
         let (records, limit) = (&self.published.records, waiting.head.limit());
         let around = Surroundings { records, now_s: 0, seed: 0, limit };
         let length = match self.forwarder.from_cache(upstreams, &forward, &around, &mut buffer) {
-            Cached::Reply { octets, refresh, .. } => {
+            Cached::Reply { written, refresh, .. } => {
                 if refresh && let Some(slot) = self.slot(waiting.group) {
                     self.forwarder.prefetch(upstreams, waiting.group, &waiting.key, &slot.into());
                     self.until_no_lookup().await;
                 }
-                octets
+                written.octets
             }
             Cached::Ask(held) => {
                 let Some(slot) = self.slot(waiting.group) else {
@@ -146,11 +146,11 @@ impl Stage {
                         &around,
                         &mut buffer,
                     );
-                    let (length, _) = reply.expect("all of it is kept");
-                    return Message::from_vec(&buffer[..length]).unwrap();
+                    let (written, _) = reply.expect("all of it is kept");
+                    return Message::from_vec(&buffer[..written.octets]).unwrap();
                 };
                 let resolved = self.begin(waiting, held, slot).await;
-                resolved.write(&waiting.head, &mut buffer)
+                resolved.write(&waiting.head, &mut buffer).octets
             }
         };
         Message::from_vec(&buffer[..length]).unwrap()

@@ -141,7 +141,8 @@ fn behind_aliases(asked: &str, target: &str, aliases: &[&str]) {
         );
         let judged = forward.key.judge(9, &answer.to_vec().unwrap(), &TtlCaps::default());
         let Verdict::Good(relayed) = judged else { panic!("{judged:?}") };
-        let length = relayed.write(&forward.head, Freshness::Fresh { age_s: 0 }, 1, &mut buffer);
+        let length =
+            relayed.write(&forward.head, Freshness::Fresh { age_s: 0 }, 1, &mut buffer).octets;
         let message = Message::from_vec(&buffer[..length]).unwrap();
         let limit = if transport == Transport::Tcp { 65_535 } else { question.udp_limit };
         assert!(length <= limit, "{length} of {limit}");
@@ -253,7 +254,7 @@ fn w12_relayed_names_remembered_for_compression_are_bounded() {
     }));
     let judged = forward.key.judge(9, &answer.to_vec().unwrap(), &TtlCaps::default());
     let Verdict::Good(relayed) = judged else { panic!("{judged:?}") };
-    let length = relayed.write(&forward.head, Freshness::Fresh { age_s: 0 }, 1, &mut buffer);
+    let length = relayed.write(&forward.head, Freshness::Fresh { age_s: 0 }, 1, &mut buffer).octets;
     let written = Message::from_vec(&buffer[..length]).unwrap();
     assert_eq!(written.answers.len(), 1_000);
     // In full a name has 14 octets or more and a pointer saves up to 13 of them: those remembered are soon used up.

@@ -83,7 +83,7 @@ impl Client<'_> {
 /// Every client whose question has this key gets the same records, and TTLs that have counted down.
 fn read_from_cache(first: &Client<'_>, relayed: &Relayed, age: u8, seed: u64, is_readable: bool) {
     let as_it_came = |head: &ReplyHead<'_>, buffer: &mut [u8]| {
-        relayed.write(head, Freshness::Fresh { age_s: 0 }, seed, buffer)
+        relayed.write(head, Freshness::Fresh { age_s: 0 }, seed, buffer).octets
     };
     let came = first.written(is_readable, as_it_came);
     let own_cnames = |client: &Client<'_>| {
@@ -109,8 +109,9 @@ fn read_from_cache(first: &Client<'_>, relayed: &Relayed, age: u8, seed: u64, is
             if client.waiting.key != first.waiting.key {
                 continue;
             }
-            let kept = client
-                .written(is_readable, |head, buffer| relayed.write(head, freshness, seed, buffer));
+            let kept = client.written(is_readable, |head, buffer| {
+                relayed.write(head, freshness, seed, buffer).octets
+            });
             let (Some(kept), Some((came, was_cut))) = (kept, &came) else { continue };
             let records = from_upstream(&client, &kept);
             if !was_cut && !kept.metadata.truncation {
@@ -152,7 +153,9 @@ fn follow(client: &Client<'_>, relayed: Relayed, next: &[u8], seed: u64, is_read
                 }
             }
             Step::Done => {
-                client.written(is_readable, |head, buffer| resolution.write(head, seed, buffer));
+                client.written(is_readable, |head, buffer| {
+                    resolution.write(head, seed, buffer).octets
+                });
                 return;
             }
             Step::Failed { ede, text } => {

@@ -125,7 +125,7 @@ impl Core {
             match forward.key.judge(id, &reply, &TtlCaps::default()) {
                 Verdict::Good(relayed) => {
                     let fresh = Freshness::Fresh { age_s: 0 };
-                    let length = relayed.write(&forward.head, fresh, seed, &mut buffer);
+                    let length = relayed.write(&forward.head, fresh, seed, &mut buffer).octets;
                     buffer.truncate(length);
                     return Ok(Outcome { reply: Some(buffer), forwarded_to });
                 }

@@ -61,10 +61,11 @@ impl Answer<'_> {
                 true
             }
             (Node::ClusterIp(entry, object), rtype::SRV) => {
-                self.write_service_ports(entry, object, PortFilter::Any, reply)
+                self.write_service_ports(entry, object, reply)
             }
-            (Node::ClusterIpPort(entry, object, port), rtype::SRV) => {
-                self.write_service_ports(entry, object, PortFilter::Named(port), reply)
+            (Node::ClusterIpPort(entry, object, places), rtype::SRV) => {
+                self.write_named_port(entry, object, places, reply);
+                true
             }
             (Node::Headless(entry), rtype::SRV) => self.write_pairs(entry, PortFilter::Any, reply),
             (Node::HeadlessPort(entry, port), rtype::SRV) => {

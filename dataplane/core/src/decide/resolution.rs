@@ -15,7 +15,7 @@ use crate::decide::schema::Node;
 use crate::identity::Identity;
 use crate::records::Records;
 use crate::relay::{
-    Freshness, LookupKey, MAX_UDP, Relayed, ReplyHead, TtlCaps, Verdict, write_chain,
+    Freshness, LookupKey, MAX_UDP, Relayed, ReplyHead, TtlCaps, Verdict, Written, write_chain,
 };
 use crate::wire::dname::Dname;
 use crate::wire::ede;
@@ -182,7 +182,7 @@ impl Resolution {
     }
 
     /// Writes the client's reply from all that was answered; see [`write_chain`].
-    pub fn write(&self, head: &ReplyHead<'_>, seed: u64, buffer: &mut [u8]) -> usize {
+    pub fn write(&self, head: &ReplyHead<'_>, seed: u64, buffer: &mut [u8]) -> Written {
         let hops: Vec<(&Relayed, Freshness)> =
             self.hops.iter().map(|part| (&part.relayed, part.freshness())).collect();
         // The CNAMEs of ours in front may be from a snapshot too.

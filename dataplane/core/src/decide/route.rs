@@ -105,14 +105,15 @@ fn group(zone: &Zone, name: &Labels, qtype: u16) -> Option<usize> {
 
 /// The group that is asked for the DS record of a zone of ours, if there is one (RR75): as of a stub domain, the zone above has
 /// it. A name below an apex is no zone of its own, so its DS record is for us to deny.
+#[inline]
 pub(crate) fn group_above(
     records: &Records,
     name: &Labels,
     lookup: &Lookup<'_, '_>,
     qtype: u16,
 ) -> Option<usize> {
-    match lookup.node {
-        Some(Node::Apex) if qtype == rtype::DS => group(&records.zone, name, qtype),
+    match (qtype, &lookup.node) {
+        (rtype::DS, Some(Node::Apex)) => group(&records.zone, name, qtype),
         _ => None,
     }
 }

@@ -31,8 +31,8 @@ pub(crate) enum Node<'r, 'q> {
     Version,
     /// A ClusterIP Service (RR13-RR16).
     ClusterIp(&'r ServiceEntry, &'r ServiceObject),
-    /// A named port of one (RR30).
-    ClusterIpPort(&'r ServiceEntry, &'r ServiceObject, PortName<'q>),
+    /// A named port of one (RR30), and the places of its ports in the list of the Service.
+    ClusterIpPort(&'r ServiceEntry, &'r ServiceObject, &'r [u16]),
     /// A headless Service with published endpoints (RR17).
     Headless(&'r ServiceEntry),
     /// A named port of one (RR31).
@@ -216,7 +216,7 @@ fn cluster_ip<'r, 'q>(
         }
         Below::Port(port) => match port.of(&object.ports) {
             [] => Lookup::found_if(object.ports.is_cut, Node::EmptyNonTerminal, needs),
-            [_, ..] => Lookup::found(Node::ClusterIpPort(entry, object, port), needs),
+            places @ [_, ..] => Lookup::found(Node::ClusterIpPort(entry, object, places), needs),
         },
         Below::Endpoint(label) => endpoint(entry, records, label, needs.and(Needs::SLICES)),
         Below::Nothing => Lookup::missing(needs),

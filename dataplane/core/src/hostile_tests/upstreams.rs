@@ -108,13 +108,13 @@ impl Follows<'_> {
         let question = first.name().wire();
         let head = ReplyHead { form, question, nsid: None, cnames: Cnames::NONE };
         let mut buffer = vec![0; limit];
-        let (length, cost) = count_steps(|| resolution.write(&head, seed, &mut buffer));
+        let (written, cost) = count_steps(|| resolution.write(&head, seed, &mut buffer));
         steps += cost;
         let names = resolution.names() as u64;
         let filtered = if protects { octets as u64 } else { 0 };
         let budget = names * CHEAP_REPLIES * cheap + STEPS_PER_OCTET * limit as u64 + filtered;
         assert!(steps <= budget, "{steps} steps, not {budget}: {names} names, {limit} octets");
-        buffer.truncate(length);
+        buffer.truncate(written.octets);
         buffer
     }
 }
@@ -180,7 +180,7 @@ fn text(asked: &LookupKey, relayed: Relayed) -> Vec<String> {
     let question = asked.name().wire();
     let head = ReplyHead { form, question, nsid: None, cnames: Cnames::NONE };
     let mut buffer = vec![0; 65_535];
-    let length = write_chain(&head, &[(&relayed, FRESH)], 0, &mut buffer);
+    let length = write_chain(&head, &[(&relayed, FRESH)], 0, &mut buffer).octets;
     let reply = hickory_proto::op::Message::from_vec(&buffer[..length]).unwrap();
     let records = reply.answers.iter().chain(&reply.authorities);
     let head = format!("{:?} {:?}", reply.metadata, reply.edns);

@@ -105,3 +105,19 @@ impl OwnedHead {
         ReplyHead { form: self.form, question, nsid: self.has_nsid.then_some(nsid), cnames }
     }
 }
+
+/// A reply to a client that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its length.
+    pub octets: usize,
+    /// Records of its answer are missing: over UDP the reply says so (TC), over a stream nothing does (WR23).
+    pub is_cut: bool,
+}
+
+impl Written {
+    /// One without a missing record.
+    pub fn whole(octets: usize) -> Written {
+        Written { octets, is_cut: false }
+    }
+}

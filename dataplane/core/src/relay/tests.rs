@@ -76,12 +76,12 @@ impl Client {
     }
 
     fn write(&self, relayed: &Relayed, seed: u64, buffer: &mut [u8]) -> usize {
-        let length = relayed.write(&self.head, FRESH, seed, buffer);
+        let written = relayed.write(&self.head, FRESH, seed, buffer);
         // A waiting client has a copy of the key, which writes the same reply.
         let mut again = vec![0; buffer.len()];
-        assert_eq!(relayed.write(&self.head.keep().borrow(), FRESH, seed, &mut again), length);
-        assert!(again[..length] == buffer[..length]);
-        length
+        assert_eq!(relayed.write(&self.head.keep().borrow(), FRESH, seed, &mut again), written);
+        assert!(again[..written.octets] == buffer[..written.octets]);
+        written.octets
     }
 
     fn fail(&self, ede: u16, text: &str, buffer: &mut [u8]) -> usize {
@@ -245,6 +245,6 @@ fn edes(message: &Message) -> Vec<(u16, usize)> {
 
 fn written(head: &ReplyHead<'_>, hops: &[(&Relayed, Freshness)]) -> Message {
     let mut buffer = [0; 4096];
-    let length = write_chain(head, hops, 0, &mut buffer);
+    let length = write_chain(head, hops, 0, &mut buffer).octets;
     Message::from_vec(&buffer[..length]).unwrap()
 }

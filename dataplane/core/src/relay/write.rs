@@ -9,7 +9,7 @@ mod own_aliases;
 
 use super::compress::{Case, Known};
 use super::errors::ErrorCodes;
-use super::head::{MAX_NSID, ReplyHead};
+use super::head::{MAX_NSID, ReplyHead, Written};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
 use super::relayed::{Freshness, Relayed};
 use super::shifted_names::ShiftedNames;
@@ -23,7 +23,7 @@ use crate::wire::text::ShortText;
 /// The TTL of every record of a stale reply (CA40, RFC 8767 §4).
 const STALE_TTL_S: u32 = 30;
 impl Relayed {
-    /// Writes the client's reply (§5, RR40, RR41); returns its length.
+    /// Writes the client's reply (§5, RR40, RR41).
     ///
     /// `seed` decides the rotation of RRsets (WR24). `buffer` must hold the largest reply: 65,535 octets for TCP, 4,096
     /// for UDP; what does not fit in a smaller one is cut as if it were the limit.
@@ -33,7 +33,7 @@ impl Relayed {
         freshness: Freshness,
         seed: u64,
         buffer: &mut [u8],
-    ) -> usize {
+    ) -> Written {
         write_chain(head, &[(self, freshness)], seed, buffer)
     }
 }
@@ -45,13 +45,15 @@ pub fn write_chain(
     hops: &[(&Relayed, Freshness)],
     seed: u64,
     buffer: &mut [u8],
-) -> usize {
+) -> Written {
     // If the end of a chain was removed, the rest of the chain is not written either (N21).
     let hops = match hops {
         [.., end] if end.0.is_blocked() => core::slice::from_ref(end),
         _ => hops,
     };
-    let Some(mut reply) = RelayedReply::begin(head, buffer) else { return 0 };
+    let Some(mut reply) = RelayedReply::begin(head, buffer) else {
+        return Written::whole(0);
+    };
     let mut fits = true;
     // Where the name that the first upstream was asked about is written.
     let mut asked_at = Some(HEADER);
@@ -85,9 +87,11 @@ pub fn write_chain(
     // Over a stream nothing says that records are missing: a client would take CNAMEs alone for an answer without data.
     if head.is_stream() && !fits && !has_end {
         step(reply.at);
-        return head.fail(ede::OTHER, "the chain of CNAMEs is too long for one message", buffer);
+        let text = "the chain of CNAMEs is too long for one message";
+        return Written::whole(head.fail(ede::OTHER, text, buffer));
     }
     reply.end_answer();
+    let is_cut = !fits;
     let last = hops.last();
     // A part of a denial proves nothing: the authority section is written whole or not at all.
     if let (true, Some(moved)) = (fits, &place)
@@ -115,7 +119,7 @@ pub fn write_chain(
         (false, false) => code,
     };
     let ede = (is_stale || is_blocked || is_withheld).then_some((code, ""));
-    reply.finish(head, flags, rcode, ede, ErrorCodes::default())
+    Written { octets: reply.finish(head, flags, rcode, ede, ErrorCodes::default()), is_cut }
 }
 
 impl ReplyHead<'_> {

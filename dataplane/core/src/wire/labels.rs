@@ -127,6 +127,6 @@ impl Labels {
 
     /// The name as a value of its own.
     pub(crate) fn to_name(&self) -> Name {
-        Name::compose(&[self.wire()]).unwrap_or(Name::ROOT)
+        Name::in_room(self.end, &self.wire)
     }
 }

@@ -35,7 +35,7 @@ impl Sweep {
         }
         cache.note_taken(&shard, octets, entries);
         let evicted = cache.make_room(&mut shard, 0, now_ms, limits);
-        cache.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
+        cache.counters().evictions.fetch_add(evicted, Ordering::Relaxed);
         // A bound that became smaller: this part of the cache keeps no more than its own share.
         let (octets, entries) = shard.taken();
         let has_more = octets > limits.octets / SHARDS || entries > limits.entries / SHARDS;

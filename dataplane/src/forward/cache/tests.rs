@@ -238,7 +238,7 @@ fn ca1_entries_on_routes_that_are_no_more_leave_step_by_step() {
     (0..600).for_each(|n| assert!(is_fresh(&cache, &name(n), 0, &LIMITS)));
     cache.note_failure(other, &key("failed.example"), true, (0, 0), &LIMITS);
     let (octets, entries) = (cache.octets(), cache.entries());
-    let evictions = || cache.counters.evictions.load(Ordering::Relaxed);
+    let evictions = || cache.counters().evictions.load(Ordering::Relaxed);
     let before = evictions();
     assert_eq!(entries, 801);
     let (mut sweep, mut steps, mut fewest) = (Sweep::default(), 0, entries);

@@ -177,7 +177,7 @@ impl Responder {
                 let lookup =
                     self.forwarder.resolve(&self.state.published, upstreams, &waiting, held, slot);
                 let resolved = lookup.await;
-                (resolved.write(&waiting.head, &mut buffer), resolved.origin())
+                (resolved.write(&waiting.head, &mut buffer).octets, resolved.origin())
             }
         };
         (buffer[..octets].to_vec(), origin)

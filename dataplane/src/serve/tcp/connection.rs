@@ -176,7 +176,6 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                     match action {
                         TcpAction::Reply(octets) => {
                             server.turns.answered(self.permit.share(), octets, within);
-                            self.push(&frame::prefix(octets));
                             self.push(&buffer[..octets]);
                         }
                         TcpAction::Close | TcpAction::Failed => {
@@ -207,7 +206,6 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             let begun = std::time::Instant::now();
             let Some(octets) = late::write(reply, &mut buffer, &server.counters) else { continue };
             server.turns.answered(self.permit.share(), octets, begun.elapsed());
-            self.push(&frame::prefix(octets));
             self.push(&buffer[..octets]);
             self.hold(self.input.capacity());
         }
@@ -231,11 +229,14 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         self.output.len() - self.written
     }
 
-    fn push(&mut self, octets: &[u8]) {
+    /// Adds a message behind what is to be written. Its length does not get a small buffer of its own first.
+    fn push(&mut self, message: &[u8]) {
         if self.output.is_empty() {
             self.write_since = Some(Instant::now());
         }
-        self.output.extend_from_slice(octets);
+        self.output.reserve(PREFIX + message.len());
+        self.output.extend_from_slice(&frame::prefix(message.len()));
+        self.output.extend_from_slice(message);
     }
 
     fn wrote(&mut self, octets: usize) {

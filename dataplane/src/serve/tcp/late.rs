@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dataplane_core::{Reason, Waiting, pad};
+use dataplane_core::{Reason, Waiting, Written, pad};
 
 use super::super::counters::{ServeCounters, add};
 use super::super::responder::{AskedLater, Responder};
@@ -74,13 +74,16 @@ impl Unwritten for Resolution {
 
     fn write(&self, buffer: &mut [u8]) -> usize {
         self.is_written.set(true);
-        let octets = self.resolved.write(&self.waiting.head, buffer);
+        let Written { octets, is_cut } = self.resolved.write(&self.waiting.head, buffer);
         let octets = if self.is_padded { pad(buffer, octets) } else { octets };
         let message = &buffer[..octets];
         let origin = self.resolved.origin();
         let answered = Answered { reason: Reason::Forward, origin };
         let traffic = self.responder.counters.traffic.late(self.over);
         traffic.reply(answered, message);
+        if is_cut {
+            traffic.capped();
+        }
         traffic.took(origin, self.took);
         if let Some(asked) = &self.asked {
             self.responder.show(self.place, &asked.borrow(), answered, message);

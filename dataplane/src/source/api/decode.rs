@@ -2,10 +2,11 @@
 //! copy. An error in one object affects only that object (E15).
 
 use std::borrow::Cow;
+use std::fmt;
 
 use dataplane_core::{Key, Object, Resource};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::source::objects::convert::{self, Reasons};
@@ -124,9 +125,47 @@ fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Undecodable> {
     })
 }
 
-/// The metadata of any object as JSON; `None` where it has none that can be read.
+/// The metadata of any object as JSON; `None` where it has none that can be read. An object is read no further than its metadata,
+/// which the API server writes before the rest: it may have a thousand endpoints.
 pub(super) fn named(text: &[u8]) -> Option<Named> {
-    serde_json::from_slice(text).ok()
+    let mut metadata = None;
+    // Ends with an error where there is metadata: nothing else ends reading.
+    let _ =
+        UpToMetadata(&mut metadata).deserialize(&mut serde_json::Deserializer::from_slice(text));
+    match metadata {
+        Some(metadata) => Some(Named { metadata }),
+        None => serde_json::from_slice(text).ok(),
+    }
+}
+
+/// Reads an object up to its metadata, and keeps that.
+struct UpToMetadata<'a>(&'a mut Option<slim::Metadata>);
+
+impl<'de> DeserializeSeed<'de> for UpToMetadata<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, object: D) -> Result<(), D::Error> {
+        object.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for UpToMetadata<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(field) = fields.next_key::<Cow<'_, str>>()? {
+            if field == "metadata" {
+                *self.0 = Some(fields.next_value()?);
+                return Err(A::Error::custom("the rest is not read"));
+            }
+            fields.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
+    }
 }
 
 /// A resourceVersion as a number; 0 for one that is none.
@@ -144,6 +183,42 @@ mod tests {
         let bad = object(Resource::Services, text.as_bytes()).unwrap_err();
         assert_eq!(bad.key.unwrap().to_string(), "shop/bad");
         assert!(bad.error.contains("invalid type"), "{}", bad.error);
+    }
+
+    #[test]
+    fn metadata_is_the_same_wherever_it_is_and_nothing_behind_it_is_read() {
+        let key = |text: &str| {
+            let named = named(text.as_bytes())?;
+            Some(convert::key(&named.metadata).to_string())
+        };
+        let metadata = r#""metadata":{"name":"a","namespace":"shop","resourceVersion":"7"}"#;
+        for object in [
+            format!("{{{metadata}}}"),
+            format!(r#"{{"kind":"Service","metadata2":{{}},{metadata},"spec":{{}}}}"#),
+            format!(
+                r#"{{"spec":{{"metadata":{{"name":"b"}}}},"ports":[{{"name":"c"}}],{metadata}}}"#
+            ),
+        ] {
+            assert_eq!(key(&object).as_deref(), Some("shop/a"), "{object}");
+        }
+        for (object, known) in [
+            ("{}", Some("")),
+            (r#"{"spec":{}}"#, Some("")),
+            (r#"{"metadata":{}}"#, Some("")),
+            (r#"{"metadata":null}"#, None),
+            (r#"{"metadata":7,"spec":{}}"#, None),
+            (r#"{"metadata":{"name":7}}"#, None),
+            (r#"{"metadata":{"name":"a""#, None),
+            ("7", None),
+            ("", None),
+        ] {
+            assert_eq!(key(object).as_deref(), known, "{object}");
+            let whole = serde_json::from_str::<Named>(object).ok();
+            let whole = whole.map(|named| convert::key(&named.metadata).to_string());
+            assert_eq!(key(object), whole, "{object}");
+        }
+        // What follows is not looked at: the line of the watch was read as JSON before.
+        assert_eq!(key(&format!("{{{metadata},!")).as_deref(), Some("shop/a"));
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::wire::reply::{Owner, Rdata, Reply};
 const SRV_PRIORITY: u16 = 0;
 const SRV_WEIGHT: u16 = 100;
 
+/// Labels of `_port._proto`, below the name of a Service.
+const PORT_LABELS: usize = 2;
+
 /// At least what an SRV record has besides the labels of its target and the zone: head, numbers and length of the first label.
 const PAIR_OCTETS: usize = 20;
 
@@ -50,53 +53,60 @@ impl Answer<'_> {
         write(None, reply)
     }
 
-    /// RR30, RR32: the Service's ports, with itself as target.
+    /// RR32: the ports of a Service, each with the Service as target.
     pub(super) fn write_service_ports(
         &self,
         entry: &ServiceEntry,
         object: &ServiceObject,
-        filter: PortFilter<'_>,
         reply: &mut Reply<'_, '_>,
     ) -> bool {
-        // The target is the owner, or the owner below `_port._proto`.
-        let labels = match filter {
-            PortFilter::Any => 0,
-            PortFilter::Named(_) => 2,
-        };
-        let (ports, ttl_s) = (&object.ports, self.records.zone.settings.ttl_s);
-        let found = self.write_services(false, reply, |seed, reply| {
-            let numbers = &mut |port| match self.owner {
-                Owner::Question => {
-                    reply.answer_service(labels, ttl_s, [SRV_PRIORITY, SRV_WEIGHT, port]).is_ok()
-                }
-                Owner::Name(owner) => self.write_service(below(owner, labels), port, reply),
-            };
-            match filter {
-                PortFilter::Any => {
-                    let start = start(seed, ports.numbers.len());
-                    let in_turn = ports.numbers[start..].iter().chain(&ports.numbers[..start]);
-                    in_turn.copied().all(numbers);
-                    !ports.numbers.is_empty()
-                }
-                PortFilter::Named(name) => {
-                    let places = name.of(ports);
-                    places.iter().map(|&place| ports.all[usize::from(place)].number).all(numbers);
-                    !places.is_empty()
-                }
-            }
-        });
-        if !found {
+        let numbers = &object.ports.numbers;
+        if numbers.is_empty() {
             return false;
         }
-        let node = Node::ClusterIp(entry, object);
+        self.write_services(false, reply, |seed, reply| {
+            let start = start(seed, numbers.len());
+            let mut in_turn = numbers[start..].iter().chain(&numbers[..start]);
+            in_turn.all(|&port| self.write_own_port(0, port, reply))
+        });
+        self.add_service(0, Node::ClusterIp(entry, object), reply);
+        true
+    }
+
+    /// RR30: the ports with one name, which are at these places, by their numbers. Nearly always it is one.
+    pub(super) fn write_named_port(
+        &self,
+        entry: &ServiceEntry,
+        object: &ServiceObject,
+        places: &[u16],
+        reply: &mut Reply<'_, '_>,
+    ) {
+        let mut ports = places.iter().map(|&place| object.ports.all[usize::from(place)].number);
+        ports.all(|port| self.write_own_port(PORT_LABELS, port, reply));
+        self.add_service(PORT_LABELS, Node::ClusterIp(entry, object), reply);
+    }
+
+    /// An SRV record whose target is its owner without its first labels; false when it does not fit.
+    fn write_own_port(&self, labels: usize, port: u16, reply: &mut Reply<'_, '_>) -> bool {
+        match self.owner {
+            Owner::Question => {
+                let (ttl_s, numbers) =
+                    (self.records.zone.settings.ttl_s, [SRV_PRIORITY, SRV_WEIGHT, port]);
+                reply.answer_service(labels, ttl_s, numbers).is_ok()
+            }
+            Owner::Name(owner) => self.write_service(below(owner, labels), port, reply),
+        }
+    }
+
+    /// The addresses of that target.
+    fn add_service(&self, labels: usize, node: Node<'_, '_>, reply: &mut Reply<'_, '_>) {
         match (self.owner, only_address(node).and_then(|address| address.v4())) {
             (Owner::Question, Some(v4)) if !self.is_overridden(reply.asked_below(labels)) => {
-                reply.add_v4_of_asked(labels, ttl_s, v4);
+                reply.add_v4_of_asked(labels, self.records.zone.settings.ttl_s, v4);
             }
             (Owner::Question, _) => self.add_target(reply.asked_below(labels), node, reply),
             (Owner::Name(owner), _) => self.add_target(below(owner, labels), node, reply),
         }
-        true
     }
 
     /// Whether an extra record replaces what Kubernetes says of a name (RR84).

@@ -92,7 +92,7 @@ fn reply(resolution: &Resolution, asked: &str) -> Message {
     let asked = name(asked);
     let head = ReplyHead { form, question: asked.wire(), nsid: None, cnames: Cnames::NONE };
     let mut buffer = [0; 4096];
-    let octets = resolution.write(&head, 0, &mut buffer);
+    let octets = resolution.write(&head, 0, &mut buffer).octets;
     let reply = Message::from_vec(&buffer[..octets]).unwrap();
     assert!(!reply.metadata.authoritative, "an upstream began it");
     reply

@@ -20,7 +20,7 @@ fn ca2_what_was_in_a_cache_of_http_counts_down_before_it_is_kept() {
         let Verdict::Good(relayed) = judged else { panic!("{age_s}: {judged:?}") };
         let mut buffer = [0; 512];
         let fresh = Freshness::Fresh { age_s: 0 };
-        let length = relayed.write(&pending.head, fresh, 0, &mut buffer);
+        let length = relayed.write(&pending.head, fresh, 0, &mut buffer).octets;
         let reply = Message::from_vec(&buffer[..length]).unwrap();
         let shown: Vec<u32> = reply.answers.iter().map(|record| record.ttl).collect();
         assert_eq!((&shown[..], relayed.lifetime_s()), (&ttls[..], lifetime_s), "{age_s} {max_s}");

@@ -1,4 +1,4 @@
-//! Memory that a smaller bound gives back.
+//! Memory that a smaller bound gives back, and how hashes are spread over the tables.
 
 use super::*;
 
@@ -30,4 +30,14 @@ fn ca5_a_much_smaller_bound_gives_the_memory_of_slots_back_and_keeps_what_it_may
     let mut sweep = Sweep::default();
     while sweep.step(&cache, 0, &few, |_| false) {}
     assert_eq!((cache.octets(), cache.entries()), (0, 0));
+}
+
+/// The tables of the standard library compare the highest seven bits of a hash before they read a row.
+#[test]
+fn hashes_of_one_shard_differ_in_the_bits_that_its_table_compares() {
+    let cache = Cache::default();
+    let hashes = (0..20_000).map(|n| cache.hash(ROUTE, &key(&format!("n{n}.example"))));
+    let of_first = hashes.filter(|&hash| place_of(hash) == 0);
+    let tags: std::collections::BTreeSet<u64> = of_first.map(|hash| hash >> 57).collect();
+    assert!(tags.len() > 64, "{}", tags.len());
 }

@@ -15,13 +15,16 @@ use super::*;
 use crate::settings;
 
 const TXT: u8 = 16;
+/// The first flags of a reply, and the one that says that records are missing.
+const QR_RD: u8 = 0x81;
+const TC: u8 = 2;
 /// Queries of ten connections (WR41).
 const QUERIES: usize = 10 * 64;
 /// Octets of the one record: whole strings.
 const RDATA: usize = 234 * 256;
 
-/// An upstream over TCP that answers one query with one long record, and gives that one time to be joined.
-async fn upstream() -> config::Server {
+/// An upstream over TCP that answers with one long record, and gives a query time to be joined; `flags` are those of its replies.
+async fn upstream(flags: u8) -> config::Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -31,7 +34,7 @@ async fn upstream() -> config::Server {
             stream.read_exact(&mut reply).await.expect("a query");
             // Without the OPT record, which has 11 octets.
             reply.truncate(reply.len() - 11 * usize::from(reply[11]));
-            (reply[2], reply[3], reply[7], reply[11]) = (0x81, 0x80, 1, 0);
+            (reply[2], reply[3], reply[7], reply[11]) = (flags, 0x80, 1, 0);
             reply.extend([0xc0, 12, 0, TXT, 0, 1, 0, 0, 0, 0]);
             reply.extend((RDATA as u16).to_be_bytes());
             reply.extend([255; RDATA]);
@@ -44,21 +47,47 @@ async fn upstream() -> config::Server {
     config::Server { ip, port, transport: config::Transport::Tcp, tls: None }
 }
 
-#[tokio::test]
-async fn wr44_a_lookup_that_many_connections_wait_for_ends_with_one_copy_of_its_reply() {
-    let group = Group { servers: vec![upstream().await], options: GroupOptions::default() };
+/// One that asks this server for all names that are not ours.
+fn responder(server: config::Server) -> Arc<Responder> {
+    let group = Group { servers: vec![server], options: GroupOptions::default() };
     let config = Config { upstreams: config::Upstreams::Servers(group), ..Config::default() };
     let records = Index::new(settings::of(&config).expect("settings")).records();
-    let responder = with_records(&config, records, "/nonexistent");
-    let answer = answer(Arc::new(responder));
+    Arc::new(with_records(&config, records, "/nonexistent"))
+}
+
+fn asker() -> Asker {
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-    let asker = Asker { client: address, server: address, over: ServedOver::Tcp };
+    Asker { client: address, server: address, over: ServedOver::Tcp }
+}
+
+/// An upstream over a stream that sets TC has no larger form of its reply (FW26): nothing but the count says that records are
+/// missing.
+#[tokio::test]
+async fn wr23_a_part_of_an_rrset_that_an_upstream_gives_is_counted() {
+    for (flags, count) in [(QR_RD, 0), (QR_RD | TC, 1)] {
+        let responder = responder(upstream(flags).await);
+        let answer = answer(Arc::clone(&responder));
+        let mut buffer = vec![0; MESSAGE_OCTETS];
+        let asks = question("long.example.org", TXT, true);
+        let TcpAction::Late(late) = answer(&asks, asker(), true, &mut buffer) else {
+            panic!("it is not ours")
+        };
+        let octets = write(late.await, &mut buffer, &ServeCounters::default()).expect("a reply");
+        assert!(octets > RDATA && (buffer[2] & TC, buffer[7]) == (0, 1), "{octets} octets");
+        assert_eq!(responder.counters.traffic.read(ServedOver::Tcp).capped, count);
+    }
+}
+
+#[tokio::test]
+async fn wr44_a_lookup_that_many_connections_wait_for_ends_with_one_copy_of_its_reply() {
+    let responder = responder(upstream(QR_RD).await);
+    let answer = answer(responder);
     let mut buffer = vec![0; MESSAGE_OCTETS];
     // The thread of TCP takes none of them before all have ended.
     let mut lookups = JoinSet::new();
     for _ in 0..QUERIES {
         let asks = question("long.example.org", TXT, true);
-        match answer(&asks, asker, true, &mut buffer) {
+        match answer(&asks, asker(), true, &mut buffer) {
             TcpAction::Late(late) => lookups.spawn(late),
             _ => panic!("it is not ours"),
         };

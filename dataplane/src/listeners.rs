@@ -1,6 +1,6 @@
 //! The listeners besides port 53 that the configuration asks for. They are opened while the process runs, and use
-//! another path or Secret at once. To close one, or to change its port, takes a restart: both change the pod's template,
-//! which rolls the pods. So does a Secret that pods do not have mounted (docs/operating.md).
+//! another path or Secret at once. To close one, or to change its port, takes a restart: both change the pod's template
+//! once all pods have the document, which replaces them. So does a Secret that pods do not have mounted (docs/operating.md).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

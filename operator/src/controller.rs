@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use crate::apply::Stopped;
 use crate::apply::memory::Memory;
 use crate::context::Context;
+use crate::decide::admit;
 use crate::desired::Kind;
 use crate::lost_pods::PolicyStanding;
 use crate::observe::caches::{Caches, Unread};
@@ -218,6 +219,18 @@ async fn say_unread(dns: &ClusterDNS, ctx: &Context, unread: &Unread) {
     }
 }
 
+/// Its deletion waits for finalizers, such as those of others, and nothing of it is repaired meanwhile: what its status said before
+/// is not true any more.
+async fn say_leaving(dns: &ClusterDNS, ctx: &Context) -> Action {
+    if admit::is_managed(dns, &ctx.settings).is_err() {
+        return Action::await_change();
+    }
+    match report(ctx, dns, status::leaving::of(dns, Timestamp::now())).await {
+        Ok(()) => Action::await_change(),
+        Err(_) => Action::requeue(AGAIN),
+    }
+}
+
 /// Reconciles on a task of its own, so that both threads are used; it ends with what waits for it. A defect of ours that one
 /// ClusterDNS meets costs it its reconcile, and the others nothing.
 async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Infallible> {
@@ -251,7 +264,10 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     }
     // It is being deleted, and its objects with it: a write would create some of them again.
     if dns.metadata.deletion_timestamp.is_some() {
-        return Action::await_change();
+        return match turn {
+            None => say_leaving(&ctx.last_written.newest(&dns), &ctx).await,
+            Some(_) => Action::await_change(),
+        };
     }
     let dns = match turn {
         None => ctx.last_written.newest(&dns),

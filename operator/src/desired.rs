@@ -3,6 +3,7 @@
 
 pub mod kind;
 mod instance;
+mod in_pods;
 mod service_account;
 mod cluster_role;
 mod role;
@@ -44,6 +45,7 @@ use crate::decide::plan::{Plan, RolloutPlan, ServicePlan, Size};
 use crate::names;
 use crate::observe::observed::Observed;
 use crate::settings::Settings;
+use in_pods::InPods;
 use instance::Instance;
 
 /// Every object that should exist, as it is applied.
@@ -65,7 +67,8 @@ impl Desired {
         let name = dns.name_any();
         let child = names::child(&name);
         let service = dns.spec.service.clone().unwrap_or_default();
-        let of = &Instance { dns, config, observed, plan, settings, service, name, child };
+        let in_pods = InPods::of(config, &plan.rollout);
+        let of = &Instance { dns, in_pods, observed, plan, settings, service, name, child };
         let objects = [
             typed(Kind::ServiceAccount, Some(service_account::service_account(of))),
             typed(Kind::ClusterRole, Some(cluster_role::cluster_role(of))),
@@ -94,11 +97,11 @@ impl Desired {
     ) -> DynamicObject {
         let (service, size) = (ServicePlan::Own, Size::Replicas(0));
         let plan = &Plan { service, size, rollout, budget: false };
-        let config = &Config::default();
+        let in_pods = InPods::default();
         let name = dns.name_any();
         let child = names::child(&name);
         let service = dns.spec.service.clone().unwrap_or_default();
-        let of = &Instance { dns, config, observed, plan, settings, service, name, child };
+        let of = &Instance { dns, in_pods, observed, plan, settings, service, name, child };
         object(config_map::config_map(of))
     }
 

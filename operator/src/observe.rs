@@ -69,7 +69,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let service = typed::<Service>(of(Kind::Service, &service_name).await?)?;
     let pods = caches.pods(&namespace, &instance);
     let config_map = fresh_config_map(ctx, &namespace, &name).await?;
-    let config_map = ctx.last_documents.believed(dns, config_map);
+    let config_map = ctx.last_documents.believed(dns, config_map, service.as_ref());
     let replica_sets = caches.replica_sets(&namespace, &instance);
     let deployment = ours(ctx, dns, Kind::Deployment, &namespace).await?;
     let daemon_set = ours(ctx, dns, Kind::DaemonSet, &namespace).await?;
@@ -249,10 +249,10 @@ pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
 }
 
 /// The configuration ConfigMap, and of one that another ClusterDNS of this name had what is true of this one too.
-pub(crate) fn believed(map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
+pub(crate) fn believed(map: ConfigMap, dns: &ClusterDNS, service: Option<&Service>) -> ConfigMap {
     match is_owned(&map, dns) {
         true => map,
-        false => config_map::left_behind(map, dns),
+        false => config_map::left_behind(map, dns, service),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod deleted;
 mod edited;
+mod listeners;
 mod outlives;
 mod unreachable;
 

@@ -182,6 +182,10 @@ fn o10_an_adopted_service_survives_its_clusterdns_with_and_without_the_operator(
         all.delete("a", &DeleteParams::default()).await.expect("it can be deleted");
         is_the_same(&wait_until_moved(&client, false).await, &before);
         assert!(all.get("a").await.is_ok(), "it is still there");
+        wait_for("it says that it is being deleted", async || {
+            condition(&client, "a", "Degraded").await.filter(|(_, why)| why == "BeingDeleted")
+        })
+        .await;
         all.patch("a", &PatchParams::default(), &held(&[])).await.expect("no finalizer");
         delete(&client, "a").await;
 

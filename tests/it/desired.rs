@@ -2,6 +2,7 @@
 //! it, with any spec.
 
 mod workload;
+mod on_trial;
 mod service;
 mod configuration;
 mod rights;

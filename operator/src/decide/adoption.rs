@@ -17,6 +17,7 @@ pub use switch::{remember, reset_by};
 pub use traffic::leads_to_own_node_only;
 pub(crate) use traffic::{is_local, remedy};
 pub use written::asks_for_others;
+pub(crate) use written::cluster_ips;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -299,16 +300,6 @@ pub(crate) fn selector_without_us(service: &Service) -> BTreeMap<String, String>
     let mut labels = selector(service);
     labels.remove(INSTANCE);
     labels
-}
-
-/// The clusterIPs that a Service really has.
-pub(crate) fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
-    let spec = service.spec.as_ref();
-    let all = spec.iter().flat_map(|spec| spec.cluster_ips.iter().flatten());
-    let one =
-        spec.and_then(|spec| spec.cluster_ip.as_ref()).filter(|_| all.clone().next().is_none());
-    // A headless Service has the text "None" there.
-    all.chain(one).filter_map(|text| text.parse().ok()).collect::<Vec<_>>().into_iter()
 }
 
 fn selector(service: &Service) -> BTreeMap<String, String> {

@@ -1,8 +1,10 @@
 //! What is written in the configuration ConfigMap now.
 
+use std::net::IpAddr;
+
 pub use crds::between::{CANARY, ROLLOUT, STABLE};
 use crds::{ClusterDNS, Config, config};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -105,8 +107,9 @@ pub fn state_in(config_map: Option<&ConfigMap>) -> RolloutState {
 
 /// The ConfigMap that a deleted ClusterDNS of this name left behind, for the one that has the name now. Pods may still run its
 /// documents, so these and their trials count. What was done to a Service does not, nor its ServiceAccount, nor the addresses of a
-/// Service of another name. Nor do addresses where this one asks for others: it was created for them.
-pub fn left_behind(mut map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
+/// Service of another name. Nor do addresses where this one asks for others: it was created for them. Nor those that the Service,
+/// which is there, does not have: a backup brought them from another cluster, or the clients of this one are those of the Service.
+pub fn left_behind(mut map: ConfigMap, dns: &ClusterDNS, service: Option<&Service>) -> ConfigMap {
     let (namespace, name) = names::service(dns);
     let mut state = state_in(Some(&map));
     let is_its = |manifest: &Value| {
@@ -118,7 +121,9 @@ pub fn left_behind(mut map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
     // It had a ServiceAccount of its own, which may be gone with it.
     state.account = Account::default();
     let is_its_service = state.service.manifest.as_ref().is_some_and(is_its);
-    if !is_its_service || adoption::asks_for_others(dns, &state.service.cluster_ips) {
+    let known = &state.service.cluster_ips;
+    let is_stale = adoption::asks_for_others(dns, known) || is_at_others(service, known);
+    if !is_its_service || is_stale {
         state.service = LastService::default();
     }
     // This ClusterDNS has given nothing back.
@@ -127,6 +132,13 @@ pub fn left_behind(mut map: ConfigMap, dns: &ClusterDNS) -> ConfigMap {
         *rollout = serde_json::to_string(&state).unwrap_or_default();
     }
     map
+}
+
+/// Does the Service have addresses, and none of these?
+fn is_at_others(service: Option<&Service>, known: &[String]) -> bool {
+    let mut real = service.into_iter().flat_map(adoption::cluster_ips).peekable();
+    let is_known = |ip: IpAddr| known.iter().any(|it| it.parse::<IpAddr>() == Ok(ip));
+    real.peek().is_some() && !real.any(is_known)
 }
 
 /// The document on trial and its revision.

@@ -1,6 +1,5 @@
 //! The data plane's container: its command line, ports, probes and confinement.
 
-use crds::config::Federation;
 use crds::defaults::DNS_PORT;
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
@@ -65,7 +64,7 @@ pub(super) fn container(of: &Instance<'_>, resources: ResourceRequirements) -> C
         command: Some(vec![PROGRAM.to_owned()]),
         args: Some(arguments(of)),
         env: Some(environment(of)),
-        ports: Some(ports::of(&of.dns.spec).iter().map(container_port).collect()),
+        ports: Some(of.ports().iter().map(container_port).collect()),
         liveness_probe: Some(probe("/livez", &LIVENESS)),
         readiness_probe: Some(probe("/readyz", &READINESS)),
         resources: Some(resources),
@@ -87,7 +86,7 @@ fn arguments(of: &Instance<'_>) -> Vec<String> {
         format!("--drain-seconds={}", of.dns.spec.drain_seconds),
         "--log-format=json".to_owned(),
     ];
-    if needs_location(of) {
+    if of.in_pods.needs_location {
         flags.extend(["--zone=$(POD_ZONE)".to_owned(), "--region=$(POD_REGION)".to_owned()]);
     }
     // Both families; the node may have only one of them; the data plane's default is the same on port 53.
@@ -101,7 +100,7 @@ fn arguments(of: &Instance<'_>) -> Vec<String> {
 
 fn environment(of: &Instance<'_>) -> Vec<EnvVar> {
     let mut ours = vec![downward("POD_NAME", "metadata.name"), downward("POD_UID", "metadata.uid")];
-    if needs_location(of) {
+    if of.in_pods.needs_location {
         let label = |name: &str| format!("metadata.labels['topology.kubernetes.io/{name}']");
         ours.push(downward("POD_ZONE", &label("zone")));
         ours.push(downward("POD_REGION", &label("region")));
@@ -117,12 +116,6 @@ fn environment(of: &Instance<'_>) -> Vec<EnvVar> {
 
 fn plain(name: &str, value: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: Some(value.to_owned()), value_from: None }
-}
-
-/// Whether a federation leads to the zone or region of the pod's node (RR97), whose labels Kubernetes copies to the pod
-/// from version 1.35 on; before, both variables are empty.
-fn needs_location(of: &Instance<'_>) -> bool {
-    of.config.federations.iter().any(Federation::needs_labels)
 }
 
 fn downward(name: &str, path: &str) -> EnvVar {

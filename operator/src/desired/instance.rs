@@ -1,9 +1,11 @@
 //! One ClusterDNS as all of its objects see it: the resource that it was read from, and how they are called, labelled and owned.
 
-use crds::{ClusterDNS, Config};
+use crds::ClusterDNS;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource;
 
+use super::in_pods::InPods;
+use super::ports::{self, Port};
 use crate::decide::plan::Plan;
 use crate::names;
 use crate::observe::observed::Observed;
@@ -12,7 +14,7 @@ use crate::settings::Settings;
 /// One ClusterDNS as all of its objects see it.
 pub(super) struct Instance<'a> {
     pub(super) dns: &'a ClusterDNS,
-    pub(super) config: &'a Config,
+    pub(super) in_pods: InPods,
     pub(super) observed: &'a Observed,
     pub(super) plan: &'a Plan,
     pub(super) settings: &'a Settings,
@@ -28,6 +30,11 @@ impl Instance<'_> {
     /// `spec.service.namespace`: every namespaced object is made there.
     pub(super) fn namespace(&self) -> &str {
         &self.service.namespace
+    }
+
+    /// Every port of the pods of its template.
+    pub(super) fn ports(&self) -> Vec<Port> {
+        ports::of_pods(&self.dns.spec, &self.in_pods.listeners)
     }
 
     /// Metadata of a child with a namespace.

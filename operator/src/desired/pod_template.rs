@@ -1,5 +1,6 @@
 //! The pod, the same below a Deployment and a DaemonSet. It passes Pod Security `restricted` (S8), and nothing in it
-//! depends on the configuration, which pods take while they run: only resources, listeners and images roll them.
+//! depends on the configuration, which pods take while they run, but for what `in_pods` says: only resources, listeners, images
+//! and where pods run roll them.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +118,7 @@ fn security(of: &Instance<'_>) -> PodSecurityContext {
             type_: "RuntimeDefault".to_owned(),
             ..SeccompProfile::default()
         }),
-        sysctls: ports::unprivileged_from(&of.dns.spec).map(|port| vec![start(port)]),
+        sysctls: ports::unprivileged_from(&of.ports()).map(|port| vec![start(port)]),
         ..PodSecurityContext::default()
     }
 }

@@ -3,7 +3,7 @@
 
 use crds::ClusterDNSSpec;
 use crds::bounds::KUBE_DNS_PORTS;
-use crds::config::MetricNames;
+use crds::config::{Listeners, MetricNames};
 use crds::defaults::{DNS_PORT, HTTP_PORT};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -57,6 +57,31 @@ impl Port {
 
 /// Every port that pods of this spec serve.
 pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
+    let listeners = spec.listeners.as_ref();
+    let tls = listeners.and_then(|it| it.tls.as_ref()).map(|it| it.port);
+    let https = listeners.and_then(|it| it.https.as_ref()).map(|it| it.port);
+    let quic = listeners.and_then(|it| it.quic.as_ref()).map(|it| it.port);
+    with_listeners(spec, [tls, https, quic])
+}
+
+/// The same of pods that open these listeners, which may be from before an edit. Each number once, because the API server refuses
+/// it twice: DNS itself may have got the port of such a listener.
+pub(super) fn of_pods(spec: &ClusterDNSSpec, listeners: &Listeners) -> Vec<Port> {
+    let Listeners { tls, https, quic } = listeners;
+    let tls = tls.as_ref().map(|it| it.port);
+    let https = https.as_ref().map(|it| it.port);
+    let quic = quic.as_ref().map(|it| it.port);
+    let mut ports: Vec<Port> = Vec::new();
+    for port in with_listeners(spec, [tls, https, quic]) {
+        if !ports.iter().any(|it| (it.pod, it.protocol) == (port.pod, port.protocol)) {
+            ports.push(port);
+        }
+    }
+    ports
+}
+
+/// `listeners` are the ports of TLS, HTTPS and QUIC.
+fn with_listeners(spec: &ClusterDNSSpec, listeners: [Option<u16>; 3]) -> Vec<Port> {
     let dns = spec.service.as_ref().map_or(DNS_PORT as u16, |service| service.pod_port);
     let fixed =
         |name, protocol, service: u32, pod| Port { name, protocol, service: service as u16, pod };
@@ -66,11 +91,10 @@ pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
         fixed(METRICS, "TCP", HTTP_PORT, HTTP_PORT as u16),
     ];
     let same = |name, protocol, port| Port { name, protocol, service: port, pod: port };
-    if let Some(listeners) = &spec.listeners {
-        ports.extend(listeners.tls.as_ref().map(|tls| same(DNS_TLS, "TCP", tls.port)));
-        ports.extend(listeners.https.as_ref().map(|https| same(DNS_HTTPS, "TCP", https.port)));
-        ports.extend(listeners.quic.as_ref().map(|quic| same(DNS_QUIC, "UDP", quic.port)));
-    }
+    let [tls, https, quic] = listeners;
+    ports.extend(tls.map(|port| same(DNS_TLS, "TCP", port)));
+    ports.extend(https.map(|port| same(DNS_HTTPS, "TCP", port)));
+    ports.extend(quic.map(|port| same(DNS_QUIC, "UDP", port)));
     let names = spec.metrics.as_ref().map(|metrics| metrics.compatibility.as_slice());
     if names.is_some_and(|names| names.contains(&MetricNames::KubeDNS)) {
         let kube_dns = KUBE_DNS.into_iter().zip(KUBE_DNS_PORTS);
@@ -81,8 +105,7 @@ pub fn of(spec: &ClusterDNSSpec) -> Vec<Port> {
 
 /// The lowest of our ports that needs permission; the pod's sysctl then allows ports from it on. A DNS port that
 /// needs no permission is chosen where the container runtime refuses sysctls, so none is set then.
-pub fn unprivileged_from(spec: &ClusterDNSSpec) -> Option<u16> {
-    let ports = of(spec);
+pub(super) fn unprivileged_from(ports: &[Port]) -> Option<u16> {
     let dns = ports.iter().find(|port| port.name == DNS)?;
     let least = ports.iter().map(|port| port.pod).min()?;
     (dns.pod < UNPRIVILEGED).then_some(least)

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::instance::Instance;
-use crate::observe::observed::Certificate;
+use crate::observe::observed::{Certificate, Observed};
+use crate::observe::pods;
 
 /// The volume with the snapshot. What is in it may be lost with the pod, or with its node.
 pub(super) const STATE_VOLUME: &str = "state";
@@ -27,11 +28,22 @@ const STATE_LIMIT: &str = "1Gi";
 const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
 
 /// Names of the Secrets of listeners, each once: those that were read and may be mounted, and those that are mounted and gone.
-/// Without the latter all pods would be replaced, with some that have no certificate, while a Secret is written again.
-fn certificates<'a>(of: &Instance<'a>) -> BTreeSet<&'a str> {
-    let wanted = of.config.listeners.certificates();
-    let is_mounted = |name: &&str| {
-        matches!(of.observed.certificates.get(*name), Some(Certificate::Usable | Certificate::Gone))
+/// Without the latter all pods would be replaced, with some that have no certificate, while a Secret is written again. One that
+/// the spec does not name any more stays where it is mounted, and is not mounted again.
+fn certificates<'a>(of: &'a Instance<'_>) -> BTreeSet<&'a str> {
+    let wanted = of.in_pods.listeners.certificates();
+    let Observed { deployment, daemon_set, .. } = of.observed;
+    let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());
+    let is_mounted = |name: &&str| match of.observed.certificates.get(*name) {
+        Some(Certificate::Usable | Certificate::Gone) => true,
+        Some(
+            Certificate::Missing
+            | Certificate::OtherType
+            | Certificate::NotMarked
+            | Certificate::NotReadable
+            | Certificate::Unread,
+        ) => false,
+        None => mounted.contains(*name),
     };
     wanted.filter(is_mounted).collect()
 }

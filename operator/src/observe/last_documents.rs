@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crds::{ClusterDNS, config};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::core::DynamicObject;
 
@@ -39,11 +39,16 @@ pub struct LastDocuments {
 
 impl LastDocuments {
     /// The configuration ConfigMap to decide from: the one that is there, with the state that an operator wrote, which is remembered.
-    /// Where another client deleted it, what is remembered.
-    pub fn believed(&self, dns: &ClusterDNS, map: Option<ConfigMap>) -> Option<ConfigMap> {
+    /// Where another client deleted it, what is remembered. `service` is the one that it names.
+    pub fn believed(
+        &self,
+        dns: &ClusterDNS,
+        map: Option<ConfigMap>,
+        service: Option<&Service>,
+    ) -> Option<ConfigMap> {
         let Some(map) = map else { return self.deleted(dns) };
         let (instance, _) = whose(dns);
-        let map = believed(self.with_own_state(instance, map), dns);
+        let map = believed(self.with_own_state(instance, map), dns, service);
         // The one of a ClusterDNS before it is deleted with that one: the state in it must not outlive it.
         let stable = config_map::whole(Some(&map)).filter(|_| is_owned(&map, dns));
         if let Some(stable) = stable {
@@ -200,13 +205,13 @@ mod tests {
                     "name": "default", "uid": "dns-uid"}]},
                 "data": {"stable.json": old.to_json(), "rollout.json": state.to_string()}}));
             let documents = LastDocuments::default();
-            documents.believed(&before, Some(map.clone()));
+            documents.believed(&before, Some(map.clone()), None);
             let failed = |map: Option<ConfigMap>| config_map::state_in(map.as_ref()).failed;
-            assert_eq!(failed(documents.believed(&before, None)), new.revision(), "its own");
-            let left = documents.believed(&again, Some(map));
+            assert_eq!(failed(documents.believed(&before, None, None)), new.revision(), "its own");
+            let left = documents.believed(&again, Some(map), None);
             assert_eq!(failed(left), new.revision(), "its pods are still there");
             // The garbage collector deletes the ConfigMap.
-            let config_map = documents.believed(&again, None);
+            let config_map = documents.believed(&again, None, None);
             let stable = config_map::state_in(config_map.as_ref()).stable;
             let lost_document = documents.of("default", &stable);
             assert_eq!((&config_map, &lost_document), (&None, &None), "{spec}");

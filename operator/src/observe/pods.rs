@@ -1,8 +1,10 @@
 //! What pods and workloads say about themselves, as every decision reads it.
 
+mod mounted;
 mod progress;
 mod stuck;
 
+pub use mounted::mounted_secrets;
 pub use progress::{Progress, has_no_older_pods, progress};
 pub use stuck::{CRASHES, NO_CONTAINER, NO_IMAGE, has_stalled, is_paused, is_stuck};
 
@@ -11,7 +13,7 @@ use std::net::IpAddr;
 
 use crds::ClusterDNS;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -250,19 +252,6 @@ pub fn is_replaced(pod: &Pod, observed: &Observed, per_node: bool) -> bool {
     let hash = label(pod, DAEMON_TEMPLATE_HASH).filter(|_| per_node);
     hash.is_some_and(|hash| newest_template_of_daemon_set(observed) != Some(hash))
         || !is_of_newest_template(pod, observed, per_node)
-}
-
-/// Secrets that the workload mounts into its pods.
-pub fn mounted_secrets(
-    deployment: Option<&Deployment>,
-    daemon_set: Option<&DaemonSet>,
-) -> BTreeSet<String> {
-    let of_deployment = deployment.and_then(|set| Some(&set.spec.as_ref()?.template));
-    let of_daemon_set = daemon_set.and_then(|set| Some(&set.spec.as_ref()?.template));
-    let templates = of_deployment.into_iter().chain(of_daemon_set);
-    let pods = templates.filter_map(|template| template.spec.as_ref());
-    let volumes = pods.flat_map(|pod| pod.volumes.iter().flatten());
-    volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.clone()).collect()
 }
 
 /// Labels of the pods that the workload makes now.

@@ -14,6 +14,10 @@ use crate::decide::plan::Refusal;
 use crate::names;
 use crate::observe::named_services::NamedService;
 use crate::observe::observed::Observed;
+use crate::shortened::shortened;
+
+/// Octets of a message that name the finalizers of another ClusterDNS: its writer chooses them.
+const MAX_FINALIZERS: usize = 200;
 
 /// # Errors
 /// `Conflict`: another one has what this one claims.
@@ -164,14 +168,15 @@ fn conflict(own: &Claim<'_>, other: &Claim<'_>) -> Refusal {
     let hold = other.hold(own);
     let has = if hold.is_shown() { "has" } else { "claims" };
     let has = if hold > own.hold(other) { has.to_owned() } else { format!("is older and {has}") };
+    let (is_leaving, that_one) = leaving(other.dns);
     if own.service == other.service {
         let (namespace, service) = &own.service;
         return Refusal::new(
             "Conflict",
             "spec.service.name",
             format!(
-                "ClusterDNS {name} {has} Service {namespace}/{service}: delete this one and create it with another \
-                 service.name, or delete that one"
+                "ClusterDNS {name} {has} Service {namespace}/{service}{is_leaving}: delete this one and create it with another \
+                 service.name, or {that_one}"
             ),
         );
     }
@@ -181,9 +186,25 @@ fn conflict(own: &Claim<'_>, other: &Claim<'_>) -> Refusal {
         "Conflict",
         "spec.service.clusterIPs",
         format!(
-            "ClusterDNS {name} {has} {shared}: delete this one and create it with another address, or delete that one"
+            "ClusterDNS {name} {has} {shared}{is_leaving}: delete this one and create it with another address, or {that_one}"
         ),
     )
+}
+
+/// Whether the other one is being deleted already, and what a person does about it.
+fn leaving(other: &ClusterDNS) -> (String, &'static str) {
+    if other.metadata.deletion_timestamp.is_none() {
+        return (String::new(), "delete that one");
+    }
+    let finalizers = other.metadata.finalizers.clone().unwrap_or_default();
+    let is_leaving = match finalizers.is_empty() {
+        true => " and is being deleted".to_owned(),
+        false => format!(
+            " and is being deleted, which waits for the finalizers {}",
+            shortened(&finalizers.join(", "), MAX_FINALIZERS)
+        ),
+    };
+    (is_leaving, "wait until that one is gone")
 }
 
 #[cfg(test)]

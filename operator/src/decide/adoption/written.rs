@@ -1,8 +1,9 @@
-//! The addresses that a spec writes for its Service, and whether a Service with other ones can have them. Pure.
+//! The addresses that a spec writes for its Service, those that a Service has, and whether one can have the other. Pure.
 
 use std::net::IpAddr;
 
 use crds::ClusterDNS;
+use k8s_openapi::api::core::v1::Service;
 
 /// All of them.
 pub(super) fn written(dns: &ClusterDNS) -> impl Iterator<Item = IpAddr> {
@@ -25,4 +26,14 @@ pub(super) fn are_compatible(written: &[IpAddr], real: &[IpAddr]) -> bool {
         [] => true,
         [first, ..] => real.first() == Some(first) && written.iter().all(is_kept),
     }
+}
+
+/// The clusterIPs that a Service really has.
+pub(crate) fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> {
+    let spec = service.spec.as_ref();
+    let all = spec.iter().flat_map(|spec| spec.cluster_ips.iter().flatten());
+    let one =
+        spec.and_then(|spec| spec.cluster_ip.as_ref()).filter(|_| all.clone().next().is_none());
+    // A headless Service has the text "None" there.
+    all.chain(one).filter_map(|text| text.parse().ok()).collect::<Vec<_>>().into_iter()
 }

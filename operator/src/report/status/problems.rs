@@ -119,13 +119,11 @@ fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
         return None;
     }
     let (namespace, name) = names::service(dns);
-    let real: Vec<String> =
-        observed.service.iter().flat_map(adoption::cluster_ips).map(|ip| ip.to_string()).collect();
+    let real = observed.service.iter().flat_map(adoption::cluster_ips).map(|ip| ip.to_string());
+    let (real, lost) = (real.collect::<Vec<_>>().join(", "), lost.join(", "));
     let message = format!(
-        "Service {namespace}/{name} was replaced by one with {}, and clients still ask {}: delete it, and it is created again \
-         with these; or, if the new addresses are meant, write them into spec.service.clusterIPs",
-        real.join(", "),
-        lost.join(", ")
+        "Service {namespace}/{name} was replaced by one with {real}, and clients still ask {lost}: if {real} is meant, write it \
+         into spec.service.clusterIPs; otherwise delete that Service, and it is created again with {lost}",
     );
     Some(Problem { reason: "ServiceAddressesChanged", message, needs_a_person: true })
 }

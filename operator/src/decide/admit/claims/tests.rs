@@ -211,3 +211,19 @@ fn o3_two_owners_of_one_service_go_to_the_one_that_it_serves() {
     selector.insert(names::INSTANCE.to_owned(), "young".to_owned());
     assert_eq!(both.acted_on(), ["young"]);
 }
+
+#[test]
+fn o3_a_conflict_with_one_that_is_being_deleted_names_its_finalizers() {
+    let mut cluster = Cluster::default().with("old", 1, "{}").with("young", 2, "{}");
+    let message = |cluster: &Cluster| {
+        let young = &cluster.all[1];
+        are_free(young, &cluster.observed(young)).unwrap_err().message
+    };
+    assert!(message(&cluster).ends_with("or delete that one"), "{}", message(&cluster));
+    let old = &mut cluster.all[0].metadata;
+    old.deletion_timestamp = Some(from(json!("2026-01-03T00:00:00Z")));
+    old.finalizers = Some(vec!["a/b".to_owned(), "c/d".to_owned()]);
+    let expected = "and is being deleted, which waits for the finalizers a/b, c/d: delete this one and create it with another \
+                    service.name, or wait until that one is gone";
+    assert!(message(&cluster).ends_with(expected), "{}", message(&cluster));
+}

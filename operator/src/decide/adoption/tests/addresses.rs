@@ -178,3 +178,32 @@ fn o16_a_service_of_others_without_addresses_is_not_written() {
     assert_eq!(planned(ADOPT, &observed), Err("ServiceNotAdoptable"));
     assert_eq!(last_seen(&dns(ADOPT), &observed), before, "its addresses stay known");
 }
+
+/// A backup of another cluster brings its ConfigMap; the ClusterDNS has another uid here, and the Service other addresses.
+#[test]
+fn o16_addresses_that_a_backup_of_another_cluster_brought_are_not_those_of_clients() {
+    for (spec, before, here) in [(ADOPT, switched(), kube_dns()), ("{}", ours(), ours())] {
+        let mut observed = with(before);
+        reconcile(&mut observed, &dns(spec), 0).unwrap();
+        let mut here = here;
+        let spec_here = here.spec.as_mut().unwrap();
+        spec_here.cluster_ip = Some("172.20.0.10".to_owned());
+        spec_here.cluster_ips = Some(vec!["172.20.0.10".to_owned()]);
+        here.metadata.uid = Some("here".to_owned());
+        here.metadata.owner_references = None;
+        observed.service = Some(here);
+        let again = created_again(&mut observed, spec);
+        assert_eq!(lost_addresses(&again, &observed), [""; 0], "{spec}");
+        reconcile(&mut observed, &again, 1).unwrap();
+        let last = config_map::state(&observed).service;
+        assert_eq!(last.cluster_ips, ["172.20.0.10"], "{spec}");
+    }
+    // Beside a Service that has them they count, and so they do where there is none.
+    for service in [Some(switched()), None] {
+        let mut observed = with(switched());
+        reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
+        observed.service = service;
+        created_again(&mut observed, ADOPT);
+        assert_eq!(config_map::state(&observed).service.cluster_ips, ["10.96.0.10"]);
+    }
+}

@@ -222,7 +222,8 @@ pub(super) fn created_again(observed: &mut Observed, spec: &str) -> ClusterDNS {
     let mut again = dns(spec);
     again.metadata.uid = Some("another".to_owned());
     let map = observed.config_map.take().unwrap();
-    observed.config_map = Some(crate::observe::believed(map, &again));
+    let service = observed.service.as_ref();
+    observed.config_map = Some(crate::observe::believed(map, &again, service));
     again
 }
 
@@ -266,7 +267,7 @@ fn o16_what_a_clusterdns_wrote_itself_counts_as_a_whole() {
     reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
     let mut map = observed.config_map.take().unwrap();
     map.metadata.owner_references = own_service().metadata.owner_references;
-    assert_eq!(crate::observe::believed(map.clone(), &dns(ADOPT)), map);
+    assert_eq!(crate::observe::believed(map.clone(), &dns(ADOPT), None), map);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Group;
 use crate::forward::failing::Failing;
 use crate::forward::plan::{Candidate, Standing};
-use crate::forward::server::Seen;
+use crate::forward::server::{Heard, Seen};
 
 impl Group {
     fn failing(&self, member: usize) -> MutexGuard<'_, Failing> {
@@ -17,7 +17,7 @@ impl Group {
     /// A server of this group as a lookup may ask it; none while it leads back to us (FW50).
     pub(in crate::forward) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
         let mut candidate = self.servers[member].candidate(member, now)?;
-        if self.failing(member).since().is_some() {
+        if self.failing(member).is_avoided() {
             candidate.standing = candidate.standing.max(Standing::Failing);
         }
         Some(candidate)
@@ -55,10 +55,10 @@ impl Group {
     pub(in crate::forward) fn failing_probe_ended(
         &self,
         member: usize,
-        is_good: bool,
+        heard: Heard,
         now: Instant,
     ) {
-        self.change(member, |failing| failing.probe_ended(is_good, now));
+        self.change(member, |failing| failing.probe_ended(heard, now));
     }
 
     fn change(&self, member: usize, change: impl FnOnce(&mut Failing)) {

@@ -93,7 +93,7 @@ impl Listeners {
     ) -> Infallible {
         loop {
             let config = configs.borrow_and_update().clone();
-            serving.set_limits(settings::limits(&config));
+            serving.set_limits(settings::limits(&config, dataplane_udp::most_descriptors()));
             self.open(serving, &config);
             loop {
                 let again_in = if self.closed.is_empty() { Duration::MAX } else { OPEN_AGAIN };

@@ -104,7 +104,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     taps.follow(&configs, runtime.handle());
 
     let forwarder = Forwarder::new();
-    let (limits, handle) = (settings::limits(&config), runtime.handle().clone());
+    let limits = settings::limits(&config, dataplane_udp::most_descriptors());
+    let handle = runtime.handle().clone();
     let serving =
         Serving::start(&listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
 

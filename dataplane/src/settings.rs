@@ -124,11 +124,13 @@ pub fn reads(config: &Config, resource: Resource) -> bool {
     }
 }
 
-/// What the configuration bounds of the listening side.
-pub fn limits(config: &Config) -> serve::Limits {
+/// What the configuration bounds of the listening side of a process that may have this many descriptors. Connections of clients
+/// take half of them at most: what asks upstreams, and the HTTP port, need others (WR44).
+pub fn limits(config: &Config, descriptors: u64) -> serve::Limits {
     let limits = &config.limits;
+    let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
     serve::Limits {
-        tcp_connections: limits.tcp_connections as usize,
+        tcp_connections: half.min(limits.tcp_connections as usize),
         tcp_connections_per_client: limits.tcp_connections_per_client as usize,
         tcp_buffer_bytes: usize::try_from(limits.tcp_buffer_bytes).unwrap_or(usize::MAX),
         ..serve::Limits::default()
@@ -296,7 +298,10 @@ mod tests {
             tcp_buffer_bytes: 1_234_567,
             ..serve::Limits::default()
         };
-        assert_eq!(limits(&config(json)), expected);
+        assert_eq!(limits(&config(json), u64::MAX), expected);
+        assert_eq!(limits(&config(json), 142), expected);
+        let half = serve::Limits { tcp_connections: 70, ..expected };
+        assert_eq!(limits(&config(json), 140), half, "half of the descriptors");
     }
 
     #[test]

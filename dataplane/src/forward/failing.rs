@@ -1,12 +1,23 @@
-//! Whether a server answers the queries of one group with errors only (FW28). It may refuse the names of one group and answer
-//! those of another, so each group knows this of each of its servers. Pure: time comes as an argument.
+//! Whether a server answers the queries of one group with errors only (FW28), or not at all, though it answers its probes (FW27).
+//! It may refuse the names of one group and answer those of another, so each group knows this of each of its servers. Pure: time
+//! comes as an argument.
 
 use std::time::{Duration, Instant};
 
+use super::server::Heard;
+
 /// Consecutive error Rcodes to queries of one group, after which the server is failing in it (FW28).
 const ERRORS: u32 = 10;
-/// Between probes of a server for one group in which it is failing (FW28).
+/// Different names of one group in a row whose queries are overdue, after which the server is asked behind others (FW27).
+const SILENT_NAMES: usize = 20;
+/// Between probes of a server for one group in which it is failing (FW28), and the time for which a silent one is asked behind
+/// others (FW27).
 const WAIT: Duration = Duration::from_secs(5);
+/// The same after several turns that queries of clients proved wrong: each doubles the time, up to this.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// Between a good probe and the one that ends it where no client asks the server. Shorter than the time for which a server must
+/// be failing before the status names it.
+const PROBATION: Duration = Duration::from_secs(30);
 
 /// What replies to the queries of one group say about one server.
 #[derive(Debug, Default)]
@@ -14,11 +25,61 @@ pub(super) struct Failing {
     errors: u32,
     since: Option<Instant>,
     probe_at: Option<Instant>,
+    is_on_probation: bool,
+    /// Probations that an error ended.
+    put_back: u32,
+    silence: Silence,
+}
+
+/// Queries that are overdue, and no reply to any query of the group between them. It says nothing about whether the server is up:
+/// the names may be those of dead domains.
+#[derive(Debug, Default)]
+struct Silence {
+    /// Hashes of the names: one name that is asked again and again is no more than one.
+    names: Vec<u64>,
+    /// Other servers are asked first until then; in its turn after that, it has the next query to reply to.
+    behind_until: Option<Instant>,
+    put_back: u32,
+}
+
+impl Silence {
+    fn overdue(&mut self, name: u64, now: Instant) {
+        match self.behind_until {
+            // It was sent before, or to the last server that was left.
+            Some(until) if now < until => return,
+            Some(_) => self.put_back = self.put_back.saturating_add(1),
+            None if self.names.contains(&name) => return,
+            None => {
+                self.names.push(name);
+                if self.names.len() < SILENT_NAMES {
+                    return;
+                }
+            }
+        }
+        self.behind_until = Some(now + wait(self.put_back));
+    }
+}
+
+/// Until the next turn of a server that had this many turns without a good reply.
+fn wait(put_back: u32) -> Duration {
+    WAIT.saturating_mul(1 << put_back.min(4)).min(LONGEST_WAIT)
 }
 
 impl Failing {
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
+    }
+
+    /// Whether other servers are asked first. One on probation is asked in its turn: a broken resolver may answer a probe from its
+    /// cache, so the reply to the next query of a client decides.
+    pub(super) fn is_avoided(&self, now: Instant) -> bool {
+        let is_failing = self.since.is_some() && !self.is_on_probation;
+        is_failing || self.silence.behind_until.is_some_and(|until| now < until)
+    }
+
+    /// Records that the query of a client for the name with this hash is overdue.
+    pub(super) fn was_silent(&mut self, name: u64, now: Instant) {
+        self.silence.overdue(name, now);
     }
 
     /// When the next probe is due; none while there is no reason, or one is on its way.
@@ -36,19 +97,38 @@ impl Failing {
             *self = Failing::default();
             return;
         }
+        self.silence = Silence::default();
         self.errors = self.errors.saturating_add(1);
         if self.errors >= ERRORS && self.since.is_none() {
             self.since = Some(now);
-            self.probe_at = Some(now + WAIT);
+            self.probe_at = Some(now + wait(self.put_back));
+        }
+        if std::mem::take(&mut self.is_on_probation) {
+            self.put_back = self.put_back.saturating_add(1);
+            self.probe_at = Some(now + wait(self.put_back));
         }
     }
 
-    /// Records whether a probe got a reply that is no error.
-    pub(super) fn probe_ended(&mut self, is_good: bool, now: Instant) {
-        match is_good {
-            true => *self = Failing::default(),
-            // A client's query may have ended it meanwhile.
-            false => self.probe_at = self.since.map(|_| now + WAIT),
+    /// Records what came of a probe.
+    pub(super) fn probe_ended(&mut self, heard: Heard, now: Instant) {
+        // A client's query has ended it, or put the server back, while the probe was on its way.
+        if self.since.is_none() || self.probe_at.is_some() {
+            return;
+        }
+        match heard {
+            Heard::Good if self.is_on_probation => {
+                let silence = std::mem::take(&mut self.silence);
+                *self = Failing { silence, ..Failing::default() };
+            }
+            Heard::Good => {
+                self.is_on_probation = true;
+                self.probe_at = Some(now + PROBATION);
+            }
+            Heard::Error => {
+                self.is_on_probation = false;
+                self.probe_at = Some(now + wait(self.put_back));
+            }
+            Heard::Nothing => self.probe_at = Some(now + wait(self.put_back)),
         }
     }
 }
@@ -56,6 +136,18 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    /// Failing since then, with a probe on its way.
+    fn probed(start: Instant) -> Failing {
+        let mut failing = Failing::default();
+        (0..10).for_each(|_| failing.replied(true, start));
+        failing.probe_started();
+        failing
+    }
 
     #[test]
     fn fw28_ten_errors_in_a_row_are_failing_until_one_good_reply() {
@@ -66,17 +158,113 @@ mod tests {
         failing.replied(false, start);
         (0..10).for_each(|_| failing.replied(true, start));
         assert_eq!((failing.since, failing.probe_at), (Some(start), Some(start + WAIT)));
+        assert!(failing.is_avoided(start));
         failing.probe_started();
         failing.replied(true, start + WAIT);
         assert_eq!(failing.probe_at, None, "one probe at a time");
-        failing.probe_ended(false, start + WAIT);
+        failing.probe_ended(Heard::Error, start + WAIT);
         assert_eq!((failing.since, failing.probe_at), (Some(start), Some(start + 2 * WAIT)));
-        failing.probe_ended(true, start + 2 * WAIT);
-        assert_eq!((failing.since, failing.probe_at), (None, None));
-        (0..10).for_each(|_| failing.replied(true, start));
+        failing.probe_started();
         failing.replied(false, start);
         assert_eq!((failing.since, failing.probe_at), (None, None), "a query of a client");
-        failing.probe_ended(false, start);
-        assert_eq!(failing.probe_at, None, "nothing is left to probe for");
+        for heard in [Heard::Good, Heard::Error, Heard::Nothing] {
+            failing.probe_ended(heard, start);
+            assert_eq!((failing.since, failing.probe_at), (None, None), "nothing is left");
+        }
+    }
+
+    #[test]
+    fn fw28_after_a_good_probe_the_next_reply_to_a_client_decides() {
+        let start = Instant::now();
+        let mut failing = probed(start);
+        let mut at = start + WAIT;
+        for wait_s in [10, 20, 40, 60, 60] {
+            failing.probe_ended(Heard::Good, at);
+            assert!(!failing.is_avoided(at) && failing.since == Some(start), "it has its turn");
+            failing.replied(true, at);
+            assert!(failing.is_avoided(at), "one error is enough");
+            failing.replied(true, after(at, 1));
+            assert_eq!(failing.probe_at, Some(after(at, wait_s)));
+            at = after(at, wait_s);
+            failing.probe_started();
+            failing.probe_ended(Heard::Nothing, at);
+            assert_eq!(failing.probe_at, Some(after(at, wait_s)), "silence changes nothing");
+            failing.probe_started();
+        }
+        assert_eq!(failing.since, Some(start), "it is failing all the time");
+        failing.probe_ended(Heard::Good, at);
+        failing.replied(false, at);
+        assert_eq!((failing.since, failing.probe_at), (None, None));
+        (0..10).for_each(|_| failing.replied(true, at));
+        assert_eq!(failing.probe_at, Some(at + WAIT), "as if it were the first time");
+    }
+
+    #[test]
+    fn fw28_a_second_good_probe_ends_it_where_no_client_asks() {
+        let start = Instant::now();
+        for (second, is_over) in [(Heard::Good, true), (Heard::Error, false)] {
+            let mut failing = probed(start);
+            failing.probe_ended(Heard::Good, start);
+            assert_eq!(failing.probe_at, Some(start + PROBATION));
+            failing.probe_started();
+            failing.probe_ended(second, start + PROBATION);
+            assert_eq!(
+                (failing.since.is_none(), failing.is_avoided(start + PROBATION)),
+                (is_over, !is_over)
+            );
+        }
+    }
+
+    #[test]
+    fn fw28_a_probe_that_was_on_its_way_does_not_outweigh_an_error_to_a_client() {
+        let start = Instant::now();
+        let mut failing = probed(start);
+        failing.probe_ended(Heard::Good, start);
+        failing.probe_started();
+        failing.replied(true, start + PROBATION);
+        failing.probe_ended(Heard::Good, start + PROBATION);
+        assert!(failing.is_avoided(start + PROBATION));
+        assert_eq!(failing.probe_at, Some(start + PROBATION + 2 * WAIT));
+    }
+
+    fn silent(names: std::ops::Range<u64>, at: Instant, failing: &mut Failing) {
+        names.for_each(|name| failing.was_silent(name, at));
+    }
+
+    #[test]
+    fn fw27_twenty_names_without_a_reply_in_a_row_are_behind_others_until_one_reply() {
+        let start = Instant::now();
+        for is_error in [false, true] {
+            let mut failing = Failing::default();
+            silent(0..19, start, &mut failing);
+            silent(0..19, start, &mut failing);
+            assert!(!failing.is_avoided(start), "each name counts once");
+            failing.replied(is_error, start);
+            silent(1..20, start, &mut failing);
+            assert!(!failing.is_avoided(start), "from the beginning");
+            silent(20..21, start, &mut failing);
+            assert!(failing.is_avoided(start) && !failing.is_avoided(start + WAIT));
+            assert_eq!((failing.since, failing.probe_at), (None, None), "it is not failing");
+            failing.replied(is_error, start);
+            assert!(!failing.is_avoided(start), "a late reply ends it");
+        }
+    }
+
+    #[test]
+    fn fw27_a_silent_server_has_its_turn_again_ever_more_seldom_up_to_a_minute() {
+        let mut at = Instant::now();
+        let mut failing = Failing::default();
+        silent(0..20, at, &mut failing);
+        for wait_s in [5, 10, 20, 40, 60, 60] {
+            silent(30..90, at, &mut failing);
+            let turn = after(at, wait_s);
+            assert!(failing.is_avoided(turn - Duration::from_millis(1)), "sent before: {wait_s}");
+            assert!(!failing.is_avoided(turn), "{wait_s}");
+            at = turn;
+            silent(0..1, at, &mut failing);
+        }
+        failing.replied(false, at);
+        silent(0..20, at, &mut failing);
+        assert!(!failing.is_avoided(at + WAIT), "as if it were the first time");
     }
 }

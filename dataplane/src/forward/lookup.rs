@@ -142,7 +142,12 @@ impl Lookup {
         let mut given: Option<(usize, Waiting)> = None;
         loop {
             let now_at = now();
-            sent.iter_mut().flatten().for_each(|(_, sent)| sent.look(now_at));
+            for (send, sent) in sent.iter_mut().flatten() {
+                if sent.overdue_at().is_some_and(|at| at <= now_at) {
+                    sent.look(now_at);
+                    group.was_silent(self.plan.member(send.place), key.name(), now_at);
+                }
+            }
             let until = match self.plan.next(now_at) {
                 Next::Send(send) => {
                     let member = self.plan.member(send.place);

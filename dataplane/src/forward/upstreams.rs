@@ -325,12 +325,11 @@ impl Reading<'_, '_> {
     }
 }
 
-/// `upstreamPorts`, but at most a quarter of the descriptors (FW10): N20 comes before EMFILE.
+/// `upstreamPorts`, but at most a quarter of the descriptors (FW10): N20 comes before EMFILE. Half of them are for connections of
+/// clients (WR44).
 fn ports(configured: u32) -> usize {
-    let configured = configured as usize;
-    // Where the system does not say, no smaller limit is known.
-    let descriptors = dataplane_udp::raise_descriptor_limit().unwrap_or(u64::MAX);
-    configured.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX))
+    let quarter = dataplane_udp::most_descriptors() / 4;
+    (configured as usize).min(usize::try_from(quarter).unwrap_or(usize::MAX))
 }
 
 fn plain(ip: IpAddr) -> config::Server {

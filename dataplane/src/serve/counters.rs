@@ -148,7 +148,7 @@ impl ServeCounters {
         self.certificates.lock().unwrap_or_else(PoisonError::into_inner).push(certificate);
     }
 
-    /// Encrypted listeners whose ports could not be opened: they are tried again with the next configuration.
+    /// Encrypted listeners whose ports could not be opened: they are tried again every 10 s, and with each configuration.
     pub fn closed_listeners(&self) -> Vec<ClosedListener> {
         self.closed_listeners.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -230,7 +230,20 @@ impl Unfinished {
         self.file.write_all(checksum)?;
         self.file.sync_all()?;
         fs::rename(self.folder.join(TEMPORARY), self.folder.join(FILE))?;
-        File::open(&self.folder)?.sync_all()
+        sync_folder(&self.folder)
+    }
+}
+
+/// Writes the names of a folder to its disk. Some file systems, as of some networks, refuse this for folders: the file is whole
+/// there too, and has its name.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
+        other => other,
     }
 }
 
@@ -247,6 +260,16 @@ mod tests {
         assert!(unfinished.unwrap().finish().is_err());
         assert!(!folder.join(TEMPORARY).exists());
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn e40_a_folder_that_the_system_does_not_sync_is_no_failure() {
+        let refuses = Path::new("/proc");
+        let refused = File::open(refuses).and_then(|folder| folder.sync_all()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{refused}");
+        sync_folder(refuses).unwrap();
+        assert!(sync_folder(Path::new("/proc/nothing")).is_err());
     }
 
     #[test]

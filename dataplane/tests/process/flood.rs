@@ -58,7 +58,7 @@ fn flood(number: u8, server: SocketAddr, is_over: &AtomicBool, opened: &AtomicUs
 
 /// Connects; nothing if the kernel takes no connection within a second. Kubelet waits for two, so that one lost segment does
 /// not fail a probe; here none may be lost.
-fn connect(from: Ipv4Addr, server: SocketAddr) -> Option<TcpStream> {
+pub(crate) fn connect(from: Ipv4Addr, server: SocketAddr) -> Option<TcpStream> {
     let connection = socket(from);
     connection.connect_timeout(&server.into(), Duration::from_secs(1)).ok()?;
     Some(TcpStream::from(connection))

@@ -12,6 +12,7 @@ mod tls;
 #[cfg(target_os = "linux")]
 mod http2;
 mod flood;
+mod descriptors;
 mod load;
 #[cfg(target_os = "linux")]
 mod overload;

@@ -28,6 +28,11 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur.into())
 }
 
+/// The same; where the system does not say, no smaller limit is known.
+pub fn most_descriptors() -> u64 {
+    raise_descriptor_limit().unwrap_or(u64::MAX)
+}
+
 /// Makes room for [`ROOM`] descriptors, or as many as the limit allows, and returns how many. The kernel doubles the table
 /// of a process when it is full. In a process with threads, the thread that needs the descriptor waits for that until no
 /// processor reads the old table: some 20 ms. So this must be called before the first thread starts.

@@ -30,7 +30,7 @@ mod linux;
 mod portable;
 
 pub use boot::since_boot;
-pub use descriptors::{make_room_for_descriptors, raise_descriptor_limit};
+pub use descriptors::{make_room_for_descriptors, most_descriptors, raise_descriptor_limit};
 #[cfg(target_os = "linux")]
 pub use linux::read_one_by_one;
 #[cfg(target_os = "linux")]

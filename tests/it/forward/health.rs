@@ -1,6 +1,7 @@
 //! Servers that are dead, broken or old: found out once, not by every query.
 
 use dataplane_core::Discard;
+use futures::future::join_all;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use tests::upstream::{Script, UpstreamTransport};
@@ -50,6 +51,31 @@ async fn fw27_a_server_that_answers_its_probe_is_not_down() {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     assert_eq!(stage.view().groups[0].servers[0].state, "healthy");
+}
+
+/// A resolver that knows what it is probed for, and gets no replies itself.
+#[tokio::test]
+async fn fw27_a_server_that_answers_nothing_but_its_probe_is_asked_behind_others() {
+    let script = "server 10.0.0.2\n* *\n  silent\n. NS\n  answer @ 60 NS a.root.\n\
+                  server 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3";
+    let stage = Stage::new(script);
+    stage.probe();
+    let ask = async |n: usize| {
+        let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.3"]);
+    };
+    // Fewer at a time than a server is given that answers none.
+    for first in [0, 10, 20] {
+        join_all((first..first + 10).map(ask)).await;
+    }
+    join_all((30..40).map(ask)).await;
+    let asked = stage.upstream(FIRST).asked();
+    let later = |name: &str| (30..40).any(|n| name == format!("n{n}.example."));
+    assert!(!asked.iter().any(|asked| later(&asked.name)), "they have not waited for it");
+    assert!(asked.len() >= 20, "{}", asked.len());
+    let view = stage.view();
+    assert_eq!(view.groups[0].servers[0].state, "healthy", "it answers its probe");
+    assert_eq!(stage.published.upstreams.failing(std::time::Instant::now(), 9), []);
 }
 
 #[tokio::test]

@@ -101,12 +101,12 @@ pub fn write_chain(
         fits = false;
     }
     let led_by_us = !head.cnames.is_empty();
-    // Records of ours are not authenticated (§3.5: AD=0).
-    let wants_ad = (head.form.do_ || head.form.ad) && !led_by_us;
+    let is_stale = hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale);
+    // Records of ours are not authenticated (§3.5: AD=0), and the signatures of stale ones may have expired (WR6).
+    let wants_ad = (head.form.do_ || head.form.ad) && !led_by_us && !is_stale;
     let authentic = wants_ad && hops.iter().all(|(hop, _)| hop.is_authentic());
     let flags = Flags { authoritative: led_by_us, truncated: !fits, authentic };
     let rcode = last.map_or(Rcode::ServFail as u8, |(hop, _)| hop.rcode());
-    let is_stale = hops.iter().any(|(_, freshness)| *freshness == Freshness::Stale);
     // The NXDOMAIN itself must be old (RFC 8914 §4.20): behind a stale CNAME a fresh one is no such answer.
     let is_old_denial =
         last.is_some_and(|(hop, age)| hop.is_nxdomain() && *age == Freshness::Stale);

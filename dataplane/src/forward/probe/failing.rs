@@ -45,17 +45,16 @@ fn probe(group: &Arc<Group>, member: usize, place: OwnedSemaphorePermit) {
         let edns = server.uses_edns(now());
         // After a panic too the server must be probed again, which waits for what came of this one.
         let asked = server.common.guarded(ask_as_a_client(&group.probe, server, edns)).await;
-        let probed = asked.unwrap_or(Probed::Unsent);
-        match probed {
-            Probed::Unsent => {}
-            Probed::Silent => server.failing_probed(edns, Heard::Nothing, now()),
-            Probed::Error(..) => server.failing_probed(edns, Heard::Error, now()),
-            Probed::Reply { with_edns, .. } => {
-                server.failing_probed(with_edns, Heard::Good, now());
-            }
+        let (heard, edns) = match asked.unwrap_or(Probed::Unsent) {
+            Probed::Unsent => (None, edns),
+            Probed::Silent => (Some(Heard::Nothing), edns),
+            Probed::Error(..) => (Some(Heard::Error), edns),
+            Probed::Reply { with_edns, .. } => (Some(Heard::Good), with_edns),
+        };
+        if let Some(heard) = heard {
+            server.failing_probed(edns, heard, now());
         }
-        let is_good = matches!(probed, Probed::Reply { .. });
-        group.failing_probe_ended(member, is_good, now());
+        group.failing_probe_ended(member, heard.unwrap_or(Heard::Nothing), now());
         drop(place);
         server.common.woken.notify_one();
     });

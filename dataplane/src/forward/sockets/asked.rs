@@ -13,8 +13,8 @@ use crate::forward::random;
 pub(super) const LATE: Duration = Duration::from_secs(4);
 /// Queries that ended without a reply that are remembered on one shared socket; the oldest is forgotten.
 pub(super) const MAX_ENDED: usize = 256;
-/// Queries that were answered which are remembered on one shared socket; the oldest is forgotten. Without a time: a second reply
-/// that lies in the buffer of the socket is read only when the next one comes.
+/// Queries that were answered which are remembered on one shared socket; the oldest is forgotten. Without a time: so few are
+/// cheap to keep, and nothing says how late a second reply may come.
 pub(super) const MAX_ANSWERED: usize = 128;
 /// Queries that wait on one shared socket, at most: half of the ids, so that a free one is soon drawn.
 const MAX_ON_PORT: usize = 1 << 15;

@@ -1,6 +1,7 @@
 //! Sockets against a server on loopback that answers what the test says.
 
 mod drawn;
+mod emptied;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,13 +1,16 @@
 //! How the servers of a group stand in it: whether they answer at all is known of each server, and whether they answer its
 //! queries with errors only is known of each server in each group (FW28).
 
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
+
+use dataplane_core::Name;
 
 use super::Group;
 use crate::forward::failing::Failing;
 use crate::forward::plan::{Candidate, Standing};
-use crate::forward::server::Seen;
+use crate::forward::server::{Heard, Seen};
 
 impl Group {
     fn failing(&self, member: usize) -> MutexGuard<'_, Failing> {
@@ -17,7 +20,7 @@ impl Group {
     /// A server of this group as a lookup may ask it; none while it leads back to us (FW50).
     pub(in crate::forward) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
         let mut candidate = self.servers[member].candidate(member, now)?;
-        if self.failing(member).since().is_some() {
+        if self.failing(member).is_avoided(now) {
             candidate.standing = candidate.standing.max(Standing::Failing);
         }
         Some(candidate)
@@ -42,6 +45,14 @@ impl Group {
         self.change(member, |failing| failing.replied(is_error, now));
     }
 
+    /// The query of a client of this group for this name is overdue. Of a server that is down this says nothing new.
+    pub(in crate::forward) fn was_silent(&self, member: usize, name: &Name, now: Instant) {
+        if self.servers[member].is_up() {
+            let name = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+            self.failing(member).was_silent(name, now);
+        }
+    }
+
     /// When the server must be probed for this group next.
     pub(in crate::forward) fn failing_probe_at(&self, member: usize) -> Option<Instant> {
         self.failing(member).probe_at()
@@ -55,10 +66,10 @@ impl Group {
     pub(in crate::forward) fn failing_probe_ended(
         &self,
         member: usize,
-        is_good: bool,
+        heard: Heard,
         now: Instant,
     ) {
-        self.change(member, |failing| failing.probe_ended(is_good, now));
+        self.change(member, |failing| failing.probe_ended(heard, now));
     }
 
     fn change(&self, member: usize, change: impl FnOnce(&mut Failing)) {

@@ -119,6 +119,30 @@ fn ca40_a_stale_reply_has_ttls_of_30_and_says_so() {
 }
 
 #[test]
+fn wr6_a_stale_reply_is_not_authentic_nor_a_chain_with_a_stale_part() {
+    let of = |name| Asked { ad: true, do_: true, ..client(name, RecordType::A) };
+    let (first, second) = (plain(of("www.example.org.")), plain(of("a.example.")));
+    let authentic = |client: &Client, record: &str| {
+        let mut reply = upstream(client, &[record], &[]);
+        reply.metadata.authentic_data = true;
+        good(client, &reply)
+    };
+    let alias = authentic(&first, "www.example.org. 600 CNAME a.example.");
+    let end = authentic(&second, "a.example. 600 A 192.0.2.1");
+    let stale = Freshness::Stale;
+    for (of_alias, of_end, expected) in [
+        (FRESH, FRESH, "rd ra ad"),
+        (FRESH, stale, "rd ra"),
+        (stale, FRESH, "rd ra"),
+        (stale, stale, "rd ra"),
+    ] {
+        let reply = written(&first.head, &[(&alias, of_alias), (&end, of_end)]);
+        assert_eq!(flags(&reply), expected, "{of_alias:?} {of_end:?}");
+    }
+    assert_eq!(flags(&written(&second.head, &[(&end, stale)])), "rd ra");
+}
+
+#[test]
 fn ca3_a_denial_is_kept_for_the_ttl_of_its_soa_and_not_without_one() {
     let pending = plain(client("www.example.org.", RecordType::A));
     let lifetime_s = |answer: &[&str], authority: &[&str], rcode| {

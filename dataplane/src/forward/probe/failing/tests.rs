@@ -1,15 +1,16 @@
 //! Servers on loopback that answer with errors only, to the queries of all groups or of one.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crds::config::Transport;
-use dataplane_core::RelayError;
+use dataplane_core::{LookupKey, Name, RelayError};
 use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::attempt::AttemptResult;
 use crate::forward::lookup::{Lookup, lookup};
+use crate::forward::plan::Standing;
 use crate::forward::probe::tests::{of_one, old_server, with_stub_domains};
 
 /// Answers what is asked about names below this one, and refuses all others.
@@ -29,6 +30,11 @@ fn in_five_seconds() -> Instant {
 /// Makes the only server of these groups failing in them.
 fn refused(groups: &[&Arc<Group>]) {
     groups.iter().for_each(|group| (0..10).for_each(|_| group.replied(0, true, now())));
+}
+
+/// How its only server is ranked.
+fn ranked(group: &Group) -> Standing {
+    group.candidate(0, now()).expect("it leads to no loop").standing
 }
 
 /// The groups in which a server is failing.
@@ -60,10 +66,52 @@ async fn fw28_a_server_that_refuses_one_group_is_failing_in_it_while_it_answers_
     refused(&[second]);
     assert_eq!(failing(&upstreams), ["first.example", "second.example"]);
     probe_due(&upstreams, in_five_seconds());
-    while failing(&upstreams).len() == 2 {
+    while ranked(second) == Standing::Failing {
         tokio::task::yield_now().await;
     }
+    assert_eq!(failing(&upstreams), ["first.example", "second.example"], "clients have not asked");
+    assert!(lookup(second, &[0], &second.probe, now()).await.is_ok());
     assert_eq!(failing(&upstreams), ["first.example"], "the second one is answered");
+    assert_eq!(ranked(first), Standing::Failing);
+}
+
+/// Answers `. NS`, as a resolver does that knows the root and reaches no other server, and counts what else it is asked.
+async fn knows_the_root_only(far: UdpSocket, others: Arc<AtomicUsize>) {
+    let mut buffer = [0; 512];
+    while let Ok((octets, peer)) = far.recv_from(&mut buffer).await {
+        let is_root = buffer[12] == 0;
+        others.fetch_add(usize::from(!is_root), Ordering::Relaxed);
+        (buffer[2], buffer[3]) = (0x81, if is_root { 0x80 } else { 0x82 });
+        let _ = far.send_to(&buffer[..octets], peer).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw28_a_broken_resolver_that_answers_its_probe_is_failing_all_the_time() {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
+    let others = Arc::<AtomicUsize>::default();
+    tokio::spawn(knows_the_root_only(far, Arc::clone(&others)));
+    let group = upstreams.group(0).unwrap();
+    let key = LookupKey::new(Name::from_text("www.example").unwrap(), 1, false, false);
+    let (start, mut first) = (now(), Vec::new());
+    refused(&[group]);
+    for second in 1..=70 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        probe_due(&upstreams, now());
+        while group.failing_probe_at(0).is_none() && !failing(&upstreams).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // Others are asked first but for these.
+        if ranked(group) == Standing::Healthy {
+            first.push(second);
+            assert!(lookup(group, &[0], &key, now()).await.is_err());
+        }
+    }
+    assert_eq!(first, [5, 15, 35], "one query finds out");
+    assert_eq!(others.load(Ordering::Relaxed), 3);
+    let shown = upstreams.failing(now(), 9);
+    assert!(now() - start >= Duration::from_secs(70) && shown[0].seconds >= 70, "{shown:?}");
 }
 
 #[tokio::test]
@@ -76,7 +124,7 @@ async fn fw25_a_failing_server_that_refuses_edns_is_led_back_by_a_probe() {
     while group.failing_probe_at(0).is_none() && !failing(&upstreams).is_empty() {
         tokio::task::yield_now().await;
     }
-    assert!(failing(&upstreams).is_empty());
+    assert_eq!(ranked(group), Standing::Healthy);
     assert!(!upstreams.known()[0].seen(now()).edns, "as after a client's query");
     assert_eq!(counts.each_ref().map(|count| count.load(Ordering::Relaxed)), [1, 1]);
 }

@@ -41,7 +41,7 @@ fn e5_what_came_at_start_counts_and_a_port_that_becomes_free_is_opened() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port();
     let (base, old) = (Secret::new("follows"), Config::default());
-    let house = House::on(&["127.0.0.1:0"], settings::limits(&old));
+    let house = House::on(&["127.0.0.1:0"], settings::limits(&old, u64::MAX));
     let mut new = Config::default();
     new.listeners.quic = Some(QuicListener { port, certificate: "one".into() });
     new.limits.tcp_connections = 1;

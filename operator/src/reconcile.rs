@@ -17,6 +17,10 @@ use crate::names;
 use crate::observe::{observe, refusal};
 use crate::report::{Unreported, changes, report, report_unread, status};
 
+/// Reconciles of a ClusterDNS in a row that failed before a refused read is reported, which is after about a minute: an API server
+/// that has just started refuses what it has not read the rights of.
+const FAILED_BEFORE: u32 = 6;
+
 /// What one reconcile found and wrote.
 #[derive(Clone, Copy, Debug)]
 pub struct Reconciled {
@@ -43,7 +47,8 @@ pub async fn reconcile(
     let observed = match observe(ctx, dns).await {
         Ok(observed) => observed,
         Err(error) => {
-            if let Some(why) = refusal(&error) {
+            let has_failed_before = ctx.backoff.failures(&dns.name_any()) >= FAILED_BEFORE;
+            if let Some(why) = refusal(&error).filter(|_| has_failed_before) {
                 say_refused(ctx, dns, &why).await;
             }
             return Err(error);

@@ -1,9 +1,9 @@
-//! The kubeconfig, read in bounded memory, and the API server that it names. Proxies are not used: one that a kubeconfig names
+//! The kubeconfig, and the API server that it names. A file that a flag names is read in bounded memory. Proxies are not used: one that a kubeconfig names
 //! is refused, and one that only the environment names is passed over, because kube reads `HTTPS_PROXY` and not `NO_PROXY`.
 
 use std::path::Path;
 
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::bounded_file::{self, KUBECONFIG_OCTETS};
 
@@ -59,8 +59,14 @@ async fn load(file: Option<&Path>, options: &KubeConfigOptions) -> Result<Config
     let kubeconfig = read(file)?;
     let names_proxy = names_proxy(&kubeconfig, options);
     let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
-    let config = config.map_err(|error| error.to_string())?;
-    if let (Some(variable), false) = (unused_proxy(), names_proxy) {
+    let of_environment = unused_proxy().filter(|_| !names_proxy);
+    let config = config.map_err(|error| match (of_environment, &error) {
+        (Some(variable), KubeconfigError::ParseProxyUrl(_)) => {
+            format!("{variable} is no URL ({error}): proxies are not used, so take it out")
+        }
+        (Some(_) | None, _) => error.to_string(),
+    })?;
+    if let Some(variable) = of_environment {
         tracing::info!("{variable} is set: proxies are not used, the API server is asked directly");
     }
     Ok(from(names_proxy, config))

@@ -12,12 +12,14 @@ pub struct Pages {
     next: u32,
     /// A page of this size failed: none grows to it again before a list was complete.
     failed_at: Option<u32>,
+    /// The last page failed. Where smaller ones fail too, the API server may be unwell, and their size says nothing.
+    is_failing: bool,
 }
 
 impl Pages {
     /// Pages of at most `most` objects; `first` in the first one, while nothing is known of their size.
     pub fn new(first: u32, most: u32) -> Pages {
-        Pages { most, next: first.min(most), failed_at: None }
+        Pages { most, next: first.min(most), failed_at: None, is_failing: false }
     }
 
     /// How many objects the next page may have.
@@ -32,22 +34,31 @@ impl Pages {
         let fit = u32::try_from(PAGE_OCTETS / each.max(1)).unwrap_or(u32::MAX);
         let grown = self.next.saturating_mul(2).min(self.largest());
         self.next = fit.clamp(1, grown);
+        self.is_failing = false;
     }
 
     /// A page was too large, or took too long.
     pub fn shrink(&mut self) {
-        self.failed_at = Some(self.next.min(self.failed_at.unwrap_or(u32::MAX)));
+        if !self.is_failing {
+            self.failed_at = Some(self.next.min(self.failed_at.unwrap_or(u32::MAX)));
+        }
+        self.is_failing = true;
         self.next = (self.next / 2).max(1);
     }
 
-    /// The list took longer than etcd keeps its version, 5 minutes: the next one needs fewer requests.
+    /// The list took longer than etcd keeps its version, 5 minutes: the next one needs fewer requests. Where no larger size is
+    /// left, those that failed are tried again: in this one it cannot end.
     pub fn grow(&mut self) {
+        self.is_failing = false;
+        if self.largest() <= self.next {
+            self.failed_at = None;
+        }
         self.next = self.next.saturating_mul(2).min(self.largest());
     }
 
     /// A list is complete: the sizes that failed are tried again.
     pub fn complete(&mut self) {
-        self.failed_at = None;
+        (self.failed_at, self.is_failing) = (None, false);
     }
 
     /// Larger than the half of a size that failed and smaller than that: a list that is too slow in small pages and too
@@ -130,10 +141,26 @@ mod tests {
         }
         assert_eq!(sizes, [20, 10, 5, 2, 1, 1, 1]);
         pages.grow();
-        assert_eq!(pages.limit(), 1, "a page of two failed");
+        assert_eq!(pages.limit(), 2, "the list was too slow");
+    }
+
+    #[test]
+    fn k23_after_an_outage_pages_grow_up_to_the_size_that_failed_first() {
+        let mut pages = Pages::new(20, 500);
+        (0..9).for_each(|_| pages.shrink());
+        assert_eq!(sizes(&mut pages, 1_500, 7), [1, 2, 4, 8, 15, 15, 15]);
         pages.complete();
+        assert_eq!(sizes(&mut pages, 1_500, 3), [15, 30, 60], "another list, another time");
+    }
+
+    #[test]
+    fn k23_the_smallest_page_that_is_too_slow_is_not_the_last_word() {
+        let mut pages = Pages::new(1, 500);
+        pages.shrink();
+        pages.took(1, 1_500);
+        assert_eq!(pages.limit(), 1, "a page of one failed");
         pages.grow();
-        assert_eq!(pages.limit(), 2, "another list, another time");
+        assert_eq!(pages.limit(), 2);
     }
 
     #[test]
@@ -147,10 +174,7 @@ mod tests {
                 false => pages.grow(),
             }
         }
-        // A size that failed is not asked for again, also after other sizes.
-        assert_eq!(asked, [50, 25, 38, 38, 19, 29]);
-        pages.complete();
-        pages.grow();
-        assert_eq!(pages.limit(), 58, "another list, another time");
+        // A size that failed is asked for again only where nothing is left between.
+        assert_eq!(asked, [50, 25, 38, 76, 38, 57]);
     }
 }

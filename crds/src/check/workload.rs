@@ -54,10 +54,11 @@ pub(super) fn check(spec: &ClusterDNSSpec, violations: &mut Violations) {
     service_addresses(spec, violations);
 }
 
-/// Whether any API server takes a Service of this name. One that is there has been taken.
+/// Whether every API server takes a Service of this name. Of a ClusterDNS that exists nothing is refused: its Service may exist,
+/// and the name cannot be changed.
 pub(super) fn service_can_be_created(dns: &ClusterDNS, violations: &mut Violations) {
     let Some(Service { name, adopt, .. }) = &dns.spec.service else { return };
-    let is_there = *adopt || dns.status.as_ref().is_some_and(|it| !it.cluster_ips.is_empty());
+    let is_there = *adopt || dns.metadata.uid.is_some();
     if !is_there && is_label(name) && name.starts_with(|first: char| first.is_ascii_digit()) {
         let message = format!(
             "many API servers refuse a Service called {name}, because it begins with a digit: write a letter first, or adopt the \

@@ -82,6 +82,11 @@ impl Failing {
         self.silence.overdue(name, now);
     }
 
+    /// Records that the server is down: silence before that says nothing about what it answers afterwards.
+    pub(super) fn is_down(&mut self) {
+        self.silence = Silence::default();
+    }
+
     /// When the next probe is due; none while there is no reason, or one is on its way.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         self.probe_at

@@ -12,7 +12,7 @@ use super::attempt::{self, AttemptResult, Datagrams, Messages, Question};
 use super::cache::Member;
 use super::connections::Progress;
 use super::limits::Limit;
-use super::plan::{MAX_SENDS, Next, Plan, Send, order};
+use super::plan::{MAX_SENDS, Next, Plan, Send, Transport, order};
 use super::server::{Heard, Sent, Server, Waiting};
 use super::sockets::Exchange;
 use super::unresolved::Unresolved;
@@ -145,7 +145,10 @@ impl Lookup {
             for (send, sent) in sent.iter_mut().flatten() {
                 if sent.overdue_at().is_some_and(|at| at <= now_at) {
                     sent.look(now_at);
-                    group.was_silent(self.plan.member(send.place), key.name(), now_at);
+                    // Over a connection it may wait for a handshake, not for a reply.
+                    if send.transport == Transport::Udp {
+                        group.was_silent(self.plan.member(send.place), key.name(), now_at);
+                    }
                 }
             }
             let until = match self.plan.next(now_at) {

@@ -105,6 +105,11 @@ impl Backoff {
         })
     }
 
+    /// How many reconciles in a row have failed.
+    pub fn failures(&self, name: &str) -> u32 {
+        self.with(name, |history| history.failures)
+    }
+
     /// The reconcile of this ClusterDNS did not fail: its failures are forgotten.
     pub fn succeeded(&self, name: &str) {
         self.with(name, |history| (history.failures, history.failed) = (0, None));

@@ -1,6 +1,8 @@
 //! What is hidden, and is needed by many.
 
 use crds::ClusterDNS;
+use crds::config::RecordType;
+use crds::v1alpha1::Record;
 
 use super::warning::{Warning, warning};
 
@@ -10,7 +12,12 @@ pub(super) fn api_server(dns: &ClusterDNS) -> Option<Warning> {
     let is_hidden = !namespaces.is_empty() && !namespaces.iter().any(|name| name == "default");
     let name = format!("kubernetes.default.svc.{}", dns.spec.domain);
     let of_hosts = dns.spec.hosts.iter().flatten().map(|host| &host.name);
-    let of_records = dns.spec.records.iter().flatten().map(|record| &record.name);
+    let of_records = dns.spec.records.iter().flatten();
+    // A TXT record alone gives no address.
+    let leads = |it: &&Record| {
+        matches!(it.record_type, RecordType::A | RecordType::Aaaa | RecordType::Cname)
+    };
+    let of_records = of_records.filter(leads).map(|record| &record.name);
     let is_written = of_hosts.chain(of_records).any(|it| *it == name);
     (is_hidden && !is_written).then(|| {
         let message = format!(
@@ -31,12 +38,15 @@ mod tests {
         let host = "hosts: [{name: kubernetes.default.svc.cluster.local, addresses: [10.96.0.1], \
                     overrideClusterZone: true}]";
         let written = format!("{{{host}, exposure: {{namespaces: [shop]}}}}");
+        let text = "records: [{name: kubernetes.default.svc.cluster.local, type: TXT, strings: [x], overrideClusterZone: true}]";
+        let text = format!("{{{text}, exposure: {{namespaces: [shop]}}}}");
         for (spec, expected) in [
             ("{}", false),
             ("{exposure: {}}", false),
             ("{exposure: {namespaces: []}}", false),
             ("{exposure: {namespaces: [default, shop]}}", false),
             (&*written, false),
+            (&*text, true),
             ("{exposure: {namespaces: [shop]}}", true),
         ] {
             let warned = api_server(&dns(spec));

@@ -1,5 +1,6 @@
-//! K21: the core against a naive oracle of the rules, over random histories and questions: what is ours (A1 the zone, A4
-//! extra records, A5 special names), and that each reply is made of one state (E10).
+//! K21: the core against a naive oracle of the rules, over random histories and questions: what is ours (A1 the zone, A3
+//! reverse names, A4 extra records, A5 special names), the names in class CH (A51), and that each reply is made of one state
+//! (E10).
 //!
 //! `PROPTEST_CASES=20000 cargo test -p tests --test oracle` runs for longer. A failure prints the
 //! smallest history that shows it, the question, what the rules expect and what the core did.

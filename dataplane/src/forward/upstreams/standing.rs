@@ -20,7 +20,11 @@ impl Group {
     /// A server of this group as a lookup may ask it; none while it leads back to us (FW50).
     pub(in crate::forward) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
         let mut candidate = self.servers[member].candidate(member, now)?;
-        if self.failing(member).is_avoided(now) {
+        let mut failing = self.failing(member);
+        if candidate.standing == Standing::Down {
+            failing.is_down();
+        }
+        if failing.is_avoided(now) {
             candidate.standing = candidate.standing.max(Standing::Failing);
         }
         Some(candidate)

@@ -198,6 +198,7 @@ impl<'a> Trial<'a> {
             let why = "no other ready pod reports the current configuration, so there is nothing to compare with";
             Verdict::Held { held: HeldBy::NoOtherPod.because(why), is_overdue: true }
         } else if self.now >= end + GONE_BACK
+            && self.state.worse.is_empty()
             && reported.is_some_and(|reported| reported.revision == self.state.stable)
         {
             Verdict::Unwatched

@@ -123,7 +123,12 @@ fn api_server(sample: &Sample) -> SampledService {
 /// otherwise it is probably misspelled.
 fn is_hidden_on_purpose(config: &Config, sample: &Sample, service: &SampledService) -> bool {
     let exposure = &config.exposure;
-    let is_meant = exposure.namespaces.iter().all(|name| !sample.missing.contains(name))
+    // The sample may lack a namespace, and without its labels no selector selects it.
+    let by = &exposure.namespace_selector;
+    let is_known = (by.match_labels.is_empty() && by.match_expressions.is_empty())
+        || sample.namespaces.contains_key(&service.namespace);
+    let is_meant = is_known
+        && exposure.namespaces.iter().all(|name| !sample.missing.contains(name))
         && sample.namespaces.values().any(|labels| exposure.namespace_selector.matches(labels))
         && sample.selects.unwrap_or_else(|| {
             sample.services.iter().any(|other| exposure.service_selector.matches(&other.labels))

@@ -30,7 +30,13 @@ pub fn of(dns: &ClusterDNS, now: Timestamp) -> ClusterDNSStatus {
     conditions.set("Progressing", no.clone());
     conditions.set("Degraded", no.negated());
     kept.extend(conditions.listed());
-    ClusterDNSStatus { observed_generation: dns.metadata.generation, conditions: kept, ..before }
+    ClusterDNSStatus {
+        observed_generation: dns.metadata.generation,
+        conditions: kept,
+        // Its pods may be gone.
+        replicas: None,
+        ..before
+    }
 }
 
 #[cfg(test)]

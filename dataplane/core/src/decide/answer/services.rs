@@ -133,9 +133,11 @@ impl Answer<'_> {
         let room = reply.room();
         let drawn = entry.draw_pair(self.records, &lists, self.seed);
         let first = (drawn, self.seed);
-        // Those of a large Service are not written twice. Most names have one row.
+        // Those of a large Service are not written twice. Most names have one address of each family.
+        let v4 = entry.v4_rows as usize;
+        let names = v4.max(entry.by_address.len() - v4);
         let octets = PAIR_OCTETS + entry.wire.len() + self.records.zone.svc.len();
-        let is_long = drawn.is_some() && entry.by_address.len() * octets > room;
+        let is_long = drawn.is_some() && names * octets > room;
         let is_cut = self.write_services(is_long, reply, |seed, reply| {
             let first = match seed {
                 Some(_) => first,

@@ -168,6 +168,20 @@ fn o17_a_canary_that_no_operator_watched_is_no_loss() {
     }
 }
 
+/// Else the configuration would go out untried where no second pod comes.
+#[test]
+fn o17_a_canary_that_answered_worse_before_no_operator_watched_it_is_lost() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    story.compare(false, true);
+    story.reconcile(104);
+    let canary = story.canary().unwrap();
+    says(&mut story.observed, &canary, &revision(OLD));
+    assert_eq!(story.reconcile(1_300).state.losses, 1);
+}
+
 #[test]
 fn o17_a_canary_that_no_operator_watched_and_that_restarted_is_lost() {
     let mut story = Story::with_pods(3);

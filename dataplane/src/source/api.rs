@@ -319,7 +319,7 @@ async fn step_until_dropped(
         let next = step(is_last).unwrap_or(snapshot::IDLE);
         tokio::select! {
             () = tokio::time::sleep(next) => {}
-            // Fails at once where nobody can ask any more: only the time counts then.
+            // Fails at once where the sender is gone: only the time counts then.
             Ok(()) = ending.changed() => {}
         }
     }

@@ -117,7 +117,7 @@ impl Name {
     }
 
     /// The lower-case name at the start of this room, whose root label is at `end`. The rest of the room is copied too,
-    /// and read by nobody: as many octets as the compiler knows are moved with a dozen instructions.
+    /// and not read: as many octets as the compiler knows are moved with a dozen instructions.
     pub(crate) fn in_room(end: u8, room: &[u8; MAX_NAME + 1]) -> Name {
         let mut wire = [0; MAX_NAME];
         wire.copy_from_slice(&room[..MAX_NAME]);

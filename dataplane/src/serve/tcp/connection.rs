@@ -229,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         self.output.len() - self.written
     }
 
-    /// Adds a message behind what is to be written. Its length does not get a small buffer of its own first.
+    /// Adds a message behind what must be written. Its length does not get a small buffer of its own first.
     fn push(&mut self, message: &[u8]) {
         if self.output.is_empty() {
             self.write_since = Some(Instant::now());

@@ -29,12 +29,17 @@ const KEY_PAIR: [&str; 2] = ["tls.crt", "tls.key"];
 
 /// Names of the Secrets of listeners, each once: those that were read and may be mounted, and those that are mounted and gone.
 /// Without the latter all pods would be replaced, with some that have no certificate, while a Secret is written again. One that
-/// the spec does not name any more stays where it is mounted, and is not mounted again.
-fn certificates<'a>(of: &'a Instance<'_>) -> BTreeSet<&'a str> {
+/// the spec does not name any more stays where it is mounted, and is not mounted again. While one that the spec names is not there,
+/// all of them stay: the pods that run serve the last good certificate, and new ones would have none.
+fn certificates(of: &Instance<'_>) -> BTreeSet<String> {
     let wanted = of.in_pods.listeners.certificates();
-    let Observed { deployment, daemon_set, .. } = of.observed;
+    let Observed { deployment, daemon_set, certificates, .. } = of.observed;
     let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());
-    let is_mounted = |name: &&str| match of.observed.certificates.get(*name) {
+    // These are those of the spec.
+    let is_awaited = certificates
+        .values()
+        .any(|state| matches!(state, Certificate::Missing | Certificate::Unread));
+    let is_mounted = |name: &&str| match certificates.get(*name) {
         Some(Certificate::Usable | Certificate::Gone) => true,
         Some(
             Certificate::Missing
@@ -45,7 +50,11 @@ fn certificates<'a>(of: &'a Instance<'_>) -> BTreeSet<&'a str> {
         ) => false,
         None => mounted.contains(*name),
     };
-    wanted.filter(is_mounted).collect()
+    let mut names: BTreeSet<String> = wanted.filter(is_mounted).map(str::to_owned).collect();
+    if is_awaited {
+        names.extend(mounted);
+    }
+    names
 }
 
 pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {
@@ -69,11 +78,11 @@ pub(super) fn volumes(of: &Instance<'_>) -> Vec<Volume> {
     };
     let item =
         |key: &str| KeyToPath { key: key.to_owned(), path: key.to_owned(), ..KeyToPath::default() };
-    let certificate = |(index, secret): (usize, &str)| Volume {
+    let certificate = |(index, secret): (usize, String)| Volume {
         name: format!("certificate-{index}"),
         // A missing one disables its listener only.
         secret: Some(SecretVolumeSource {
-            secret_name: Some(secret.to_owned()),
+            secret_name: Some(secret),
             optional: Some(true),
             items: Some(KEY_PAIR.map(item).to_vec()),
             ..SecretVolumeSource::default()
@@ -91,7 +100,7 @@ pub(super) fn mounts(of: &Instance<'_>) -> Vec<VolumeMount> {
         read_only: read_only.then_some(true),
         ..VolumeMount::default()
     };
-    let certificate = |(index, secret): (usize, &str)| {
+    let certificate = |(index, secret): (usize, String)| {
         mount(&format!("certificate-{index}"), format!("{CERTIFICATES}/{secret}"), true)
     };
     let certificates = certificates(of).into_iter().enumerate().map(certificate);

@@ -70,6 +70,23 @@ fn o7_pods_keep_ports_and_secrets_of_their_document_until_another_is_promoted() 
     }
 }
 
+/// As when cert-manager issues it a moment after the edit: else all pods would be replaced by ones without a certificate, and again.
+#[test]
+fn o7_pods_are_not_replaced_for_a_secret_that_is_not_there_yet() {
+    let tls = |secret: &str| format!("{{listeners: {{tls: {{certificate: {{name: {secret}}}}}}}}}");
+    let (kept, mut observed) = applied(&tls("a"));
+    for state in [Certificate::Missing, Certificate::Unread] {
+        observed.certificates = [("new".to_owned(), state)].into();
+        let meanwhile = desired(&dns(&tls("new")), &observed, |_| ());
+        assert_eq!(template(&meanwhile), template(&kept), "{state:?}");
+    }
+    observed.certificates = [("new".to_owned(), Certificate::Usable)].into();
+    let then = desired(&dns(&tls("new")), &observed, |_| ());
+    let secrets: Vec<_> = pod(&then).volumes.clone().unwrap().into_iter().collect();
+    let secrets: Vec<_> = secrets.into_iter().filter_map(|it| it.secret?.secret_name).collect();
+    assert_eq!(secrets, ["new"]);
+}
+
 #[test]
 fn o7_a_pod_declares_each_port_once_while_dns_moves_to_the_port_of_a_listener() {
     let spec = |dns: u16, tls: u16| {

@@ -316,10 +316,14 @@ fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opti
     )
 }
 
-/// Its listener is off, in pods that start after a Secret is gone; the others answer.
+/// Its listener is off, in pods that start after a Secret is gone; the others answer. Pods that served another certificate before
+/// keep it.
 fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let effects = [
-        (Certificate::Missing, "the listeners of these certificates are off"),
+        (
+            Certificate::Missing,
+            "the listeners of these certificates are off, or keep the certificate from before",
+        ),
         (
             Certificate::Gone,
             "pods keep the last certificate while they run, and the listeners of pods that start are off",

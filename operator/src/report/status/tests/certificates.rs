@@ -115,7 +115,7 @@ fn o18_a_secret_that_is_gone_is_a_condition_that_says_what_pods_do() {
     let degraded = condition(&status, "Degraded").unwrap();
     assert_eq!(degraded.reason, "CertificateMissing");
     for part in [
-        "these certificates are off, because there is no such Secret beside the Service: a; pods keep",
+        "these certificates are off, or keep the certificate from before, because there is no such Secret beside the Service: a; pods keep",
         "of pods that start are off, because there is no such Secret beside the Service: b. Create",
     ] {
         assert!(degraded.message.contains(part), "{}", degraded.message);

@@ -1,5 +1,6 @@
-//! The kubeconfig, and the API server that it names. A file that a flag names is read in bounded memory. Proxies are not used: one that a kubeconfig names
-//! is refused, and one that only the environment names is passed over, because kube reads `HTTPS_PROXY` and not `NO_PROXY`.
+//! The kubeconfig, and the API server that it names. A file that a flag names is read in bounded memory. Proxies are not
+//! used: one that a kubeconfig names is refused, and one that only the environment names is passed over, because kube reads
+//! `HTTPS_PROXY` and not `NO_PROXY`.
 
 use std::path::Path;
 

@@ -83,7 +83,7 @@ impl Failing {
     }
 
     /// Records that the server is down: silence before that says nothing about what it answers afterwards.
-    pub(super) fn is_down(&mut self) {
+    pub(super) fn went_down(&mut self) {
         self.silence = Silence::default();
     }
 

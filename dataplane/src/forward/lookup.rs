@@ -143,12 +143,9 @@ impl Lookup {
         loop {
             let now_at = now();
             for (send, sent) in sent.iter_mut().flatten() {
-                if sent.overdue_at().is_some_and(|at| at <= now_at) {
-                    sent.look(now_at);
-                    // Over a connection it may wait for a handshake, not for a reply.
-                    if send.transport == Transport::Udp {
-                        group.was_silent(self.plan.member(send.place), key.name(), now_at);
-                    }
+                // Over a connection it may wait for a handshake, not for a reply.
+                if sent.look(now_at) && send.transport == Transport::Udp {
+                    group.was_silent(self.plan.member(send.place), key.name(), now_at);
                 }
             }
             let until = match self.plan.next(now_at) {

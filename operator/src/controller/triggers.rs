@@ -16,8 +16,7 @@ use tokio::sync::Notify;
 
 use crate::decide::admit::claimed_ips;
 use crate::desired::{Kind, may_select};
-use crate::names;
-pub use crate::names::SERVICE_NAME;
+use crate::names::{self, SERVICE_NAME};
 use crate::observe::ca_bundles;
 
 /// The ClusterDNS to reconcile again. Watches never wait for the controller; many changes that concern one are one entry.

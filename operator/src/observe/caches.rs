@@ -162,7 +162,7 @@ impl Caches {
         let slices = Followed {
             stub: Some(stubs::stub),
             is_needed: is_ours,
-            ..labelled_with(slices, triggers::SERVICE_NAME)
+            ..labelled_with(slices, names::SERVICE_NAME)
         };
         self.keep(writer, slices, triggers::of_slice);
     }
@@ -300,7 +300,7 @@ impl Caches {
         let store = self.slices.get(namespace)?;
         let label = Some(service);
         let is_its =
-            |slice: &EndpointSlice| triggers::label(slice.meta(), triggers::SERVICE_NAME) == label;
+            |slice: &EndpointSlice| triggers::label(slice.meta(), names::SERVICE_NAME) == label;
         let mut found = store.state_filter(is_its);
         found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let kind = EndpointSlice::plural(&());

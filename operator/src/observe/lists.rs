@@ -1,6 +1,6 @@
 //! Pages of lists, read object by object: of a page, however large, one object is held, and the controller reads one page at a
-//! time, as does the lookout for lost pods. Anyone who may write in a watched namespace can fill it with objects of 1.5 MiB, and at its start the operator
-//! lists every kind at once (K23).
+//! time, as does the lookout for lost pods. Anyone who may write in a watched namespace can fill it with objects of 1.5 MiB, and
+//! at its start the operator lists every kind at once (K23).
 
 use std::io;
 use std::time::Duration;

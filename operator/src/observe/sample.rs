@@ -15,8 +15,8 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::lists::Lists;
-use crate::controller::triggers::SERVICE_NAME;
 use crate::decide::adoption::cluster_ips;
+use crate::names::SERVICE_NAME;
 use crate::observe::observed::{Sample, SampledService};
 use crate::runtime::time_limit::within;
 

@@ -14,7 +14,6 @@ use kube::core::DynamicObject;
 use super::other_dns;
 use super::possible_labels::PossibleLabels;
 use crate::context::Context;
-use crate::controller::triggers;
 use crate::names;
 use crate::observe::observed::DnsService;
 use crate::runtime::time_limit::within;
@@ -86,7 +85,7 @@ pub(super) async fn of(
 }
 
 async fn read(ctx: &Context, namespace: &str, service: &str) -> anyhow::Result<Vec<EndpointSlice>> {
-    let its = format!("{}={service}", triggers::SERVICE_NAME);
+    let its = format!("{}={service}", names::SERVICE_NAME);
     let params = ListParams::default().labels(&its).limit(MAX_SLICES);
     let all = Api::<EndpointSlice>::namespaced(ctx.client.clone(), namespace);
     let mut found = Vec::new();

@@ -55,9 +55,11 @@ impl Sent {
     }
 
     /// Looks at the time: an overdue query gives its place back, so that names without a reply do not take the places
-    /// of names that the server answers. Limits per group and in all bound the number of overdue queries.
-    pub(in crate::forward) fn look(&mut self, now: Instant) {
-        if self.overdue_at().is_some_and(|at| now >= at) {
+    /// of names that the server answers. Limits per group and in all bound the number of overdue queries. True: it is overdue since
+    /// this look.
+    pub(in crate::forward) fn look(&mut self, now: Instant) -> bool {
+        let is_news = self.overdue_at().is_some_and(|at| now >= at);
+        if is_news {
             self.is_overdue = true;
             self.count();
             let mut state = self.server.state();
@@ -68,6 +70,7 @@ impl Sent {
             drop(state);
             self.server.hear(Heard::Nothing, now);
         }
+        is_news
     }
 
     /// Records its result.

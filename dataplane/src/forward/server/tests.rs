@@ -56,7 +56,7 @@ fn l16_names_without_an_answer_do_not_shrink_a_server_that_answers_others() {
     let mut silent: Vec<Sent> = (0..20).map(|_| server.send(true).unwrap()).collect();
     server.send(true).unwrap().settle(Heard::Good);
     let places = server.seen(now()).places;
-    silent.iter_mut().for_each(|sent| sent.look(now() + USUAL.interval));
+    silent.iter_mut().for_each(|sent| _ = sent.look(now() + USUAL.interval));
     assert_eq!(server.seen(now()).places, places);
 }
 
@@ -72,7 +72,7 @@ async fn l16_a_reply_to_a_probe_is_a_sign_of_life_and_gives_a_place_to_who_waits
         assert!(futures::poll!(&mut waits).is_pending());
         server.probed(true, heard, false, now());
         assert!(futures::poll!(&mut waits).is_ready(), "{heard:?}: there is one place more");
-        silent.iter_mut().for_each(|sent| sent.look(now() + USUAL.interval));
+        silent.iter_mut().for_each(|sent| _ = sent.look(now() + USUAL.interval));
         assert_eq!(server.seen(now()).places, 21, "{heard:?}: it answers others");
     }
 }

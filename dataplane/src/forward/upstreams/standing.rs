@@ -22,7 +22,7 @@ impl Group {
         let mut candidate = self.servers[member].candidate(member, now)?;
         let mut failing = self.failing(member);
         if candidate.standing == Standing::Down {
-            failing.is_down();
+            failing.went_down();
         }
         if failing.is_avoided(now) {
             candidate.standing = candidate.standing.max(Standing::Failing);

@@ -25,7 +25,8 @@ pub(super) struct Failing {
     errors: u32,
     since: Option<Instant>,
     probe_at: Option<Instant>,
-    is_on_probation: bool,
+    /// Since a good probe, until a reply to a query that was sent after it decides.
+    probation_since: Option<Instant>,
     /// Probations that an error ended.
     put_back: u32,
     silence: Silence,
@@ -73,7 +74,7 @@ impl Failing {
     /// Whether other servers are asked first. One on probation is asked in its turn: a broken resolver may answer a probe from its
     /// cache, so the reply to the next query of a client decides.
     pub(super) fn is_avoided(&self, now: Instant) -> bool {
-        let is_failing = self.since.is_some() && !self.is_on_probation;
+        let is_failing = self.since.is_some() && self.probation_since.is_none();
         is_failing || self.silence.behind_until.is_some_and(|until| now < until)
     }
 
@@ -96,8 +97,8 @@ impl Failing {
         self.probe_at = None;
     }
 
-    /// Records a reply to the query of a client.
-    pub(super) fn replied(&mut self, is_error: bool, now: Instant) {
+    /// Records a reply to the query of a client, which was sent then.
+    pub(super) fn replied(&mut self, is_error: bool, sent: Instant, now: Instant) {
         if !is_error {
             *self = Failing::default();
             return;
@@ -108,7 +109,8 @@ impl Failing {
             self.since = Some(now);
             self.probe_at = Some(now + wait(self.put_back));
         }
-        if std::mem::take(&mut self.is_on_probation) {
+        // An error to a query that was sent before the good probe is no news.
+        if self.probation_since.take_if(|since| *since <= sent).is_some() {
             self.put_back = self.put_back.saturating_add(1);
             self.probe_at = Some(now + wait(self.put_back));
         }
@@ -121,16 +123,16 @@ impl Failing {
             return;
         }
         match heard {
-            Heard::Good if self.is_on_probation => {
+            Heard::Good if self.probation_since.is_some() => {
                 let silence = std::mem::take(&mut self.silence);
                 *self = Failing { silence, ..Failing::default() };
             }
             Heard::Good => {
-                self.is_on_probation = true;
+                self.probation_since = Some(now);
                 self.probe_at = Some(now + PROBATION);
             }
             Heard::Error => {
-                self.is_on_probation = false;
+                self.probation_since = None;
                 self.probe_at = Some(now + wait(self.put_back));
             }
             Heard::Nothing => self.probe_at = Some(now + wait(self.put_back)),
@@ -149,7 +151,7 @@ mod tests {
     /// Failing since then, with a probe on its way.
     fn probed(start: Instant) -> Failing {
         let mut failing = Failing::default();
-        (0..10).for_each(|_| failing.replied(true, start));
+        (0..10).for_each(|_| failing.replied(true, start, start));
         failing.probe_started();
         failing
     }
@@ -158,19 +160,19 @@ mod tests {
     fn fw28_ten_errors_in_a_row_are_failing_until_one_good_reply() {
         let start = Instant::now();
         let mut failing = Failing::default();
-        (0..9).for_each(|_| failing.replied(true, start));
+        (0..9).for_each(|_| failing.replied(true, start, start));
         assert_eq!(failing.since, None);
-        failing.replied(false, start);
-        (0..10).for_each(|_| failing.replied(true, start));
+        failing.replied(false, start, start);
+        (0..10).for_each(|_| failing.replied(true, start, start));
         assert_eq!((failing.since, failing.probe_at), (Some(start), Some(start + WAIT)));
         assert!(failing.is_avoided(start));
         failing.probe_started();
-        failing.replied(true, start + WAIT);
+        failing.replied(true, start + WAIT, start + WAIT);
         assert_eq!(failing.probe_at, None, "one probe at a time");
         failing.probe_ended(Heard::Error, start + WAIT);
         assert_eq!((failing.since, failing.probe_at), (Some(start), Some(start + 2 * WAIT)));
         failing.probe_started();
-        failing.replied(false, start);
+        failing.replied(false, start, start);
         assert_eq!((failing.since, failing.probe_at), (None, None), "a query of a client");
         for heard in [Heard::Good, Heard::Error, Heard::Nothing] {
             failing.probe_ended(heard, start);
@@ -186,9 +188,9 @@ mod tests {
         for wait_s in [10, 20, 40, 60, 60] {
             failing.probe_ended(Heard::Good, at);
             assert!(!failing.is_avoided(at) && failing.since == Some(start), "it has its turn");
-            failing.replied(true, at);
+            failing.replied(true, at, at);
             assert!(failing.is_avoided(at), "one error is enough");
-            failing.replied(true, after(at, 1));
+            failing.replied(true, after(at, 1), after(at, 1));
             assert_eq!(failing.probe_at, Some(after(at, wait_s)));
             at = after(at, wait_s);
             failing.probe_started();
@@ -198,9 +200,9 @@ mod tests {
         }
         assert_eq!(failing.since, Some(start), "it is failing all the time");
         failing.probe_ended(Heard::Good, at);
-        failing.replied(false, at);
+        failing.replied(false, at, at);
         assert_eq!((failing.since, failing.probe_at), (None, None));
-        (0..10).for_each(|_| failing.replied(true, at));
+        (0..10).for_each(|_| failing.replied(true, at, at));
         assert_eq!(failing.probe_at, Some(at + WAIT), "as if it were the first time");
     }
 
@@ -226,10 +228,23 @@ mod tests {
         let mut failing = probed(start);
         failing.probe_ended(Heard::Good, start);
         failing.probe_started();
-        failing.replied(true, start + PROBATION);
+        failing.replied(true, start + PROBATION, start + PROBATION);
         failing.probe_ended(Heard::Good, start + PROBATION);
         assert!(failing.is_avoided(start + PROBATION));
         assert_eq!(failing.probe_at, Some(start + PROBATION + 2 * WAIT));
+    }
+
+    #[test]
+    fn fw28_an_error_to_a_query_that_was_sent_before_the_good_probe_is_no_news() {
+        let start = Instant::now();
+        let mut failing = probed(start);
+        let good = start + WAIT;
+        failing.probe_ended(Heard::Good, good);
+        failing.replied(true, after(start, 4), after(good, 1));
+        assert!(!failing.is_avoided(after(good, 1)), "it keeps its turn");
+        assert_eq!(failing.probe_at, Some(good + PROBATION));
+        failing.replied(true, good, after(good, 2));
+        assert!(failing.is_avoided(after(good, 2)), "sent after it");
     }
 
     fn silent(names: std::ops::Range<u64>, at: Instant, failing: &mut Failing) {
@@ -244,13 +259,13 @@ mod tests {
             silent(0..19, start, &mut failing);
             silent(0..19, start, &mut failing);
             assert!(!failing.is_avoided(start), "each name counts once");
-            failing.replied(is_error, start);
+            failing.replied(is_error, start, start);
             silent(1..20, start, &mut failing);
             assert!(!failing.is_avoided(start), "from the beginning");
             silent(20..21, start, &mut failing);
             assert!(failing.is_avoided(start) && !failing.is_avoided(start + WAIT));
             assert_eq!((failing.since, failing.probe_at), (None, None), "it is not failing");
-            failing.replied(is_error, start);
+            failing.replied(is_error, start, start);
             assert!(!failing.is_avoided(start), "a late reply ends it");
         }
     }
@@ -268,7 +283,7 @@ mod tests {
             at = turn;
             silent(0..1, at, &mut failing);
         }
-        failing.replied(false, at);
+        failing.replied(false, at, at);
         silent(0..20, at, &mut failing);
         assert!(!failing.is_avoided(at + WAIT), "as if it were the first time");
     }

@@ -224,14 +224,14 @@ impl Lookup {
         sent: Sent,
         outcome: AttemptResult,
     ) -> Option<Answered> {
-        let now = now();
+        let (at, now) = (sent.at(), now());
         match outcome {
             AttemptResult::Good(relayed) => {
                 if !send.edns && self.without_edns & (1 << send.place) != 0 {
                     self.group.servers[self.plan.member(send.place)].doubt_edns(now);
                 }
                 sent.replied(Heard::Good, relayed.rcode().into());
-                self.replied(send, false, now);
+                self.replied(send, false, at, now);
                 let server = Member::at(self.plan.member(send.place));
                 return Some(Answered { relayed, server });
             }
@@ -240,14 +240,14 @@ impl Lookup {
                 self.part.get_or_insert(Answered { relayed, server });
                 self.errors = Some(codes);
                 sent.settle(Heard::Good);
-                self.replied(send, false, now);
+                self.replied(send, false, at, now);
                 self.plan.over_stream(send.place, now);
             }
             AttemptResult::Error(RelayError::Truncated, codes) => {
                 // It did answer: if no connection brings the rest, this was no silence (N18).
                 self.errors = Some(codes);
                 sent.settle(Heard::Good);
-                self.replied(send, false, now);
+                self.replied(send, false, at, now);
                 self.plan.over_stream(send.place, now);
             }
             AttemptResult::Error(RelayError::Rcode(rcode), codes)
@@ -255,14 +255,14 @@ impl Lookup {
             {
                 self.errors = Some(codes);
                 sent.replied(Heard::Error, rcode);
-                self.replied(send, true, now);
+                self.replied(send, true, at, now);
                 self.without_edns |= 1 << send.place;
                 self.plan.without_edns(send);
             }
             AttemptResult::Error(RelayError::Rcode(rcode), codes) => {
                 self.errors = Some(codes);
                 sent.replied(Heard::Error, rcode);
-                self.replied(send, true, now);
+                self.replied(send, true, at, now);
                 self.plan.error(send.place, now);
             }
             AttemptResult::Error(
@@ -274,7 +274,7 @@ impl Lookup {
             ) => {
                 self.errors = Some(codes);
                 sent.was_no_answer();
-                self.replied(send, false, now);
+                self.replied(send, false, at, now);
                 self.plan.error(send.place, now);
             }
             AttemptResult::Distrusted => {
@@ -304,9 +304,9 @@ impl Lookup {
         None
     }
 
-    /// A reply came, whose Rcode is an error or is none (FW28).
-    fn replied(&self, send: Send, is_error: bool, now: Instant) {
-        self.group.replied(self.plan.member(send.place), is_error, now);
+    /// A reply came to a query that was sent then, and its Rcode is an error or is none (FW28).
+    fn replied(&self, send: Send, is_error: bool, at: Instant, now: Instant) {
+        self.group.replied(self.plan.member(send.place), is_error, at, now);
     }
 
     /// The server could not be asked: waiting for a port would cost the client more than the next server does.

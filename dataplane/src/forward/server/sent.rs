@@ -49,6 +49,11 @@ impl Server {
 }
 
 impl Sent {
+    /// When it was sent.
+    pub(in crate::forward) fn at(&self) -> Instant {
+        self.at
+    }
+
     /// When its reply is overdue: after the time between two sends. `None` once it is overdue.
     pub(in crate::forward) fn overdue_at(&self) -> Option<Instant> {
         (!self.is_overdue).then(|| self.at + USUAL.interval)

@@ -44,9 +44,15 @@ impl Group {
         }
     }
 
-    /// A server replied to a query of a client of this group.
-    pub(in crate::forward) fn replied(&self, member: usize, is_error: bool, now: Instant) {
-        self.change(member, |failing| failing.replied(is_error, now));
+    /// A server replied to a query of a client of this group, which was sent then.
+    pub(in crate::forward) fn replied(
+        &self,
+        member: usize,
+        is_error: bool,
+        sent: Instant,
+        now: Instant,
+    ) {
+        self.change(member, |failing| failing.replied(is_error, sent, now));
     }
 
     /// The query of a client of this group for this name is overdue. Of a server that is down this says nothing new.

@@ -176,7 +176,7 @@ fn fw28_a_server_that_answers_with_errors_only_is_shown_with_what_to_do() {
     let upstreams = Upstreams::of(&config, Path::new(""));
     let group = upstreams.group(0).unwrap();
     assert!(upstreams.failing(now(), 9).is_empty());
-    (0..10).for_each(|_| group.replied(0, true, now()));
+    (0..10).for_each(|_| group.replied(0, true, now(), now()));
     let later = now() + Duration::from_secs(61);
     let shown = upstreams.failing(later, 9);
     let [row] = &shown[..] else { panic!("one server") };

@@ -30,7 +30,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
                 .to_owned(),
         ),
     };
-    let is_refusal = directive.body.last().is_none_or(|line| line.name == "block");
+    let is_refusal = directive.body.last().is_none_or(|line| action(line) == "block");
     let open = open(scope);
     let (outcome, message) = match made {
         Ok(clients) if open.is_empty() => {
@@ -49,7 +49,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) {
     };
     scope.say(directive, outcome, message.as_str());
     for line in &directive.body {
-        let is_allowed = outcome == Changed && open.is_empty() && line.name == "allow";
+        let is_allowed = outcome == Changed && open.is_empty() && action(line) == "allow";
         scope.say_of(directive, line, if is_allowed { Kept } else { outcome }, message.as_str());
     }
 }
@@ -69,21 +69,30 @@ fn open(scope: &Scope<'_>) -> Vec<String> {
 /// The ranges of `allow` lines before one that refuses everything else.
 fn clients(lines: &[Directive]) -> Option<Vec<String>> {
     let (last, allowed) = lines.split_last()?;
-    let refuses = ["block", "filter", "drop"].contains(&last.name.as_str());
-    if !refuses || !is_rest(&last.args) || allowed.is_empty() {
+    let refuses = ["block", "filter", "drop"].contains(&action(last).as_str());
+    if !refuses || !is_rest(&words(last)) || allowed.is_empty() {
         return None;
     }
     let mut clients = Vec::new();
     for line in allowed.iter() {
-        let at = line.args.iter().position(|word| word == "net")?;
-        let types = &line.args[..at];
-        if line.name != "allow" || !(types.is_empty() || types == ["type", "*"]) {
+        let words = words(line);
+        let (types, ranges) = words.split_at(words.iter().position(|word| word == "net")?);
+        if action(line) != "allow" || !(types.is_empty() || types == ["type", "*"]) {
             return None;
         }
-        clients.extend(line.args[at + 1..].iter().map(|range| range_of(range)));
+        clients.extend(ranges[1..].iter().map(|range| range_of(range)));
     }
     clients.dedup();
     Some(clients)
+}
+
+/// What a line does with clients. CoreDNS reads it in any case, and the words behind it.
+fn action(line: &Directive) -> String {
+    line.name.to_ascii_lowercase()
+}
+
+fn words(line: &Directive) -> Vec<String> {
+    line.args.iter().map(|word| word.to_ascii_lowercase()).collect()
 }
 
 /// `[type *] [net RANGE...]`: all types, and no range, `*`, or all addresses of both families.

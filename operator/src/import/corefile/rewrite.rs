@@ -28,6 +28,25 @@ enum Rule {
     Other(&'static str),
 }
 
+/// What begins a rule, or says how its names are compared.
+const KEYWORDS: [&str; 15] = [
+    "stop",
+    "continue",
+    "name",
+    "type",
+    "class",
+    "edns0",
+    "ttl",
+    "rcode",
+    "cname",
+    "exact",
+    "prefix",
+    "suffix",
+    "substring",
+    "regex",
+    "answer",
+];
+
 /// One rule of a directive.
 struct Written<'a> {
     line: &'a Directive,
@@ -39,18 +58,32 @@ struct Written<'a> {
 
 /// The rules of one directive: its own words, or the lines between its braces.
 fn written(directive: &Directive) -> Vec<Written<'_>> {
-    let is_mode = |word: &&String| ["stop", "continue"].contains(&word.as_str());
-    let mode = directive.args.first().filter(is_mode);
+    let mut own = keywords(&directive.args);
+    let is_mode = own.first().is_some_and(|word| ["stop", "continue"].contains(&word.as_str()));
+    let mode = is_mode.then(|| own.remove(0));
     let goes_on = mode.is_some_and(|word| word == "continue");
-    let own = directive.args.get(usize::from(mode.is_some())..).unwrap_or_default().to_vec();
     let own = Some(own).filter(|words| !words.is_empty());
     let own = own.map(|words| Written { line: directive, words, goes_on });
-    let lines = directive.body.iter().filter(|line| line.name != "answer").map(|line| Written {
+    let lines = directive.body.iter().filter(|line| !is_answer(line)).map(|line| Written {
         line,
-        words: std::iter::once(&line.name).chain(&line.args).cloned().collect(),
+        words: keywords(std::iter::once(&line.name).chain(&line.args)),
         goes_on,
     });
     own.into_iter().chain(lines).collect()
+}
+
+/// The words of a rule: CoreDNS reads its keywords in any case.
+fn keywords<'a>(words: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let keyword = |word: &String| {
+        let lower = word.to_ascii_lowercase();
+        if KEYWORDS.contains(&lower.as_str()) { lower } else { word.clone() }
+    };
+    words.into_iter().map(keyword).collect()
+}
+
+/// A line that rewrites names in the answer.
+fn is_answer(line: &Directive) -> bool {
+    line.name.eq_ignore_ascii_case("answer")
 }
 
 /// Adds the owners of the records of a directive, before any is made: a record must not lead to one of them.
@@ -97,7 +130,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             false => scope.say_of(directive, line, outcome, message),
         }
     }
-    for line in directive.body.iter().filter(|line| line.name == "answer") {
+    for line in directive.body.iter().filter(|line| is_answer(line)) {
         let message = "an answer shows the alias and its target, so nothing is rewritten in it";
         scope.say_of(directive, line, NotNeeded, message);
     }

@@ -29,7 +29,7 @@ fn in_five_seconds() -> Instant {
 
 /// Makes the only server of these groups failing in them.
 fn refused(groups: &[&Arc<Group>]) {
-    groups.iter().for_each(|group| (0..10).for_each(|_| group.replied(0, true, now())));
+    groups.iter().for_each(|group| (0..10).for_each(|_| group.replied(0, true, now(), now())));
 }
 
 /// How its only server is ranked.

@@ -263,6 +263,21 @@ async fn k6_a_list_that_fails_halfway_shows_nothing_and_removes_nothing() {
     proxy.heal();
     live.wait("the whole list", || live.relists(Resource::EndpointSlices) == 1);
     assert_eq!(live.metric("clusterdns_objects{resource=\"endpointslices\"}"), known);
+
+    // One page is refused: that page is asked for again, and not the whole list.
+    let lists = || {
+        let seen = proxy.seen(&Requests::to(SLICES).lists());
+        seen.iter().filter(|it| !it.is_look() && it.parameter("continue").is_none()).count()
+    };
+    let before = lists();
+    let refusals = [Fault::Answer { status: 429, retry_after_s: Some(1) }, Fault::status(503)];
+    for (refusal, done) in refusals.into_iter().zip(1..) {
+        proxy.fault_times(1, second_page.clone(), refusal);
+        proxy.fault_times(1, Requests::to(SLICES).watches(), Fault::expired());
+        live.wait("the whole list", || live.relists(Resource::EndpointSlices) == 1 + done);
+        assert_eq!(lists(), before + done as usize);
+        assert_eq!(live.metric("clusterdns_objects{resource=\"endpointslices\"}"), known);
+    }
 }
 
 #[tokio::test]

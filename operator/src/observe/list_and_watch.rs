@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::budget::{BudgetVerdict, Share};
 use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, silent};
-use super::relist::{Next, Persistence};
+use super::relist::{Next, Persistence, page_passes};
 use super::stubs::octets;
 use super::waits::Waits;
 use crate::controller::crd::is_not_found;
@@ -36,8 +36,10 @@ const FIRST_PAGE: u32 = 20;
 const PAGE: u32 = 500;
 /// Cloud load balancers drop idle links at 240 s and say nothing: a watch ends before.
 const WATCH_S: u32 = 180;
-/// A watch that has not ended this long after its time is dead.
-const WATCH_MARGIN: Duration = Duration::from_secs(5);
+/// Bookmarks come about once a minute. A watch without one for longer than this begins again: its connection may be dead.
+const SILENCE: Duration = Duration::from_secs(90);
+/// Requests for one page, after which the list begins again.
+const MAX_TRIES: u32 = 8;
 /// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
@@ -177,14 +179,34 @@ where
         self.keep(Event::Init);
         let label_selector = self.followed.label.map(str::to_owned);
         let mut params = ListParams { label_selector, ..ListParams::default() };
+        // Where a few of a hundred requests fail, a list of many pages would hardly ever reach its end, so a page is asked for
+        // again.
+        let (mut tries, mut waits) = (1, Waits::up_to(self.followed.longest_wait));
         loop {
             params.limit = Some(pages.limit());
             let keep = |read| match read {
                 Ok(object) => self.keep(Event::InitApply(object)),
                 Err(undecodable) => (self.heard)(Heard::Unreadable(&undecodable)),
             };
-            let page = lists.page_of_all(&client, &path, &params, keep).await;
-            let page = page.map_err(Error::InitialListFailed)?;
+            let page = match lists.page_of_all(&client, &path, &params, keep).await {
+                Ok(page) => page,
+                Err(error) => {
+                    let is_later = params.continue_token.is_some();
+                    let passes = page_passes(&error).filter(|_| is_later && tries < MAX_TRIES);
+                    let Some(is_smaller) = passes else {
+                        return Err(Error::InitialListFailed(error));
+                    };
+                    if is_smaller {
+                        pages.shrink();
+                    }
+                    tracing::warn!("a page of {path} failed and is asked for again: {error}");
+                    self.means.metrics.watch_failed();
+                    tries += 1;
+                    tokio::time::sleep(waits.next(Instant::now(), chance())).await;
+                    continue;
+                }
+            };
+            (tries, waits) = (1, Waits::up_to(self.followed.longest_wait));
             pages.took(page.objects, page.octets);
             for _ in 0..page.skipped {
                 self.count_passed_over();
@@ -219,8 +241,8 @@ where
         let mut events = events.map_err(Error::WatchStartFailed)?;
         waits.began(Instant::now());
         (self.heard)(Heard::Began);
-        let (patience, mut is_empty) = (Duration::from_secs(WATCH_S.into()) + WATCH_MARGIN, true);
-        while let Ok(event) = timeout(patience, events.next::<K>()).await {
+        let mut is_empty = true;
+        while let Ok(event) = timeout(SILENCE, events.next::<K>()).await {
             let Some(event) = event.map_err(Error::WatchFailed)? else { break };
             // One that is too long is the first of the next watch too, if nothing comes behind it.
             is_empty &= matches!(event, Sent::TooLong);
@@ -361,3 +383,6 @@ fn admitted<K: Resource + Serialize>(
 fn chance() -> f64 {
     (RandomState::new().build_hasher().finish() % 1_000) as f64 / 1_000.0
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,6 +82,13 @@ pub fn is_leaving(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some()
 }
 
+/// Has it ended for good, as after the shutdown of its node or an eviction? Its workload has made another one, and its object
+/// stays, with the restarts of its life.
+pub fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
+}
+
 /// How often our container in it was restarted. That others inject a second one says nothing about ours.
 pub fn restarts(pod: &Pod) -> u32 {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());

@@ -36,20 +36,9 @@ impl Persistence {
     /// What to do after this error of a watch.
     pub(super) fn after(&mut self, error: &Error) -> Next {
         match error {
-            Error::InitialListFailed(kube::Error::Api(status)) => match status.code {
-                413 | 500..=599 => Next::ListInSmallerPages,
-                // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
-                410 => Next::ListInLargerPages,
-                _ => Next::ListAgain,
-            },
-            // The list broke off, or the body was not a list.
-            Error::InitialListFailed(
-                kube::Error::HyperError(_)
-                | kube::Error::SerdeError(_)
-                | kube::Error::ReadEvents(_),
-            ) => Next::ListInSmallerPages,
+            Error::InitialListFailed(error) => after_page(error),
             Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
-            Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListAgain,
+            Error::NoResourceVersion => Next::ListAgain,
             // A list passes over an object that cannot be read.
             Error::WatchFailed(error) if is_unreadable(error) => self.count(),
             // No connection: it says nothing about the version.
@@ -64,8 +53,8 @@ impl Persistence {
             return Next::ListAgain;
         }
         match status.code {
-            // No permission, or too many requests.
-            401 | 403 | 429 => Next::GoOn,
+            // No permission, too many requests, or no server behind a balancer.
+            401 | 403 | 429 | 502..=504 => Next::GoOn,
             _ => self.count(),
         }
     }
@@ -77,6 +66,35 @@ impl Persistence {
         }
         self.failures_at_version = 0;
         Next::ListAgain
+    }
+}
+
+/// After a page of a list that was not read to its end.
+fn after_page(error: &kube::Error) -> Next {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            413 | 500..=599 => Next::ListInSmallerPages,
+            // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
+            410 => Next::ListInLargerPages,
+            _ => Next::ListAgain,
+        },
+        // The list broke off, or the body was not a list.
+        kube::Error::HyperError(_) | kube::Error::SerdeError(_) | kube::Error::ReadEvents(_) => {
+            Next::ListInSmallerPages
+        }
+        _ => Next::ListAgain,
+    }
+}
+
+/// Whether the same page may come later: its version is kept, and so is our permission. `None`: the list must begin again.
+/// `Some(true)`: in a smaller size.
+pub(super) fn page_passes(error: &kube::Error) -> Option<bool> {
+    match (after_page(error), error) {
+        (Next::ListInSmallerPages, _) => Some(true),
+        (Next::ListInLargerPages | Next::GoOn, _) => None,
+        (Next::ListAgain, kube::Error::Api(status)) => (status.code == 429).then_some(false),
+        (Next::ListAgain, kube::Error::Service(_)) => Some(false),
+        (Next::ListAgain, _) => None,
     }
 }
 
@@ -118,6 +136,14 @@ mod tests {
         }
         for code in [401, 403, 429, 500] {
             assert_eq!(Persistence::default().after(&start(code)), Next::GoOn, "{code}");
+        }
+        for code in [429, 502, 503] {
+            let mut persistence = Persistence::default();
+            let mut all = (0..20).map(|_| persistence.after(&start(code)));
+            assert!(
+                all.all(|next| next == Next::GoOn),
+                "{code}: it says nothing about the version"
+            );
         }
         let mut persistence = Persistence::default();
         let next: Vec<Next> = (0..5).map(|_| persistence.after(&start(500))).collect();

@@ -1,6 +1,7 @@
 //! What the scripted API server has: objects with versions that only grow, and the events since the last compaction.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hyper::body::Bytes;
 use serde_json::{Value, json};
@@ -31,15 +32,23 @@ pub struct Store {
     pub(super) page: usize,
     /// Number of uids given so far.
     uids: u64,
-    /// What later pages of lists hold, by token.
+    /// What later pages of lists hold, by token: as often as they are asked for, as an API server does.
     rests: BTreeMap<u64, Rest>,
+    /// Number of tokens given so far.
+    tokens: u64,
 }
+
+/// Tokens that are known. A page is asked for soon after the one before it.
+const MAX_RESTS: usize = 100;
 
 /// The part of a list that was not asked for yet.
 #[derive(Clone, Debug)]
 struct Rest {
     version: u64,
-    items: Vec<Value>,
+    /// The whole list.
+    items: Arc<Vec<Value>>,
+    /// The first that was not given yet.
+    from: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -75,6 +84,7 @@ impl Default for Store {
             page: usize::MAX,
             uids: 0,
             rests: BTreeMap::new(),
+            tokens: 0,
         }
     }
 }
@@ -188,24 +198,31 @@ impl Store {
         limit: Option<usize>,
     ) -> Result<Value, Refused> {
         let page = self.page.min(limit.unwrap_or(usize::MAX));
-        let Rest { version, mut items } = match token {
+        let rest = match token {
             None => {
                 let objects = self.objects.values().filter(|object| collection.holds(object));
-                Rest { version: self.version, items: objects.cloned().collect() }
+                let items = Arc::new(objects.cloned().collect());
+                Rest { version: self.version, items, from: 0 }
             }
             Some(token) => {
-                let rest = token.parse().ok().and_then(|token: u64| self.rests.remove(&token));
-                rest.ok_or_else(|| Refused::gone("the provided continue parameter is too old"))?
+                let rest = token.parse().ok().and_then(|token: u64| self.rests.get(&token));
+                let gone = || Refused::gone("the provided continue parameter is too old");
+                rest.cloned().ok_or_else(gone)?
             }
         };
+        let Rest { version, items, from } = rest;
+        let to = from.saturating_add(page).min(items.len());
+        let page = items[from..to].to_vec();
         let mut metadata = json!({"resourceVersion": version.to_string()});
-        if items.len() > page {
-            let rest = items.split_off(page);
-            let token = self.rests.keys().last().map_or(1, |last| last + 1);
-            self.rests.insert(token, Rest { version, items: rest });
-            metadata["continue"] = token.to_string().into();
+        if to < items.len() {
+            self.tokens += 1;
+            self.rests.insert(self.tokens, Rest { version, items, from: to });
+            if self.rests.len() > MAX_RESTS {
+                self.rests.pop_first();
+            }
+            metadata["continue"] = self.tokens.to_string().into();
         }
-        Ok(json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}))
+        Ok(json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": page}))
     }
 
     pub(super) fn events_since(

@@ -1,14 +1,20 @@
 //! One consistent list, page by page, each object applied when it has arrived (E20, E21, K23).
 
+use std::time::Instant;
+
 use http_body_util::BodyExt;
 use process::items::{Items, Part};
 use process::pages::Pages;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::decode::{self, PageMetadata};
-use super::supervise::Failure;
+use super::pace::chance;
+use super::supervise::{During, Failure, Next, Supervisor};
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
 use crate::source::objects::convert;
+
+/// Requests for one page, after which the list begins again.
+const MAX_TRIES: u32 = 8;
 
 /// A page without its objects.
 #[derive(Debug, Default)]
@@ -31,7 +37,7 @@ impl Stream {
         let mut version: Option<String> = None;
         self.sink.borrow_mut().begin(&self.watched);
         loop {
-            let page = self.page(token.as_deref()).await?;
+            let page = self.page_at_last(token.as_deref()).await?;
             differences += page.differences;
             // Of the first page: objects of later ones are as of then too.
             version.get_or_insert(page.metadata.resource_version);
@@ -42,6 +48,24 @@ impl Stream {
         }
         self.complete(version.unwrap_or_default(), differences);
         Ok(())
+    }
+
+    /// Reads a page. A later one that is refused or breaks off is asked for again: where a few of a hundred requests fail, a
+    /// list of hundreds of pages would hardly ever reach its end.
+    async fn page_at_last(&mut self, token: Option<&str>) -> Result<Page, Failure> {
+        // Each page has waits of its own.
+        let mut supervisor = Supervisor::default();
+        for _ in 1..MAX_TRIES {
+            match self.page(token).await {
+                Err(failure) if token.is_some() && passes(&failure) => {
+                    let next = supervisor.next(&failure, During::List, Instant::now(), chance());
+                    self.log_failure(&failure, Next { relist: false, ..next });
+                    sleep(next.after).await;
+                }
+                read => return read,
+            }
+        }
+        self.page(token).await
     }
 
     /// Reads a page, and learns from it how large the next one may be.
@@ -166,6 +190,16 @@ impl Stream {
         }
         items.finish()?;
         Ok((decode::version(Some(&metadata.resource_version)), uid))
+    }
+}
+
+/// Whether the same page may come later: its version is kept (410 says that it is not), and so is our permission.
+fn passes(failure: &Failure) -> bool {
+    match failure {
+        Failure::Status { code: 413 | 429 | 500..=599, .. }
+        | Failure::Garbage(_)
+        | Failure::Link(_) => true,
+        Failure::Status { .. } | Failure::End | Failure::Silence | Failure::Relist => false,
     }
 }
 

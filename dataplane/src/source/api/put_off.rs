@@ -16,25 +16,26 @@ const MAX_LISTS: usize = 5;
 pub(super) struct PutOff {
     objects: [Vec<Box<[u8]>>; Resource::ALL.len()],
     octets: usize,
-    /// Lists of each resource that have begun since a complete one.
-    begun: [usize; Resource::ALL.len()],
+    /// Lists of each resource that broke off while objects of them waited, since a complete one.
+    broken_off: [usize; Resource::ALL.len()],
 }
 
 impl PutOff {
-    /// A list begins: what waits is of one that broke off.
+    /// A list begins: what waits is of one that broke off. One of which nothing arrived has put nothing off.
     pub(super) fn begin(&mut self, resource: Resource) {
-        self.take(resource);
-        self.begun[resource as usize] += 1;
+        if !self.take(resource).is_empty() {
+            self.broken_off[resource as usize] += 1;
+        }
     }
 
     /// The list is complete.
     pub(super) fn complete(&mut self, resource: Resource) {
-        self.begun[resource as usize] = 0;
+        self.broken_off[resource as usize] = 0;
     }
 
     /// Keeps an object, as JSON; false when it must not wait, or there is no room.
     pub(super) fn keep(&mut self, resource: Resource, text: &[u8]) -> bool {
-        let is_late = self.begun[resource as usize] > MAX_LISTS;
+        let is_late = self.broken_off[resource as usize] >= MAX_LISTS;
         if is_late || self.octets + text.len() > MAX_PUT_OFF {
             return false;
         }
@@ -71,6 +72,15 @@ mod tests {
         put_off.complete(pods);
         put_off.begin(pods);
         assert!(put_off.keep(pods, b"{}"));
+    }
+
+    #[test]
+    fn e21_lists_that_an_absent_api_server_refuses_put_nothing_off() {
+        let mut put_off = PutOff::default();
+        for _ in 0..=2 * MAX_LISTS {
+            put_off.begin(Resource::EndpointSlices);
+        }
+        assert!(put_off.keep(Resource::EndpointSlices, b"{}"));
     }
 
     #[test]

@@ -62,6 +62,8 @@ impl From<NoList> for Failure {
 pub(super) enum During {
     /// A list of objects, page by page.
     List,
+    /// A look at the version held, before a watch. It names no version, so its failure says nothing about one.
+    Look,
     /// A watch that was not accepted yet.
     Start,
     /// An accepted watch, since then.
@@ -117,7 +119,7 @@ impl Supervisor {
     ) -> Next {
         let was_healthy = match during {
             During::Watch { since } => now.saturating_duration_since(since) >= HEALTHY_AFTER,
-            During::List | During::Start => false,
+            During::List | During::Look | During::Start => false,
         };
         if was_healthy {
             self.failures = 0;
@@ -133,7 +135,7 @@ impl Supervisor {
                 self.relists = self.relists.saturating_add(1);
                 self.relists <= MAX_RELISTS_AT_ONCE
             }
-            (Failure::Relist, During::Start | During::Watch { .. }) => true,
+            (Failure::Relist, During::Look | During::Start | During::Watch { .. }) => true,
             (Failure::Silence, During::Watch { .. }) => true,
             (Failure::End, During::Watch { since }) => {
                 now.saturating_duration_since(since) >= SHORTEST_WATCH
@@ -155,8 +157,8 @@ impl Supervisor {
             {
                 true
             }
-            // The failure is not about the version: no permission, too many requests, or no server.
-            Failure::Status { code: 401 | 403 | 429, .. }
+            // The failure is not about the version: no permission, too many requests, or no server, also behind a balancer.
+            Failure::Status { code: 401 | 403 | 429 | 502..=504, .. }
             | Failure::Link(_)
             | Failure::End
             | Failure::Silence => false,
@@ -326,18 +328,19 @@ mod tests {
 
     #[test]
     fn k5_five_refusals_at_one_version_lead_to_a_list_an_outage_does_not() {
-        let refusals = |failure: Failure| {
+        let refusals = |failure: Failure, during| {
             let mut supervisor = Supervisor::default();
-            (0..20)
-                .map(|_| next(&mut supervisor, &failure, During::Start).relist)
-                .collect::<Vec<_>>()
+            (0..20).map(|_| next(&mut supervisor, &failure, during).relist).collect::<Vec<_>>()
         };
-        let refused = refusals(status(500, "boom"));
+        let refused = refusals(status(500, "boom"), During::Start);
         assert_eq!(refused.iter().position(|relist| *relist), Some(4));
         assert!(refused[9], "and again after five more");
-        for harmless in [status(403, ""), status(429, ""), Failure::Link("refused".into())] {
-            assert!(!refusals(harmless).contains(&true));
+        let harmless = [403, 429, 502, 503, 504].map(|code| status(code, ""));
+        for harmless in harmless.into_iter().chain([Failure::Link("refused".into())]) {
+            assert!(!refusals(harmless, During::Start).contains(&true));
         }
+        // A look names no version.
+        assert!(!refusals(status(500, "boom"), During::Look).contains(&true));
         let mut supervisor = Supervisor::default();
         for _ in 0..20 {
             assert!(!next(&mut supervisor, &status(500, ""), During::Start).relist);

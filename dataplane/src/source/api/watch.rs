@@ -100,7 +100,7 @@ impl Stream {
             } else {
                 match self.look().await {
                     Ok(()) => self.watch().await,
-                    Err(failure) => (failure, During::Start),
+                    Err(failure) => (failure, During::Look),
                 }
             };
             let next = self.supervisor.next(&failure, during, Instant::now(), chance());
@@ -111,7 +111,7 @@ impl Stream {
     }
 
     /// Reports a failure once, until it is another one.
-    fn log_failure(&mut self, failure: &Failure, next: Next) {
+    pub(super) fn log_failure(&mut self, failure: &Failure, next: Next) {
         if next.after == Duration::ZERO
             && matches!(failure, Failure::End | Failure::Silence | Failure::Relist)
         {

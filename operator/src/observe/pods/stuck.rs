@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 use super::{
-    DAEMON_TEMPLATE_HASH, is_leaving, is_ready, is_seen, label, newest_template_of_daemon_set, node,
+    DAEMON_TEMPLATE_HASH, has_ended, is_leaving, is_ready, is_seen, label,
+    newest_template_of_daemon_set, node,
 };
 use crate::observe::observed::Observed;
 
@@ -45,7 +46,8 @@ pub fn is_stuck(observed: &Observed, per_node: bool, now: Timestamp) -> bool {
 }
 
 fn does_not_start(observed: &Observed) -> bool {
-    let alive = observed.pods.iter().filter(|pod| !is_leaving(pod) && !is_ready(pod));
+    let is_alive = |pod: &&Pod| !is_leaving(pod) && !has_ended(pod) && !is_ready(pod);
+    let alive = observed.pods.iter().filter(is_alive);
     let statuses = alive.filter_map(|pod| pod.status.as_ref());
     let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
     containers.any(|container| {
@@ -100,7 +102,9 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     if !is_seen(&set.metadata, seen) {
         return was_written_long_ago(&set.metadata, now);
     }
-    let made = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod);
+    let made = |pod: &&Pod| {
+        label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod) && !has_ended(pod)
+    };
     let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
     let youngest = pods.iter().filter_map(|pod| created(pod)).max();
     let newest = newest_template_of_daemon_set(observed);

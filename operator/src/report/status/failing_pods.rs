@@ -39,25 +39,36 @@ pub(super) fn failing_pods(
     now: Timestamp,
 ) -> impl Iterator<Item = Problem> {
     let (namespace, _) = names::service(dns);
-    let of_pods = |reason, advice: &str, why: &dyn Fn(&Pod) -> Option<String>| {
-        let alive = observed.pods.iter().filter(|pod| !pods::is_leaving(pod));
-        let found = alive.filter_map(|pod| Some(format!("{} {}", pods::name(pod), why(pod)?)));
+    let of_these = |all: Vec<&Pod>, reason, advice: &str, why: &dyn Fn(&Pod) -> Option<String>| {
+        let found = all.into_iter();
+        let found = found.filter_map(|pod| Some(format!("{} {}", pods::name(pod), why(pod)?)));
         let found: Vec<String> = found.collect();
         let message = || format!("{}: kubectl -n {namespace} {advice}", named(found.clone()));
         (!found.is_empty()).then(|| trouble(reason, message()))
     };
+    let of_pods = |reason, advice: &str, why: &dyn Fn(&Pod) -> Option<String>| {
+        of_these(alive(observed).collect(), reason, advice, why)
+    };
+    let ended = observed.pods.iter().filter(|pod| !pods::is_leaving(pod) && pods::has_ended(pod));
     [
         of_pods("ImagePullFailed", "describe pod shows the reason", &image),
         of_pods("ContainerNotCreated", "describe pod shows more", &creation),
         of_pods("CrashLoopBackOff", "logs --previous shows the reason", &crash),
         of_pods("PodsUnschedulable", "describe pod shows more", &|pod| unschedulable(pod, now)),
-        of_pods("PodsRefused", "describe pod shows more", &|pod| refused(pod, dns, observed)),
+        of_these(ended.collect(), "PodsRefused", "describe pod shows more", &|pod| {
+            refused(pod, dns, observed)
+        }),
         paused(dns, observed),
         not_created(dns, observed, now),
         no_progress(dns, observed, now),
     ]
     .into_iter()
     .flatten()
+}
+
+/// Pods that may still become ready.
+fn alive(observed: &Observed) -> impl Iterator<Item = &Pod> {
+    observed.pods.iter().filter(|pod| !pods::is_leaving(pod) && !pods::has_ended(pod))
 }
 
 fn trouble(reason: &'static str, message: String) -> Problem {
@@ -190,7 +201,7 @@ fn no_progress(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<
             Kind::Deployment
         }
     };
-    let waiting = observed.pods.iter().filter(|pod| !pods::is_ready(pod) && !pods::is_leaving(pod));
+    let waiting = alive(observed).filter(|pod| !pods::is_ready(pod));
     let waiting: Vec<String> =
         waiting.map(|pod| pods::name(pod).to_owned()).take(MAX_NAMED).collect();
     let (name, own) = (resources::name(kind), names::child(&dns.name_any()));

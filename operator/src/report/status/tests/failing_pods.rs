@@ -108,6 +108,23 @@ fn o19_a_pod_that_its_node_refuses_is_said_while_pods_are_missing() {
 }
 
 #[test]
+fn o19_a_pod_that_ended_with_its_node_is_not_one_that_crashes() {
+    let container = json!({"name": "dns", "image": "i", "imageID": "", "ready": false, "restartCount": 4,
+        "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
+    for phase in ["Failed", "Succeeded"] {
+        let mut story = with_status(json!({"phase": phase, "reason": "Terminated",
+            "containerStatuses": [container]}));
+        assert!(!crate::observe::pods::is_stuck(
+            &story.observed,
+            false,
+            jiff::Timestamp::UNIX_EPOCH
+        ));
+        story.reconcile(10);
+        is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    }
+}
+
+#[test]
 fn o19_refused_admission_and_a_missed_deadline_are_said() {
     let mut story = Story::settled("{}");
     let refused = "pods \"clusterdns-default-x\" is forbidden: violates PodSecurity";

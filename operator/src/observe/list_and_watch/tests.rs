@@ -1,0 +1,140 @@
+//! Lists and watches of a scripted API server, with the clock of the test.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use hyper::{Request, Response, StatusCode};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use serde_json::json;
+
+use super::super::budget::Budget;
+use super::*;
+
+/// Has three pages of one ConfigMap each, and watches in which nothing happens.
+#[derive(Default)]
+struct Server {
+    /// Answers to the next requests for the second page.
+    refusals: Mutex<Vec<StatusCode>>,
+    /// How often each request was made: the page, or `watch`.
+    asked: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+impl Server {
+    fn client(self: &Arc<Self>) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let answer = server.answer(request.uri().query().unwrap_or_default());
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        Client::new(service, "dns")
+    }
+
+    fn answer(&self, query: &str) -> Response<Streamed> {
+        let parameter = |wanted: &str| query.split('&').any(|it| it == wanted);
+        let (request, page) = match () {
+            () if parameter("watch=true") => ("watch", 0),
+            () if parameter("continue=to-2") => ("page 2", 2),
+            () if parameter("continue=to-3") => ("page 3", 3),
+            () => ("page 1", 1),
+        };
+        *self.asked.lock().unwrap().entry(request).or_default() += 1;
+        if request == "watch" {
+            return Response::new(StreamBody::new(stream::pending().boxed()));
+        }
+        if page == 2
+            && let Some(code) = self.refusals.lock().unwrap().pop()
+        {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "code": code.as_u16(), "message": "refused", "reason": "Refused"});
+            return reply(code, &status);
+        }
+        let next = (page < 3).then(|| format!("to-{}", page + 1));
+        reply(
+            StatusCode::OK,
+            &json!({"metadata": {"resourceVersion": "7", "continue": next},
+            "items": [{"metadata": {"name": format!("map-{page}"), "namespace": "dns",
+                "uid": format!("uid-{page}"), "resourceVersion": "5"}}]}),
+        )
+    }
+
+    fn asked(&self, request: &str) -> usize {
+        self.asked.lock().unwrap().get(request).copied().unwrap_or_default()
+    }
+}
+
+type Streamed = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+fn reply(code: StatusCode, body: &serde_json::Value) -> Response<Streamed> {
+    let frame = Frame::data(Bytes::from(body.to_string()));
+    let body = StreamBody::new(stream::iter([Ok(frame)]).boxed());
+    Response::builder().status(code).body(body).expect("a response")
+}
+
+/// Follows the ConfigMaps of this server for a while; the names that are known at its end.
+async fn followed(server: &Arc<Server>, time: Duration) -> Vec<String> {
+    let client = server.client();
+    let writer = Writer::<ConfigMap>::new(());
+    let store = writer.as_reader();
+    let followed = Followed {
+        api: Api::namespaced(client.clone(), "dns"),
+        kind: (),
+        label: None,
+        slim: |_: &mut ConfigMap| {},
+        stub: None,
+        is_needed: |_, _| true,
+        longest_wait: Duration::from_secs(30),
+    };
+    let means = Means {
+        client,
+        lists: Arc::new(Lists::default()),
+        metrics: Arc::default(),
+        gauge: Metrics::cached,
+        all: Writer::new(()).as_reader(),
+    };
+    let share = Share::new(Arc::new(Budget::default()), 1, "ConfigMap");
+    let _ = timeout(time, follow(followed, writer, share, means, |_| {})).await;
+    let mut names: Vec<String> = store.state().iter().map(|it| it.name_any()).collect();
+    names.sort();
+    names
+}
+
+const ALL: [&str; 3] = ["map-1", "map-2", "map-3"];
+
+#[tokio::test(start_paused = true)]
+async fn k9_one_refused_page_is_asked_for_again_and_not_the_whole_list() {
+    for code in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
+        let server = Arc::new(Server::default());
+        *server.refusals.lock().unwrap() = vec![code; 3];
+        assert_eq!(followed(&server, Duration::from_secs(60)).await, ALL);
+        assert_eq!((server.asked("page 1"), server.asked("page 2")), (1, 4), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k5_a_page_whose_version_has_expired_is_not_asked_for_again() {
+    let server = Arc::new(Server::default());
+    *server.refusals.lock().unwrap() = vec![StatusCode::GONE];
+    assert_eq!(followed(&server, Duration::from_secs(60)).await, ALL);
+    assert_eq!((server.asked("page 1"), server.asked("page 2")), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn k23_a_page_that_never_comes_does_not_hold_the_list_for_good() {
+    let server = Arc::new(Server::default());
+    *server.refusals.lock().unwrap() = vec![StatusCode::SERVICE_UNAVAILABLE; 10];
+    assert_eq!(followed(&server, Duration::from_secs(600)).await, ALL);
+    assert_eq!(server.asked("page 1"), 2, "a new list after eight tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn e24_a_watch_without_a_bookmark_for_longer_than_they_take_begins_again() {
+    let server = Arc::new(Server::default());
+    followed(&server, Duration::from_secs(100)).await;
+    assert_eq!((server.asked("watch"), server.asked("page 1")), (2, 1));
+}

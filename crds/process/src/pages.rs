@@ -12,14 +12,18 @@ pub struct Pages {
     next: u32,
     /// A page of this size failed: none grows to it again before a list was complete.
     failed_at: Option<u32>,
-    /// The last page failed. Where smaller ones fail too, the API server may be unwell, and their size says nothing.
-    is_failing: bool,
+    /// Requests for a page that failed in a row.
+    failures: u32,
 }
+
+/// A page that fails this often in a row may be too large. One that fails once rather met a busy API server, or a connection
+/// that broke: in a list of hundreds of pages that would shrink them to one object.
+const TOO_LARGE: u32 = 2;
 
 impl Pages {
     /// Pages of at most `most` objects; `first` in the first one, while nothing is known of their size.
     pub fn new(first: u32, most: u32) -> Pages {
-        Pages { most, next: first.min(most), failed_at: None, is_failing: false }
+        Pages { most, next: first.min(most), failed_at: None, failures: 0 }
     }
 
     /// How many objects the next page may have.
@@ -34,22 +38,32 @@ impl Pages {
         let fit = u32::try_from(PAGE_OCTETS / each.max(1)).unwrap_or(u32::MAX);
         let grown = self.next.saturating_mul(2).min(self.largest());
         self.next = fit.clamp(1, grown);
-        self.is_failing = false;
+        self.failures = 0;
     }
 
-    /// A page was too large, or took too long.
-    pub fn shrink(&mut self) {
-        if !self.is_failing {
+    /// A page failed, and its size may be why: the second time in a row, the next one is half as large.
+    pub fn failed(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures < TOO_LARGE {
+            return;
+        }
+        // Where smaller ones fail too, the API server may be unwell, and their size says nothing.
+        if self.failures == TOO_LARGE {
             self.failed_at = Some(self.next.min(self.failed_at.unwrap_or(u32::MAX)));
         }
-        self.is_failing = true;
         self.next = (self.next / 2).max(1);
+    }
+
+    /// The API server says that a page was too large.
+    pub fn shrink(&mut self) {
+        self.failures = self.failures.max(TOO_LARGE - 1);
+        self.failed();
     }
 
     /// The list took longer than etcd keeps its version, 5 minutes: the next one needs fewer requests. Where no larger size is
     /// left, those that failed are tried again: in this one it cannot end.
     pub fn grow(&mut self) {
-        self.is_failing = false;
+        self.failures = 0;
         if self.largest() <= self.next {
             self.failed_at = None;
         }
@@ -58,7 +72,7 @@ impl Pages {
 
     /// A list is complete: the sizes that failed are tried again.
     pub fn complete(&mut self) {
-        (self.failed_at, self.is_failing) = (None, false);
+        (self.failed_at, self.failures) = (None, 0);
     }
 
     /// Larger than the half of a size that failed and smaller than that: a list that is too slow in small pages and too
@@ -129,6 +143,27 @@ mod tests {
             let lists = listed(&mut pages, 5_000, too_many, 20).len();
             assert!(lists < 20, "pages of {too_many} objects fail");
         }
+    }
+
+    #[test]
+    fn k23_pages_keep_their_size_where_a_few_of_a_hundred_requests_fail() {
+        let mut pages = Pages::new(50, 100);
+        let (mut left, mut requests) = (20_000, 0);
+        while left > 0 {
+            requests += 1;
+            if requests % 20 == 0 {
+                pages.failed();
+                continue;
+            }
+            let page = pages.limit().min(left);
+            pages.took(page, page as usize * 1_500);
+            left -= page;
+        }
+        assert_eq!(requests, 211, "201 pages, and 10 requests that failed");
+        pages.failed();
+        assert_eq!(pages.limit(), 100, "once");
+        pages.failed();
+        assert_eq!(pages.limit(), 50, "it may be too large");
     }
 
     #[test]

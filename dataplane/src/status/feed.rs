@@ -79,6 +79,11 @@ impl Feed {
         self.trouble = None;
     }
 
+    /// A part of its list came that had failed before: no problem any more, though the list is not complete.
+    pub fn went_on(&mut self) {
+        self.trouble = None;
+    }
+
     /// It failed. Returns whether that is news.
     pub fn failed(&mut self, reason: String) -> bool {
         self.failures += 1;

@@ -18,12 +18,12 @@ use kube::{Client, Resource, ResourceExt};
 use process::pages::Pages;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{self, timeout};
 
 use super::budget::{BudgetVerdict, Share};
 use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, silent};
-use super::relist::{Next, Persistence, page_passes};
+use super::relist::{Next, Persistence, after_page, page_may_pass};
 use super::stubs::octets;
 use super::waits::Waits;
 use crate::controller::crd::is_not_found;
@@ -40,6 +40,8 @@ const WATCH_S: u32 = 180;
 const SILENCE: Duration = Duration::from_secs(90);
 /// Requests for one page, after which the list begins again.
 const MAX_TRIES: u32 = 8;
+/// Time for them.
+const TRIES_TIME: Duration = Duration::from_secs(30);
 /// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
@@ -140,7 +142,7 @@ pub(super) async fn follow<K>(
             Next::ListAgain => version = None,
             Next::ListInSmallerPages => {
                 version = None;
-                pages.shrink();
+                pages.failed();
             }
             Next::ListInLargerPages => {
                 version = None;
@@ -181,7 +183,8 @@ where
         let mut params = ListParams { label_selector, ..ListParams::default() };
         // Where a few of a hundred requests fail, a list of many pages would hardly ever reach its end, so a page is asked for
         // again.
-        let (mut tries, mut waits) = (1, Waits::up_to(self.followed.longest_wait));
+        let (mut tries, mut waits, mut since) =
+            (1, Waits::up_to(self.followed.longest_wait), time::Instant::now());
         loop {
             params.limit = Some(pages.limit());
             let keep = |read| match read {
@@ -191,22 +194,25 @@ where
             let page = match lists.page_of_all(&client, &path, &params, keep).await {
                 Ok(page) => page,
                 Err(error) => {
-                    let is_later = params.continue_token.is_some();
-                    let passes = page_passes(&error).filter(|_| is_later && tries < MAX_TRIES);
-                    let Some(is_smaller) = passes else {
+                    let wait = waits.next(Instant::now(), chance());
+                    let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
+                    let may_pass = params.continue_token.is_some() && page_may_pass(&error);
+                    if is_late || !may_pass {
                         return Err(Error::InitialListFailed(error));
-                    };
-                    if is_smaller {
-                        pages.shrink();
+                    }
+                    if after_page(&error) == Next::ListInSmallerPages {
+                        pages.failed();
                     }
                     tracing::warn!("a page of {path} failed and is asked for again: {error}");
                     self.means.metrics.watch_failed();
+                    (self.heard)(Heard::Failed(&Error::InitialListFailed(error)));
                     tries += 1;
-                    tokio::time::sleep(waits.next(Instant::now(), chance())).await;
+                    tokio::time::sleep(wait).await;
                     continue;
                 }
             };
-            (tries, waits) = (1, Waits::up_to(self.followed.longest_wait));
+            (tries, waits, since) =
+                (1, Waits::up_to(self.followed.longest_wait), time::Instant::now());
             pages.took(page.objects, page.octets);
             for _ in 0..page.skipped {
                 self.count_passed_over();

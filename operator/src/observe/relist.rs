@@ -70,7 +70,7 @@ impl Persistence {
 }
 
 /// After a page of a list that was not read to its end.
-fn after_page(error: &kube::Error) -> Next {
+pub(super) fn after_page(error: &kube::Error) -> Next {
     match error {
         kube::Error::Api(status) => match status.code {
             413 | 500..=599 => Next::ListInSmallerPages,
@@ -86,15 +86,14 @@ fn after_page(error: &kube::Error) -> Next {
     }
 }
 
-/// Whether the same page may come later: its version is kept, and so is our permission. `None`: the list must begin again.
-/// `Some(true)`: in a smaller size.
-pub(super) fn page_passes(error: &kube::Error) -> Option<bool> {
+/// Whether the same page may come later: its version is kept, and so is our permission.
+pub(super) fn page_may_pass(error: &kube::Error) -> bool {
     match (after_page(error), error) {
-        (Next::ListInSmallerPages, _) => Some(true),
-        (Next::ListInLargerPages | Next::GoOn, _) => None,
-        (Next::ListAgain, kube::Error::Api(status)) => (status.code == 429).then_some(false),
-        (Next::ListAgain, kube::Error::Service(_)) => Some(false),
-        (Next::ListAgain, _) => None,
+        (Next::ListInSmallerPages, _) => true,
+        (Next::ListInLargerPages | Next::GoOn, _) => false,
+        (Next::ListAgain, kube::Error::Api(status)) => status.code == 429,
+        (Next::ListAgain, kube::Error::Service(_)) => true,
+        (Next::ListAgain, _) => false,
     }
 }
 

@@ -110,11 +110,13 @@ pub(super) async fn run(which: &Which, args: &Status) -> Printed {
         None => {
             let cluster = Cluster::connect(which).await?;
             let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
-            let pods = cluster.pods(&dns).await?;
+            let mut pods = cluster.pods(&dns).await?;
+            // One that has ended has no pages, and takes no place of one that answers.
+            pods.sort_by_key(|pod| (pods::has_ended(pod), !pods::is_ready(pod)));
             let asked = pods
                 .iter()
                 .take(MAX_ASKED)
-                .map(|pod| async { (row(pod), pages(&cluster.data_plane(pod)).await) });
+                .map(|pod| async { (row(pod), pages_of(&cluster, pod).await) });
             let mut all: Vec<_> =
                 futures::stream::iter(asked).buffered(SIDE_BY_SIDE).collect().await;
             let beyond = pods.iter().skip(MAX_ASKED).map(|pod| {
@@ -134,6 +136,13 @@ pub(super) async fn run(which: &Which, args: &Status) -> Printed {
     Ok((text, ExitCode::SUCCESS))
 }
 
+async fn pages_of(cluster: &Cluster, pod: &Pod) -> Result<Pages, String> {
+    match pods::has_ended(pod) {
+        true => Err(format!("{}: it has ended, and its object is kept", pods::name(pod))),
+        false => pages(&cluster.data_plane(pod)).await,
+    }
+}
+
 /// The pages of one data plane.
 async fn pages(data_plane: &DataPlane) -> Result<Pages, String> {
     let mut connection = data_plane.open().await?;
@@ -145,10 +154,11 @@ async fn pages(data_plane: &DataPlane) -> Result<Pages, String> {
 
 /// What the API server knows of a pod.
 fn row(pod: &Pod) -> PodRow {
-    let state = match (pods::is_lost(pod), pods::is_leaving(pod), pods::is_ready(pod)) {
-        (true, _, _) => "lost",
-        (_, true, _) => "leaving",
-        (_, _, true) => "ready",
+    let state = match pod {
+        _ if pods::has_ended(pod) => "ended",
+        _ if pods::is_lost(pod) => "lost",
+        _ if pods::is_leaving(pod) => "leaving",
+        _ if pods::is_ready(pod) => "ready",
         _ => "not ready",
     };
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
@@ -234,5 +244,21 @@ impl Screen {
         self.cache.octets += cache.octets;
         self.cache.hits += cache.hits;
         self.cache.lookups += cache.lookups;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::from;
+
+    #[test]
+    fn o14_a_pod_that_has_ended_is_shown_as_ended() {
+        let pod = |status| from::<Pod>(json!({"metadata": {"name": "dns-0"}, "status": status}));
+        let ended = json!({"phase": "Failed", "reason": "Evicted"});
+        assert_eq!(row(&pod(ended)).state, "ended");
+        assert_eq!(row(&pod(json!({"phase": "Running"}))).state, "not ready");
     }
 }

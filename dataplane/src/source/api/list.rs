@@ -1,6 +1,6 @@
 //! One consistent list, page by page, each object applied when it has arrived (E20, E21, K23).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use process::items::{Items, Part};
@@ -12,9 +12,12 @@ use super::pace::chance;
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
 use crate::source::objects::convert;
+use crate::status::feed::Feed;
 
 /// Requests for one page, after which the list begins again.
 const MAX_TRIES: u32 = 8;
+/// Time for them. A list that begins again brings what is new in its first pages.
+const TRIES_TIME: Duration = Duration::from_secs(30);
 
 /// A page without its objects.
 #[derive(Debug, Default)]
@@ -54,18 +57,31 @@ impl Stream {
     /// list of hundreds of pages would hardly ever reach its end.
     async fn page_at_last(&mut self, token: Option<&str>) -> Result<Page, Failure> {
         // Each page has waits of its own.
-        let mut supervisor = Supervisor::default();
-        for _ in 1..MAX_TRIES {
-            match self.page(token).await {
-                Err(failure) if token.is_some() && passes(&failure) => {
-                    let next = supervisor.next(&failure, During::List, Instant::now(), chance());
-                    self.log_failure(&failure, Next { relist: false, ..next });
-                    sleep(next.after).await;
+        let (mut supervisor, begun) = (Supervisor::default(), Instant::now());
+        let mut tries = 1;
+        loop {
+            let failure = match self.page(token).await {
+                Ok(page) => {
+                    if tries > 1 {
+                        // The list may take minutes yet, and nothing is wrong with it.
+                        self.sink.borrow().feed(&self.watched, Feed::went_on);
+                    }
+                    return Ok(page);
                 }
-                read => return read,
+                Err(failure) => failure,
+            };
+            let next = supervisor.next(&failure, During::List, Instant::now(), chance());
+            let is_late = begun.elapsed() + next.after > TRIES_TIME;
+            if token.is_none() || !passes(&failure) || tries == MAX_TRIES || is_late {
+                return Err(failure);
             }
+            self.log_failure(&failure, Next { relist: false, ..next });
+            sleep(next.after).await;
+            if self.is_relist_due() {
+                return Err(Failure::Relist);
+            }
+            tries += 1;
         }
-        self.page(token).await
     }
 
     /// Reads a page, and learns from it how large the next one may be.
@@ -207,9 +223,10 @@ fn passes(failure: &Failure) -> bool {
 fn resize(pages: &mut Pages, failure: &Failure, is_begun: bool) {
     match failure {
         Failure::Status { code: 410, .. } => pages.grow(),
-        // Too large, or it took too long.
-        Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) => pages.shrink(),
-        Failure::Link(_) if is_begun => pages.shrink(),
+        // Too large, it took too long, or the API server is busy.
+        Failure::Status { code: 413, .. } => pages.shrink(),
+        Failure::Status { code: 500..=599, .. } | Failure::Garbage(_) => pages.failed(),
+        Failure::Link(_) if is_begun => pages.failed(),
         // The failure has another reason than the size.
         Failure::Status { .. }
         | Failure::Link(_)
@@ -228,11 +245,13 @@ mod tests {
         let status = |code| Failure::Status { code, message: String::new(), retry_after: None };
         let after = |failure: Failure, is_begun| {
             let mut pages = Pages::new(50, 100);
-            resize(&mut pages, &failure, is_begun);
+            (0..2).for_each(|_| resize(&mut pages, &failure, is_begun));
             pages.limit()
         };
+        let mut pages = Pages::new(50, 100);
+        resize(&mut pages, &status(413), false);
+        assert_eq!(pages.limit(), 25, "the API server says that it is too large");
         assert_eq!(after(status(504), false), 25);
-        assert_eq!(after(status(413), false), 25);
         assert_eq!(after(Failure::Link("nothing came".into()), true), 25);
         assert_eq!(after(Failure::Garbage("not whole".into()), true), 25);
         assert_eq!(after(status(410), true), 100, "it took too long in all");

@@ -126,7 +126,7 @@ impl<'a> Trial<'a> {
         let Some(pod) = self.pod(canary) else {
             return Verdict::Lost("went away");
         };
-        if pods::is_leaving(pod) {
+        if pods::is_leaving(pod) || pods::has_ended(pod) {
             return self.leaves(pod);
         }
         if pods::restarts(pod) > self.state.restarts || self.is_another_process(pod, canary) {

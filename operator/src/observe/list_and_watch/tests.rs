@@ -1,5 +1,6 @@
 //! Lists and watches of a scripted API server, with the clock of the test.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Mutex;
@@ -78,6 +79,11 @@ fn reply(code: StatusCode, body: &serde_json::Value) -> Response<Streamed> {
 
 /// Follows the ConfigMaps of this server for a while; the names that are known at its end.
 async fn followed(server: &Arc<Server>, time: Duration) -> Vec<String> {
+    heard(server, time).await.0
+}
+
+/// The same, and how many failures it said.
+async fn heard(server: &Arc<Server>, time: Duration) -> (Vec<String>, usize) {
     let client = server.client();
     let writer = Writer::<ConfigMap>::new(());
     let store = writer.as_reader();
@@ -98,10 +104,14 @@ async fn followed(server: &Arc<Server>, time: Duration) -> Vec<String> {
         all: Writer::new(()).as_reader(),
     };
     let share = Share::new(Arc::new(Budget::default()), 1, "ConfigMap");
-    let _ = timeout(time, follow(followed, writer, share, means, |_| {})).await;
+    let failures = Cell::new(0);
+    let count = |heard: Heard<'_, ConfigMap>| {
+        failures.set(failures.get() + usize::from(matches!(heard, Heard::Failed(_))));
+    };
+    let _ = timeout(time, follow(followed, writer, share, means, count)).await;
     let mut names: Vec<String> = store.state().iter().map(|it| it.name_any()).collect();
     names.sort();
-    names
+    (names, failures.get())
 }
 
 const ALL: [&str; 3] = ["map-1", "map-2", "map-3"];
@@ -111,8 +121,10 @@ async fn k9_one_refused_page_is_asked_for_again_and_not_the_whole_list() {
     for code in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
         let server = Arc::new(Server::default());
         *server.refusals.lock().unwrap() = vec![code; 3];
-        assert_eq!(followed(&server, Duration::from_secs(60)).await, ALL);
+        let (names, failures) = heard(&server, Duration::from_secs(60)).await;
+        assert_eq!(names, ALL);
         assert_eq!((server.asked("page 1"), server.asked("page 2")), (1, 4), "{code}");
+        assert_eq!(failures, 3, "each is said, so that a list that does not come is noticed");
     }
 }
 
@@ -127,9 +139,9 @@ async fn k5_a_page_whose_version_has_expired_is_not_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn k23_a_page_that_never_comes_does_not_hold_the_list_for_good() {
     let server = Arc::new(Server::default());
-    *server.refusals.lock().unwrap() = vec![StatusCode::SERVICE_UNAVAILABLE; 10];
+    *server.refusals.lock().unwrap() = vec![StatusCode::SERVICE_UNAVAILABLE; 6];
     assert_eq!(followed(&server, Duration::from_secs(600)).await, ALL);
-    assert_eq!(server.asked("page 1"), 2, "a new list after eight tries");
+    assert_eq!(server.asked("page 1"), 2, "a new list after 30 s of tries");
 }
 
 #[tokio::test(start_paused = true)]

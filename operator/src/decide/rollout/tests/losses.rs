@@ -36,6 +36,18 @@ fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
 }
 
 #[test]
+fn o17_a_canary_that_its_node_evicted_is_not_watched_to_the_end_of_its_time() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    let ended = json!({"phase": "Failed", "reason": "Evicted"});
+    story.observed.pods[0].status = Some(from(ended));
+    assert_eq!(story.reconcile(110).state.losses, 1);
+    assert_eq!(story.canary().as_deref(), Some("dns-1"));
+}
+
+#[test]
 fn o17_a_restart_of_a_container_that_others_injected_is_no_loss() {
     let mut story = Story::with_pods(3);
     story.edit(NEW);

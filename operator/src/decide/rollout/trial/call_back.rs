@@ -25,7 +25,7 @@ impl<'a> Trial<'a> {
         !process.is_empty() && !canary.process.is_empty() && process != canary.process
     }
 
-    /// What a canary that is asked to stop means for its trial. One edit may change the configuration and the template: then its
+    /// What a canary that is asked to stop, or has ended, means for its trial. One edit may change the configuration and the template: then its
     /// canary is named just before the rollout of pods that takes it away.
     pub(super) fn leaves(self, pod: &Pod) -> Verdict {
         match pods::is_replaced(pod, self.observed, is_per_node(self.dns)) {

@@ -1,9 +1,12 @@
 //! What docs/install.md tells people to write and to run who have a release and no clone.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::Value;
 use tests::helm::Tools;
+use tests::scratch::Scratch;
 
 use super::{object, objects, read};
 use crate::architecture::files;
@@ -85,6 +88,42 @@ fn pages_that_build_the_image_say_on_which_nodes_it_runs() {
         }
     }
     assert_eq!(seen, 3, "README.md, docs/install.md and docs/upgrading.md");
+}
+
+/// Deleting a ClusterDNS returns at once, and only the operator gives its adopted Service back after that.
+#[test]
+fn the_operator_is_removed_after_it_has_given_adopted_services_back() {
+    let folder = Scratch::new("uninstall").expect("a folder");
+    // One Service is still adopted, the API server does not answer, then none is.
+    let kubectl = r#"#!/bin/sh
+echo "$*" >> calls
+case $(wc -l < calls) in 1) printf '[default]' ;; 2) exit 1 ;; *) printf '[]' ;; esac
+"#;
+    for (name, text) in [("kubectl", kubectl), ("sleep", "#!/bin/sh\n")] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("the folder is ours");
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    let path = format!("{}:/usr/bin:/bin", folder.path().display());
+    let annotation = operator::names::ADOPTED_BY.replace('.', r"\.");
+    for (page, removal) in [
+        (PAGE, "$ kubectl delete --ignore-not-found -k dns"),
+        ("charts/clusterdns/README.md", "$ helm uninstall clusterdns "),
+    ] {
+        let blocks = code(page, "console");
+        let begins = |block: &&String| block.starts_with("$ kubectl delete clusterdns --all\n");
+        let block = blocks.iter().find(begins).unwrap_or_else(|| panic!("{page} deletes all"));
+        let (before, _) = block.split_once(removal).expect(page);
+        let mut lines = before.lines().filter_map(|line| line.strip_prefix("$ until "));
+        let wait = lines.next().unwrap_or_else(|| panic!("{page} waits: {block}"));
+        let _ = fs::remove_file(folder.path().join("calls"));
+        let mut shell = Command::new("sh");
+        shell.current_dir(folder.path()).env("PATH", &path);
+        let status = shell.args(["-c", &format!("until {wait}")]).status().expect("a shell");
+        let calls = fs::read_to_string(folder.path().join("calls")).expect("calls");
+        assert!(status.success() && calls.lines().count() == 3, "{page}: {calls}");
+        assert!(calls.contains(&annotation), "{page}: {calls}");
+    }
 }
 
 /// A shell takes a bare word as it is, and then no such registry is there.

@@ -10,6 +10,10 @@ use tests::scratch::Scratch;
 
 use super::labels::operator_page;
 use super::promtool::promtool;
+use crate::architecture::read;
+
+/// The counter of which autoscalers get the rate.
+const QUERIES: &str = "clusterdns_queries_total";
 
 /// The labels that Prometheus gives to what it scrapes.
 const TARGET: &str =
@@ -33,25 +37,35 @@ pub(crate) fn is_shown(metric: &str) -> bool {
     })
 }
 
-/// A test of rules for promtool: every expression gives a series.
-fn rule_test(rows: &[Sample], expressions: &[&str]) -> String {
-    let mut text =
-        String::from("evaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n");
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "  - {{series: 'up{{{TARGET}}}', values: '1+0x20'}}");
+/// The begin of a test of rules for promtool.
+const BEGIN: &str = "evaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n";
+
+/// The series that Prometheus makes of rows of a target, with these values.
+fn series(rows: &[Sample], target: &str, values: &str) -> String {
+    let mut text = String::new();
     for row in rows {
         let labels: Vec<String> =
             row.labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
-        let labels = [labels.join(","), TARGET.to_owned()];
+        let labels = [labels.join(","), target.to_owned()];
         let labels: Vec<&str> =
             labels.iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "  - {{series: '{}{{{}}}', values: '1+1x20'}}",
+            "  - {{series: '{}{{{}}}', values: '{values}'}}",
             row.name,
             labels.join(",")
         );
     }
+    text
+}
+
+/// A test of rules for promtool: every expression gives a series.
+fn rule_test(rows: &[Sample], expressions: &[&str]) -> String {
+    let mut text = String::from(BEGIN);
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  - {{series: 'up{{{TARGET}}}', values: '1+0x20'}}");
+    text.push_str(&series(rows, TARGET, "1+1x20"));
     text.push_str("  promql_expr_test:\n");
     for expression in expressions {
         let _ = writeln!(
@@ -88,6 +102,47 @@ fn what_people_ask_of_coredns_finds_its_series() {
     assert!(expressions.len() > 50, "{}", expressions.len());
     super::expect_upstream_failure(&plane);
     evaluate(&plane.metrics(Form::Text), &expressions);
+}
+
+/// kube-prometheus-stack scrapes all pods with the label of kube-dns, and our PodMonitor scrapes them too. An autoscaler that
+/// read the sum of both would want twice the pods.
+#[test]
+fn what_autoscalers_read_is_the_same_where_two_jobs_scrape_a_pod() {
+    let page = read("docs/metrics.md");
+    let (_, query) = page.split_once("metricsQuery: '").expect("a rule");
+    // As prometheus-adapter writes it for the pods of a HorizontalPodAutoscaler.
+    let query = query.split('\'').next().expect("its end").replace("<<.Series>>", QUERIES);
+    let query = query.replace("<<.LabelMatchers>>", r#"namespace="kube-system",pod=~"a|b""#);
+    let query = query.replace("<<.GroupBy>>", "pod");
+    assert!(!query.contains("<<"), "{query}");
+    let page = super::asked().metrics(Form::Text);
+    let rows: Vec<Sample> = samples(&page).into_iter().filter(|it| it.name == QUERIES).collect();
+    assert!(rows.len() > 2, "{}", rows.len());
+
+    let folder = Scratch::new("two-jobs").unwrap();
+    for jobs in [&["coredns"][..], &["coredns", "kube-system/clusterdns-default"]] {
+        let mut text = String::from(BEGIN);
+        for (pod, job) in
+            ["a", "b"].into_iter().flat_map(|pod| jobs.iter().map(move |it| (pod, it)))
+        {
+            let target =
+                format!(r#"job="{job}",endpoint="of {job}",pod="{pod}",namespace="kube-system""#);
+            // Each row counts one query a second.
+            text.push_str(&series(&rows, &target, "1+60x20"));
+        }
+        let of_pod = |pod: &str| format!("{{labels: '{{pod=\"{pod}\"}}', value: {}}}", rows.len());
+        let _ = writeln!(
+            text,
+            "  promql_expr_test:\n  - expr: 'round({query})'\n    eval_time: 15m\n    exp_samples: [{}, {}]",
+            of_pod("a"),
+            of_pod("b")
+        );
+        folder.write("test.yaml", text).unwrap();
+        let Some(result) = promtool(folder.path(), &["test", "rules", "test.yaml"], "") else {
+            return;
+        };
+        result.unwrap_or_else(|complaint| panic!("{jobs:?}: {complaint}"));
+    }
 }
 
 /// What dashboards of CoreDNS use of Go: the metrics of coredns-mixin, of kube-prometheus and of the usual Go dashboards.

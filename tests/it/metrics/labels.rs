@@ -234,6 +234,25 @@ fn a_label_that_nothing_has_is_found_wherever_it_stands() {
     }
 }
 
+/// Series that differ by the pod alone have one name otherwise.
+#[test]
+fn series_of_several_pods_have_the_pod_in_their_legend() {
+    for (name, document) in dashboards() {
+        let mut variables = list(&document["templating"]["list"]).iter();
+        let is_of_one_pod = variables.any(|it| it["name"] == "pod" && it["multi"] == false);
+        for panel in list(&document["panels"]) {
+            for target in list(&panel["targets"]) {
+                let expression = Expression::parse(text(&target["expr"])).expect("an expression");
+                let of_target = |_: &Selector| TARGET.map(str::to_owned).into();
+                let left = expression.labels(&of_target, &mut |_| {});
+                let shown = placeholders(text(&target["legendFormat"]));
+                let is_named = is_of_one_pod || !left.contains("pod") || shown.contains("pod");
+                assert!(is_named, "{name}, {}: {}", panel["title"], target["expr"]);
+            }
+        }
+    }
+}
+
 /// The names `up` and `process_*` are those of every program of a cluster.
 #[test]
 fn all_in_a_dashboard_means_all_that_is_ours() {

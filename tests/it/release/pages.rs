@@ -1,6 +1,6 @@
 //! What the pages say about releases is true before the first one and after it.
 
-use super::{Tree, refused};
+use super::{Tree, ran, refused};
 use crate::architecture::{files, read};
 
 /// The words of the first page that `make release-check` looks for.
@@ -82,6 +82,22 @@ fn the_page_of_releases_names_each_command_that_the_check_asks_for() {
     for command in commands {
         assert!(page.contains(&format!("`UPDATE_EXPECT=1 {command}`")), "{command}");
     }
+}
+
+/// Octets that the notes of the next release may have: the check of a release refuses little more, and then it is late.
+const NOTES_OCTETS: usize = 110_000;
+
+#[test]
+fn the_notes_of_the_next_release_fit_the_release_page() {
+    let tree = Tree::new();
+    tree.write("CHANGELOG.md", &read("CHANGELOG.md").replace("## [Unreleased]", "## [1.2.3]"));
+    let mut notes = tree.step("notes", "1.2.3");
+    // A long name, because each link to a file has it on the page.
+    let (passed, text) = ran(notes.env("GITHUB_REPOSITORY", "an-organisation/a-clusterdns"));
+    assert!(passed, "{text}");
+    let notes = std::fs::read_to_string(tree.path().join("target/release-1.2.3/NOTES.md"));
+    let size = notes.expect("notes").len();
+    assert!(size <= NOTES_OCTETS, "shorten [Unreleased] of CHANGELOG.md: {size} octets");
 }
 
 /// A definition at the end of the changelog stays when `[Unreleased]` is renamed, and gets into the notes of a release.

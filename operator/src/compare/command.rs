@@ -10,7 +10,7 @@ use super::names::{self, Objects, Questions};
 use super::report::{Report, Tally};
 use super::servers::{self, Server};
 use crate::args::{self, CompareFormat};
-use crate::offline::Severity;
+use crate::offline::{Severity, on_streams};
 use crate::plain::plain;
 
 /// Octets of a file with questions that are read: a capture may be much larger than what can be asked.
@@ -25,9 +25,7 @@ pub fn run(args: &args::Compare) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    // A closed pipe, as `| head` makes one, is no failure of ours.
-    runtime.block_on(compared(args, &mut out, &mut err)).map_or(ExitCode::from(2), ExitCode::from)
+    on_streams(|out, err| runtime.block_on(compared(args, out, err)))
 }
 
 /// Prints what differs to `out`, or why nothing was asked to `err`.

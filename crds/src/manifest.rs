@@ -18,7 +18,7 @@ use crate::config::UnknownFields;
 use crate::v1alpha1::VERSION;
 
 pub use places::{Place, Places, places, places_of};
-pub use yaml::not_yaml;
+pub use yaml::{documents, not_yaml, options};
 
 /// A ClusterDNS as it was read.
 #[derive(Clone, Debug)]
@@ -96,8 +96,8 @@ pub struct Mistake {
 /// # Errors
 /// What is wrong, and where.
 pub fn read(text: &str, file: &str) -> Result<(ClusterDNS, UnknownFields), ManifestError> {
-    let document =
-        serde_saphyr::from_str(text).map_err(|error| ManifestError::no_document(&error, file))?;
+    let document = serde_saphyr::from_str_with_options(text, options())
+        .map_err(|error| ManifestError::no_document(&error, file))?;
     let places = places(text).into_iter().next().unwrap_or_default();
     read_value(document).map_err(|error| error.at(file, &places))
 }
@@ -112,9 +112,8 @@ pub fn read_all(
     text: &str,
     file: &str,
 ) -> Result<Vec<Result<Found, ManifestError>>, ManifestError> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)
-        .map_err(|error| ManifestError::no_document(&error, file))?;
-    let mut places = places::places_of(text, names_us).into_iter();
+    let documents = documents(text).map_err(|error| ManifestError::no_document(&error, file))?;
+    let mut places = places(text).into_iter();
     let of_document = |mut document: Value| match document.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
         Some(_) | None => vec![document],
@@ -141,9 +140,14 @@ pub fn read_all(
 
 /// Is it a ClusterDNS, or meant to be one?
 fn is_meant_for_us(document: &Value) -> bool {
-    ["kind", "apiVersion"]
-        .iter()
-        .any(|key| document[*key].as_str().is_some_and(|value| names_us(key, value)))
+    let text = |key: &str| document[key].as_str().unwrap_or_default();
+    is_meant(text("apiVersion"), text("kind"))
+}
+
+/// Are these of a ClusterDNS, or of what is meant to be one? A document that is passed over for a misspelled word would
+/// leave the defaults in use.
+pub fn is_meant(version: &str, kind: &str) -> bool {
+    names_us("apiVersion", version) || names_us("kind", kind)
 }
 
 /// Does this `kind` or `apiVersion` say that a document is meant for us?

@@ -130,7 +130,7 @@ fn a_file_that_is_no_yaml_is_reported_in_words_for_its_author() {
         ),
         (
             format!("{HEAD}a: &a {}\n{bomb}", ["x"; 9].join(" ")),
-            "dns.yaml:10:16: more than is read of one file, aliases (*) written out: split it",
+            "dns.yaml:10:8: more than is read of one file, aliases (*) written out: split it",
         ),
         (
             format!("{HEAD}spec:\n  domain: a.example\n\tx: 1\n"),
@@ -142,6 +142,19 @@ fn a_file_that_is_no_yaml_is_reported_in_words_for_its_author() {
     }
     let deep = error(&format!("{HEAD}spec: {}", "[".repeat(10_000)));
     assert!(deep.starts_with("dns.yaml:4:"), "{deep}");
+}
+
+#[test]
+fn one_anchor_may_have_any_number_of_aliases() {
+    let hosts: String = (1..150)
+        .map(|number| format!("  - {{name: h{number}.example, addresses: *here}}\n"))
+        .collect();
+    let text = format!(
+        "{HEAD}spec:\n  hosts:\n  - {{name: h0.example, addresses: &here [192.0.2.1]}}\n{hosts}"
+    );
+    let (resource, _) = manifest::read(&text, "dns.yaml").expect("YAML");
+    assert_eq!(resource.spec.hosts.map(|hosts| hosts.len()), Some(150));
+    assert_eq!(manifest::read_all(&text, "dns.yaml").expect("YAML").len(), 1);
 }
 
 #[test]

@@ -29,5 +29,6 @@ pub mod plugin;
 pub mod names;
 pub mod shortened;
 mod plain;
+mod written;
 #[cfg(test)]
 mod fixtures;

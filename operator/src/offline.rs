@@ -30,14 +30,15 @@ pub use render::{render, rendered};
 pub use warning::Warning;
 pub use warnings::unwise;
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use crds::manifest::{self, Found, ManifestError};
 
-use crate::args;
 pub use crate::args::Format;
+use crate::written::Written;
+use crate::{args, written};
 
 /// The result of a run: the worst of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,17 +63,31 @@ impl From<Severity> for ExitCode {
 
 /// `render`, on standard output and standard error.
 pub fn run_render(args: &args::Render) -> ExitCode {
-    ended(render(args, &mut io::stdout().lock(), &mut io::stderr().lock()))
+    on_streams(|out, err| render(args, out, err))
 }
 
 /// Runs `check` and prints to standard output.
 pub fn run_check(args: &args::CheckFlags) -> ExitCode {
-    ended(check(args, &mut io::stdout().lock()))
+    on_streams(|out, _| check(args, out))
 }
 
-/// A closed pipe, as `| head` makes one, is no failure of ours.
-fn ended(outcome: io::Result<Severity>) -> ExitCode {
-    outcome.map_or(ExitCode::from(2), ExitCode::from)
+/// Runs a command on standard output and standard error.
+pub(crate) fn on_streams(
+    command: impl FnOnce(&mut dyn Write, &mut dyn Write) -> io::Result<Severity>,
+) -> ExitCode {
+    on(command, &mut io::stdout().lock(), &mut io::stderr().lock())
+}
+
+/// What it finds is its status, also where its reader has closed the pipe.
+fn on(
+    command: impl FnOnce(&mut dyn Write, &mut dyn Write) -> io::Result<Severity>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> ExitCode {
+    let failed = ExitCode::from(Severity::Unreadable);
+    let (mut out, mut err) = (Written::to(out), Written::to(err));
+    let found = command(&mut out, &mut err).map_or(failed, ExitCode::from);
+    written::ended(found, failed, out, err)
 }
 
 /// Larger manifests are not read: the API server would not take one object of this size.
@@ -127,4 +142,27 @@ fn read_to_limit(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
     from.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+    use crate::written::tests::Broken;
+
+    #[test]
+    fn what_was_found_stays_the_status_where_the_reader_closed_the_pipe() {
+        for (kind, status, says) in
+            [(ErrorKind::StorageFull, 2, true), (ErrorKind::BrokenPipe, 1, false)]
+        {
+            let mut err = Vec::new();
+            let command = |out: &mut dyn Write, _: &mut dyn Write| {
+                writeln!(out, "an error")?;
+                Ok(Severity::Wrong)
+            };
+            let ended = on(command, &mut Broken(kind), &mut err);
+            assert_eq!((ended, !err.is_empty()), (ExitCode::from(status), says), "{kind}");
+        }
+    }
 }

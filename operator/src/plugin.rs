@@ -40,7 +40,9 @@ pub use top::{Heaviest, TopPage, TopRow};
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    // A word may be the name of any file, so it need not be UTF-8.
+    let words = std::env::args_os().skip(1);
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
     let asks = words.first().is_some_and(|word| word == complete::WORD);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (printed, failed) = match runtime {

@@ -174,6 +174,15 @@ fn the_program_asks_a_running_data_plane_and_refuses_nonsense() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_word_that_is_not_utf_8_is_a_mistake_and_no_defect() {
+    use std::os::unix::ffi::OsStrExt;
+    let word = std::ffi::OsStr::from_bytes(b"\xff");
+    let output = Command::new(program("kubectl-clusterdns")).arg(word).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
 const BEFORE: &str = "crds/examples/quickstart/dns.yaml";
 const EDITED: &str = "tests/plugin/edited.yaml";
 

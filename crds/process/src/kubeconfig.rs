@@ -1,8 +1,8 @@
-//! The kubeconfig, and the API server that it names. A file that a flag names is read in bounded memory. Proxies are not
+//! The kubeconfig, and the API server that it names. Files that a flag or `KUBECONFIG` names are read in bounded memory. Proxies are not
 //! used: one that a kubeconfig names is refused, and one that only the environment names is passed over, because kube reads
 //! `HTTPS_PROXY` and not `NO_PROXY`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
@@ -16,9 +16,35 @@ const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
 /// # Errors
 /// It cannot be read, or is too large.
 pub fn read(file: Option<&Path>) -> Result<Kubeconfig, String> {
-    let Some(file) = file else {
-        return Kubeconfig::read().map_err(|error| error.to_string());
-    };
+    if let Some(file) = file {
+        return read_one(file);
+    }
+    let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let named: Vec<PathBuf> =
+        std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
+    match named.is_empty() {
+        true => Kubeconfig::read().map_err(|error| error.to_string()),
+        false => merged(&named),
+    }
+}
+
+/// All of these files, as kubectl reads them: what the first one says counts, and one that does not exist is passed over.
+fn merged(files: &[PathBuf]) -> Result<Kubeconfig, String> {
+    // A file that cannot be looked at is there: to read it says why.
+    let there: Vec<&PathBuf> =
+        files.iter().filter(|file| file.try_exists().unwrap_or(true)).collect();
+    if there.is_empty() {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(format!("KUBECONFIG names no file that exists: {}", names.join(", ")));
+    }
+    there.into_iter().try_fold(Kubeconfig::default(), |merged, file| {
+        let of_file = |why: String| format!("{}: {why}", file.display());
+        let next = read_one(file).map_err(of_file)?;
+        merged.merge(next).map_err(|error| of_file(error.to_string()))
+    })
+}
+
+fn read_one(file: &Path) -> Result<Kubeconfig, String> {
     bounded_file::check_size(file, KUBECONFIG_OCTETS).map_err(|error| error.to_string())?;
     Kubeconfig::read_from(file).map_err(|error| error.to_string())
 }
@@ -112,6 +138,23 @@ mod tests {
         "contexts": [{"name": "a", "context": {"cluster": "near"}},
             {"name": "b", "context": {"cluster": "far"}}],
         "users": [], "current-context": "a"}"#;
+
+    #[test]
+    fn a_file_of_the_list_that_is_missing_is_passed_over_as_kubectl_does() {
+        let folder =
+            std::env::temp_dir().join(format!("clusterdns-kubeconfig-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [two, large, missing] = ["two", "large", "missing"].map(|name| folder.join(name));
+        std::fs::write(&two, TWO).unwrap();
+        std::fs::File::create(&large).unwrap().set_len(KUBECONFIG_OCTETS + 1).unwrap();
+        let found = merged(&[missing.clone(), two.clone()]);
+        let none = merged(&[missing]).unwrap_err();
+        let too_large = merged(&[two, large]).unwrap_err();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap().current_context.as_deref(), Some("a"));
+        assert!(none.contains("no file that exists") && none.contains("missing"), "{none}");
+        assert!(too_large.contains("large: it has 16777217 octets"), "{too_large}");
+    }
 
     /// What becomes of a configuration for which kube found a proxy.
     fn used(context: Option<&str>, cluster: Option<&str>) -> Result<Config, String> {

@@ -6,8 +6,12 @@ use std::fmt::{self, Display};
 
 use serde_saphyr::granit_parser::{Event, Marker, Parser};
 
+use super::names_us;
+
 /// Fields of one document whose places are kept; a ClusterDNS at its limits has a quarter of them.
 const MAX_PLACES: usize = 100_000;
+/// The field of a list with its documents.
+const ITEMS: &str = "items";
 /// Octets of the path of one of them. A key is a part of the path of everything below it, and may be as long as the file.
 const MAX_PATH: usize = 1_024;
 
@@ -48,13 +52,13 @@ impl Places {
     }
 }
 
-/// The places of every ClusterDNS of a text, also of those in a `List`, in their order. A text that is not YAML has
-/// those before the mistake.
+/// The places of every ClusterDNS of a text, and of what is meant to be one, also of those in a `List`, in their order. A
+/// text that is not YAML has those before the mistake.
 pub fn places(text: &str) -> Vec<Places> {
-    places_of(text, |key, value| key == "kind" && value == "ClusterDNS")
+    places_of(text, names_us)
 }
 
-/// The same for every document that has a top-level field with this name and this text.
+/// The same for every document that has a top-level field with this name and this text; a list of them is none.
 pub fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
     let mut found = Vec::new();
     let new = || Document { is_one: Some(is_one), ..Document::default() };
@@ -84,6 +88,8 @@ struct Document {
     places: HashMap<String, Place>,
     /// Paths of the documents with kind ClusterDNS, in order.
     configurations: Vec<String>,
+    /// It has a sequence of items: it is a list of documents, and none itself.
+    is_list: bool,
 }
 
 /// A mapping or a sequence whose end was not read yet.
@@ -120,6 +126,7 @@ impl Document {
     /// A collection is where its key is, else where it begins.
     fn begin(&mut self, is_sequence: bool, at: Marker) {
         let (path, at) = self.here(place(at));
+        self.is_list |= is_sequence && path == ITEMS;
         self.keep(path.clone(), at);
         self.open.push(Open { path, is_sequence, count: 0, key: None });
     }
@@ -162,12 +169,11 @@ impl Document {
     }
 
     fn configurations(self) -> Vec<Places> {
-        let is_one = |path: &&String| {
-            path.is_empty()
-                || path
-                    .strip_prefix("items[")
-                    .is_some_and(|rest| rest.ends_with(']') && !rest.contains('.'))
+        let is_item = |path: &str| {
+            let rest = path.strip_prefix(ITEMS).and_then(|rest| rest.strip_prefix('['));
+            rest.is_some_and(|rest| rest.ends_with(']') && !rest.contains('.'))
         };
+        let is_one = |path: &&String| if self.is_list { is_item(path) } else { path.is_empty() };
         let of = |prefix: &String| {
             let own = self.places.iter().filter_map(|(path, place)| {
                 let rest = path.strip_prefix(prefix)?;
@@ -204,6 +210,17 @@ mod tests {
         for (document, field, expected) in rows {
             assert_eq!(found[document].of(field).unwrap().to_string(), expected, "{field}");
         }
+    }
+
+    /// `kubectl get --raw` writes such a list: its group is ours too.
+    #[test]
+    fn a_list_of_ours_is_not_counted_and_its_items_have_their_own_lines() {
+        let head = "apiVersion: clusterdns.dev/v1alpha1\n";
+        let item = "- apiVersion: clusterdns.dev/v1alpha1\n  kind: ClusterDNS\n  spec: {}\n";
+        let text = format!("{head}kind: ClusterDNSList\nitems:\n{item}{item}");
+        let lines: Vec<_> =
+            places(&text).iter().map(|it| it.of("spec").map(|place| place.line)).collect();
+        assert_eq!(lines, [Some(6), Some(9)]);
     }
 
     #[test]

@@ -1,9 +1,36 @@
-//! Errors of the YAML parser, in words for the person who wrote the text; the parser's own words are for programmers.
+//! YAML to values, in bounds. Errors of the parser are in words for the person who wrote the text; the parser's own words
+//! are for programmers.
 
-use serde_saphyr::{Error, Location};
+use serde_json::Value;
+use serde_saphyr::{Error, Location, Options};
 
 use super::Place;
 use crate::check::shown;
+
+/// How texts are read: the defaults of the parser suit small files. A dump of a cluster of 100,000 endpoints has some
+/// 10 million nodes; who reads a text has a limit for its octets. What aliases may expand to is bounded more tightly than
+/// by default, so there may be any number of them: 150 hosts can have one address by an alias each.
+pub fn options() -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: 64_000_000,
+            max_nodes: 32_000_000,
+            max_documents: 200_000,
+            max_total_scalar_bytes: 256 * 1024 * 1024,
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        with_snippet: false,
+    }
+}
+
+/// The documents of a text, those without content left out.
+///
+/// # Errors
+/// It is not YAML, or is more than is read: see [`not_yaml`].
+pub fn documents(text: &str) -> Result<Vec<Value>, Error> {
+    serde_saphyr::from_multiple_with_options(text, options())
+}
 
 /// Where a text is not YAML or is too large, and why, in one line.
 pub fn not_yaml(error: &Error) -> (Option<Place>, String) {

@@ -19,7 +19,8 @@ Examples:
     clusterdns-operator compare --with 127.0.0.1:5300 --against 127.0.0.1:1053 --manifests shop.yaml
 
 Exit status: 0 no difference, or only differences on purpose; 1 others; 2 something could not be
-read, not all names were asked, nothing was asked, or a question was answered by neither server.";
+read, not all names or questions were asked, nothing was asked, or a question was answered by
+neither server.";
 
 /// Flags of `compare`.
 #[derive(Clone, Debug, Flags)]

@@ -10,7 +10,7 @@ use super::names::{self, Objects, Questions};
 use super::report::{Report, Tally};
 use super::servers::{self, Server};
 use crate::args::{self, CompareFormat};
-use crate::offline::Severity;
+use crate::offline::{Severity, on_streams};
 use crate::plain::plain;
 
 /// Octets of a file with questions that are read: a capture may be much larger than what can be asked.
@@ -25,9 +25,7 @@ pub fn run(args: &args::Compare) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    // A closed pipe, as `| head` makes one, is no failure of ours.
-    runtime.block_on(compared(args, &mut out, &mut err)).map_or(ExitCode::from(2), ExitCode::from)
+    on_streams(|out, err| runtime.block_on(compared(args, out, err)))
 }
 
 /// Prints what differs to `out`, or why nothing was asked to `err`.
@@ -73,28 +71,13 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
     if !args.no_names {
         names::of_cluster(&objects, &args.domain, &mut questions);
     }
+    let mut is_unread = false;
     for file in &args.questions {
         let (captured, is_cut) = read(file)?;
-        let name = file.display();
-        if is_cut {
-            let most = MAX_FILE_BYTES >> 20;
-            notes.push(format!("{name}: only its first {most} MiB were read"));
-        }
-        if let Some(why) = captured.broken.filter(|_| !is_cut) {
-            let count = captured.count;
-            notes.push(format!("{name}: {why}; {count} questions were read before that"));
-        } else if captured.count == 0 {
-            notes.push(format!("{name}: no question of a client is in it"));
-        }
-        if captured.passed_over > 0 {
-            let count = captured.passed_over;
-            notes.push(format!(
-                "{name}: {count} packets or lines are no question of a client that can be read"
-            ));
-        }
+        is_unread |= noted(&file.display().to_string(), &captured, is_cut, &mut notes);
         questions.append(captured.questions);
     }
-    let is_cut = !objects.cut.is_empty() || questions.left_out > 0;
+    let is_cut = is_unread || !objects.cut.is_empty() || questions.left_out > 0;
     if questions.left_out > 0 {
         notes.push(format!("{} more questions were not asked", questions.left_out));
     }
@@ -118,6 +101,26 @@ async fn report(args: &args::Compare) -> Result<Report, String> {
     Ok(Report { is_cut, ..tally.report(notes) })
 }
 
+/// Adds what is to say about a file of questions. Returns whether questions of it may be missing: then the two servers may
+/// differ in others than those that were asked.
+fn noted(name: &str, captured: &Captured, is_cut: bool, notes: &mut Vec<String>) -> bool {
+    let Captured { questions: _, count, broken, passed_over } = captured;
+    if is_cut {
+        let most = MAX_FILE_BYTES >> 20;
+        notes.push(format!("{name}: only its first {most} MiB were read"));
+    } else if let Some(why) = broken {
+        notes.push(format!("{name}: {why}; {count} questions were read before that"));
+    } else if *count == 0 {
+        notes.push(format!("{name}: no question of a client is in it"));
+    }
+    if *passed_over > 0 {
+        notes.push(format!(
+            "{name}: {passed_over} packets or lines are no question of a client that can be read"
+        ));
+    }
+    is_cut || broken.is_some() || *count == 0
+}
+
 /// The questions of a file, and whether it is longer than what was read.
 fn read(path: &Path) -> Result<(Captured, bool), String> {
     let unreadable = |error: io::Error| format!("{}: {error}", path.display());
@@ -127,4 +130,30 @@ fn read(path: &Path) -> Result<(Captured, bool), String> {
     file.read_to_end(&mut octets).map_err(unreadable)?;
     let is_cut = file.into_inner().read(&mut [0]).map_err(unreadable)? > 0;
     Ok((captured::read(&octets), is_cut))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &str = r#"{"message":"query","name":"a.","type":"A"}"#;
+
+    #[test]
+    fn questions_may_be_missing_of_a_file_that_was_not_read_to_its_end_or_has_none() {
+        // Cut within the header of its first packet.
+        let magic = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+        let pcap = [&magic[..], &[0; 8], &[0, 0, 4, 0, 1, 0, 0, 0], &[0; 5]].concat();
+        for (octets, is_cut, expected) in [
+            (QUESTION.as_bytes(), false, false),
+            (QUESTION.as_bytes(), true, true),
+            (&pcap[..], false, true),
+            (b"no question\n".as_slice(), false, true),
+            (b"".as_slice(), false, true),
+        ] {
+            let mut notes = Vec::new();
+            let captured = captured::read(octets);
+            assert_eq!(noted("file", &captured, is_cut, &mut notes), expected, "{notes:?}");
+            assert_eq!(!notes.is_empty(), expected, "{notes:?}");
+        }
+    }
 }

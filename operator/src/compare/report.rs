@@ -49,7 +49,7 @@ pub(super) struct Report {
     pub(super) known: Vec<Class>,
     /// Differences that nothing explains.
     pub(super) unknown: Vec<Class>,
-    /// Not all names of the cluster were asked: the two servers may differ in others.
+    /// Not all names of the cluster or questions of the files were asked: the two servers may differ in others.
     pub(super) is_cut: bool,
     /// What was not asked, or not read, and why.
     pub(super) notes: Vec<String>,

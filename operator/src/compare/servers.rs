@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use crds::ClusterDNS;
+use crds::manifest::{documents, not_yaml};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::Api;
@@ -30,30 +31,43 @@ pub(super) fn of_manifests(files: &[PathBuf]) -> Result<Objects, String> {
         if is_template(&path, &text) {
             continue;
         }
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&text).map_err(|error| format!("{name}: {error}"))?;
-        for document in documents.into_iter().flat_map(items) {
-            match document["kind"].as_str() {
-                Some("Service") => objects.services.extend(read(&name, document)?),
-                Some("EndpointSlice") => objects.slices.extend(read(&name, document)?),
-                Some("ClusterDNS") => objects.resources.extend(read(&name, document)?),
-                Some(_) | None => {}
-            }
-        }
+        add_text(&name, &text, &mut objects)?;
     }
     Ok(objects)
 }
 
-fn items(document: Value) -> Vec<Value> {
-    match document {
-        Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {
-            match fields.remove("items") {
-                Some(Value::Array(items)) => items,
-                Some(_) | None => Vec::new(),
+fn add_text(file: &str, text: &str, objects: &mut Objects) -> Result<(), String> {
+    let documents = documents(text).map_err(|error| match not_yaml(&error) {
+        (Some(place), why) => format!("{file}:{place}: {why}"),
+        (None, why) => format!("{file}: {why}"),
+    })?;
+    documents.into_iter().try_for_each(|document| add(file, document, "", "", objects))
+}
+
+/// Adds a document, or those of a list, by group and kind. Items of a typed list need not repeat those of the list.
+fn add(
+    file: &str,
+    mut document: Value,
+    version: &str,
+    kind: &str,
+    objects: &mut Objects,
+) -> Result<(), String> {
+    let text = |field: &str, of_list: &str| document[field].as_str().unwrap_or(of_list).to_owned();
+    let (version, kind) = (text("apiVersion", version), text("kind", kind));
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    match (group, kind.as_str()) {
+        ("", "Service") => objects.services.extend(read(file, document)?),
+        ("discovery.k8s.io", "EndpointSlice") => objects.slices.extend(read(file, document)?),
+        (crds::GROUP, "ClusterDNS") => objects.resources.extend(read(file, document)?),
+        (_, other) => {
+            if let Some(kind) = other.strip_suffix("List")
+                && let Some(Value::Array(items)) = document.get_mut("items").map(Value::take)
+            {
+                items.into_iter().try_for_each(|item| add(file, item, &version, kind, objects))?;
             }
         }
-        document => vec![document],
     }
+    Ok(())
 }
 
 fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, String> {
@@ -183,6 +197,28 @@ mod tests {
             (found, cut),
             (1_000, vec!["only the first 1000 Services were read".to_owned()])
         );
+    }
+
+    #[test]
+    fn manifests_are_read_by_group_and_kind_in_lists_and_large_files_too() {
+        let service =
+            |name: &str| format!("{{metadata: {{name: {name}}}, spec: {{clusterIP: None}}}}");
+        let slice = "{metadata: {name: x}, addressType: IPv4, endpoints: []}";
+        let text = format!(
+            "{{apiVersion: serving.knative.dev/v1, kind: Service, metadata: {{name: n}}, spec: {{template: 1, ports: 2}}}}\n---\n\
+             {{apiVersion: v1, kind: ConfigMap, data: [{}]}}\n---\n\
+             {{apiVersion: v1, kind: ServiceList, items: [{}, {}]}}\n---\n\
+             {{apiVersion: v1, kind: List, items: [{{apiVersion: discovery.k8s.io/v1, kind: EndpointSliceList, items: [{slice}]}}]}}\n",
+            "x,".repeat(300_000),
+            service("a"),
+            service("b")
+        );
+        let mut found = Objects::default();
+        add_text("all.yaml", &text, &mut found).unwrap();
+        let names: Vec<String> = found.services.iter().map(ResourceExt::name_any).collect();
+        assert_eq!((names, found.slices.len()), (vec!["a".to_owned(), "b".to_owned()], 1));
+        let why = add_text("all.yaml", "a: 1\na: 2\n", &mut found).unwrap_err();
+        assert_eq!(why, "all.yaml:2:1: \"a\" is written twice: leave one out");
     }
 
     /// What is read of an API server with these Services and slices.

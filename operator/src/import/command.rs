@@ -16,14 +16,12 @@ use super::{
     size, written,
 };
 use crate::args;
-use crate::offline::{Severity, text_of};
+use crate::offline::{Severity, on_streams, text_of};
 use crate::plain::plain;
 
 /// `import`, on standard output and standard error.
 pub fn run(args: &args::Import) -> ExitCode {
-    // A closed pipe, as `| head` makes one, is no failure of ours.
-    imported(args, &mut io::stdout().lock(), &mut io::stderr().lock())
-        .map_or(ExitCode::from(2), ExitCode::from)
+    on_streams(|out, err| imported(args, out, err))
 }
 
 /// Prints the ClusterDNS to `out`, and the report, or why there is none, to `err`.

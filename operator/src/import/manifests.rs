@@ -51,7 +51,7 @@ pub(super) struct Object {
 /// # Errors
 /// It is no YAML.
 pub(super) fn objects(text: &Text) -> Result<Vec<Object>, String> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text.text)
+    let documents = crds::manifest::documents(&text.text)
         .map_err(|error| format!("{}: {}", text.file, crds::manifest::not_yaml(&error).1))?;
     let all: Vec<Value> = documents.into_iter().flat_map(items).filter(has_kind).collect();
     let mut places = places_of(&text.text, |key, kind| key == "kind" && KINDS.contains(&kind));

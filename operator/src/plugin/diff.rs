@@ -89,8 +89,7 @@ pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
         Output::Text => changes.text(),
         Output::Json => json(&changes),
     };
-    let differs = !changes.settings.is_empty();
-    Ok((text, if differs { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS }))
+    Ok((text, if changes.is_none() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERS) }))
 }
 
 impl Changes {
@@ -120,12 +119,16 @@ impl Changes {
             ));
         }
         let revisions = (before.revision(), after.revision());
-        if !settings.is_empty() && revisions.0 == revisions.1 {
-            notes.push(
-                "data planes run the same configuration: answers stay, only how they run changes"
-                    .to_owned(),
-            );
-        }
+        let say = match (settings.is_empty(), revisions.0 == revisions.1) {
+            (false, true) => Some(
+                "data planes run the same configuration: answers stay, only how they run changes",
+            ),
+            (true, false) => Some(
+                "no field has another value, only the order of a list: pods get the configuration as a new revision",
+            ),
+            (true, true) | (false, false) => None,
+        };
+        notes.extend(say.map(str::to_owned));
         Ok(Changes {
             cluster_dns: name,
             against: against.to_owned(),
@@ -138,6 +141,11 @@ impl Changes {
 }
 
 impl Changes {
+    /// Nothing would change: the fields mean the same, and data planes run the same configuration.
+    fn is_none(&self) -> bool {
+        self.settings.is_empty() && self.revisions.0 == self.revisions.1
+    }
+
     /// The edit has no field that this version does not know, so it removes those of the other one.
     fn remove_unknown(&mut self, unknown: &UnknownFields) {
         let of_spec = unknown.paths.iter().filter(|path| path.starts_with("spec."));
@@ -218,14 +226,32 @@ mod tests {
 
     use super::*;
 
+    fn resource(spec: Value) -> (ClusterDNS, UnknownFields) {
+        let object = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
+            "metadata": {"name": "a"}, "spec": spec, "status": {"colour": "red"}});
+        manifest::read_value(object).unwrap()
+    }
+
+    /// The names of one address are in the order of the hosts, so the revision of the configuration is another one.
+    #[test]
+    fn a_new_revision_is_a_change_also_where_no_setting_differs() {
+        let host = |name: &str| json!({"name": name, "addresses": ["192.0.2.1"]});
+        let of =
+            |first: &str, second: &str| resource(json!({"hosts": [host(first), host(second)]})).0;
+        let changes =
+            Changes::of(&of("a.example", "b.example"), &of("b.example", "a.example"), "it")
+                .unwrap();
+        assert!(changes.settings.is_empty() && !changes.is_none());
+        let text = changes.text();
+        assert!(text.contains("only the order of a list"), "{text}");
+        assert!(!text.contains("nothing would change") && !text.contains("settings\n"), "{text}");
+        let same = Changes::of(&of("a.example", "b.example"), &of("a.example", "b.example"), "it");
+        assert!(same.unwrap().is_none());
+    }
+
     /// What a plugin that is older than the cluster compares.
     #[test]
     fn diff_shows_that_an_edit_removes_fields_that_this_version_does_not_know() {
-        let resource = |spec: Value| {
-            let object = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",
-                "metadata": {"name": "a"}, "spec": spec, "status": {"colour": "red"}});
-            manifest::read_value(object).unwrap()
-        };
         let known = json!({"hosts": [{"name": "a.example", "addresses": ["192.0.2.1"]}]});
         let mut newer = known.clone();
         newer["colour"] = "red".into();

@@ -77,8 +77,12 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
     Search::new(&args.name, &ResolvConf::default(), args.libc)?;
     let (data_plane, asker) = prepared(which, args).await?;
     if let Some(address) = asker.hosts.address(&args.name).filter(|_| args.qtype.is_none()) {
-        let text =
-            format!("{} is {address} in the hosts file of the pod: DNS is not asked\n", args.name);
+        let said =
+            format!("{} is {address} in the hosts file of the pod: DNS is not asked", args.name);
+        let text = match args.output {
+            Output::Text => said + "\n",
+            Output::Json => json(&of_hosts_file(args, asker, data_plane.name, said)),
+        };
         return Ok((text, ExitCode::SUCCESS));
     }
     let (conf, ignored) = asker.conf.clone().unwrap_or_default().read_by(args.libc);
@@ -105,10 +109,7 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
     let explained = Explained {
         name: args.name.clone(),
         from: asker.from,
-        libc: asker.conf.is_some().then_some(match args.libc {
-            Libc::Glibc => "glibc",
-            Libc::Musl => "musl",
-        }),
+        libc: asker.conf.is_some().then_some(named(args.libc)),
         resolv_conf: asker.conf,
         asked_of: data_plane.name,
         notes: [asker.notes, ignored].concat(),
@@ -120,6 +121,27 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
         Output::Json => json(&explained),
     };
     Ok((text, ExitCode::SUCCESS))
+}
+
+fn named(libc: Libc) -> &'static str {
+    match libc {
+        Libc::Glibc => "glibc",
+        Libc::Musl => "musl",
+    }
+}
+
+/// A name that the pod has in its hosts file: nothing is asked.
+fn of_hosts_file(args: &Explain, asker: Asker, asked_of: String, said: String) -> Explained {
+    Explained {
+        name: args.name.clone(),
+        from: asker.from,
+        libc: asker.conf.is_some().then_some(named(args.libc)),
+        resolv_conf: asker.conf,
+        asked_of,
+        notes: [asker.notes, vec![said]].concat(),
+        questions: Vec::new(),
+        result: Outcome::Found,
+    }
 }
 
 async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), String> {
@@ -221,6 +243,32 @@ mod tests {
         assert_eq!(asks_from("nameserver 10.96.0.10\nnameserver fd00:96::a"), of("10.1.0.5"));
         assert_eq!(asks_from("nameserver fd00:96::a\nnameserver 10.96.0.10"), of("fd00:1::5"));
         assert_eq!(asks_from(""), of("fd00:1::5"));
+    }
+
+    /// A program reads the same fields as of any other name.
+    #[test]
+    fn a_name_of_the_hosts_file_is_json_with_a_note_and_without_questions() {
+        let args = Explain {
+            name: "web-0".to_owned(),
+            qtype: None,
+            from: Some("shop/web-0".to_owned()),
+            resolv_conf: None,
+            libc: Libc::Musl,
+            node_search: Vec::new(),
+            output: Output::Json,
+        };
+        let asker = Asker {
+            from: Some("pod shop/web-0".to_owned()),
+            conf: Some(ResolvConf::default()),
+            hosts: Hosts::default(),
+            client: None,
+            notes: vec!["one".to_owned()],
+        };
+        let explained = of_hosts_file(&args, asker, "pod dns".to_owned(), "two".to_owned());
+        let page: Value = serde_json::from_str(&json(&explained)).unwrap();
+        assert_eq!(page["notes"], serde_json::json!(["one", "two"]));
+        assert_eq!((&page["questions"], &page["libc"]), (&serde_json::json!([]), &"musl".into()));
+        assert_eq!(page["from"], "pod shop/web-0");
     }
 
     #[test]

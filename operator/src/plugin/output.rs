@@ -1,10 +1,11 @@
 //! What a command prints, and how a value becomes JSON. Pods, objects of tenants and replies of servers have a part in it:
 //! what of that a terminal would obey is shown, not sent.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use crate::plain::{is_obeyed, plain};
+use crate::written::{self, Written};
 
 /// What a command printed, and the status it ends with.
 pub(super) type Printed = Result<(String, ExitCode), String>;
@@ -32,41 +33,21 @@ pub(super) fn written(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> ExitCode {
-    let (why, status) = match printed {
-        Ok((text, status)) => {
-            match out.write_all(plain(&text).as_bytes()).and_then(|()| out.flush()) {
-                Ok(()) => return status,
-                // As `| head` makes one: no failure, and what was found stays so.
-                Err(error) if error.kind() == ErrorKind::BrokenPipe => return status,
-                Err(error) => (unwritten(&error), failed),
-            }
-        }
-        Err(wrong) => wrong,
+    let (mut out, mut err) = (Written::to(out), Written::to(err));
+    let (said, status) = match printed {
+        Ok((text, status)) => (out.write_all(plain(&text).as_bytes()), status),
+        Err((why, status)) => (writeln!(err, "error: {}", plain(&why)), status),
     };
-    let _ = writeln!(err, "error: {}", plain(&why));
-    status
-}
-
-fn unwritten(error: &io::Error) -> String {
-    format!("the output could not be written: {error}")
+    // Streams that are lost are no errors here.
+    if said.is_err() { failed } else { written::ended(status, failed, out, err) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use super::*;
-
-    /// A file on a disk that is full, or a pipe that was closed.
-    struct Broken(ErrorKind);
-
-    impl Write for Broken {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(self.0.into())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::written::tests::Broken;
 
     #[test]
     fn output_that_is_lost_is_no_success() {

@@ -181,8 +181,10 @@ fn understand(path: &Path, bytes: &[u8]) -> Result<Manifests, String> {
     parse(text, syntax).map_err(|error| error.to_string())
 }
 
+/// In any case, as the kind may be misspelled: the group has this word too.
 fn mentions_configuration(bytes: &[u8]) -> bool {
-    bytes.windows(b"ClusterDNS".len()).any(|window| window == b"ClusterDNS")
+    let word = b"ClusterDNS";
+    bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
 
 /// Of the content, or of the reason why there is none.

@@ -32,9 +32,13 @@ impl Disk {
     }
 
     fn open(&self) -> Files {
+        self.opened().unwrap()
+    }
+
+    fn opened(&self) -> anyhow::Result<Files> {
         let resolv_conf = self.resolv_conf();
         let setup = Setup { resolv_conf, ..Setup::reporting_to(Arc::default()) };
-        Files::open(&self.manifests.0, setup).unwrap()
+        Files::open(&self.manifests.0, setup)
     }
 }
 
@@ -111,4 +115,21 @@ fn e15_a_reason_that_another_object_ended_is_not_shown_after_a_tick() {
     files.refresh();
     files.tick();
     assert_eq!(skipped(), Vec::<String>::new());
+}
+
+#[test]
+fn a_folder_whose_cluster_dns_has_a_misspelled_head_is_refused() {
+    let spec = "metadata: {name: main}\nspec: {stubDomains: [{domain: corp.example, servers: [{address: 10.0.0.1}]}]}\n";
+    for head in [
+        "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDns\n",
+        "apiVersion: clusterdns.dev/v1alpha1\nkind: DNS\n",
+        "kind: ClusterDNS\n",
+        "apiVersion: v1alpha1\nkind: ClusterDNS\n",
+        "apiVersion: v1alpha1\nkind: clusterdns\nbroken: [\n",
+    ] {
+        let disk = Disk::new();
+        fs::write(disk.manifests.0.join("dns.yaml"), format!("{head}{spec}")).unwrap();
+        let why = disk.opened().err().map(|why| format!("{why:#}"));
+        assert!(why.as_ref().is_some_and(|why| why.contains("dns.yaml")), "{head}: {why:?}");
+    }
 }

@@ -125,10 +125,12 @@ impl Manifests {
             ("", "Endpoints") => self.add_endpoints(document),
             ("", "Namespace") => self.add_namespace(document),
             ("", "Pod") => self.add_pod(document),
-            (crds::GROUP, "ClusterDNS") => self.add_configuration(document),
             (_, list) if list.ends_with("List") && depth < MAX_LIST_DEPTH => {
                 self.add_list(document, &version, list, depth);
             }
+            // Also one whose kind or apiVersion is misspelled: its check refuses it. Passed over, it would leave the
+            // defaults in use, and they send private names to public servers.
+            (_, kind) if manifest::is_meant(&version, kind) => self.add_configuration(document),
             ("", "") => self.count_other("(not a Kubernetes object)"),
             ("", kind) => self.count_other(kind),
             (group, kind) => self.count_other(&format!("{kind}.{group}")),
@@ -228,7 +230,7 @@ impl Manifests {
             return;
         }
         let places = manifest::places(text);
-        // Otherwise something else is called ClusterDNS: a wrong line is worse than none.
+        // Otherwise they are not those of the same documents: a wrong line is worse than none.
         if places.len() == self.configurations.len() {
             for (configuration, places) in self.configurations.iter_mut().zip(places) {
                 configuration.places = places;

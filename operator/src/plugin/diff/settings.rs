@@ -1,5 +1,5 @@
 //! Fields whose meaning differs (pure). Items of lists are known by their name, so that an item that moved is no change of
-//! all that follow it.
+//! all that follow it. Where the order has a meaning, it is a change of its own.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// The field that identifies an item of a list.
 const KEYS: [&str; 3] = ["name", "domain", "address"];
+/// The lists whose order has a meaning: by it servers are asked.
+const ORDERED: &str = ".servers";
 /// Characters of a value that are shown.
 const MAX_SHOWN: usize = 200;
 
@@ -72,17 +74,30 @@ fn compare(
                     compare(&format!("{path}[{key}]"), old.as_ref(), new.as_ref(), changes);
                 }
             }
+            if path.ends_with(ORDERED) && have_moved(old, new) {
+                changes.push(change(path, Some(order(old)), Some(order(new))));
+            }
         }
-        _ => {
-            let field = path.to_owned();
-            changes.push(SettingChange {
-                field,
-                before: before.map(shown),
-                after: after.map(shown),
-                is_immutable: false,
-            });
-        }
+        _ => changes.push(change(path, before.map(shown), after.map(shown))),
     }
+}
+
+fn change(path: &str, before: Option<String>, after: Option<String>) -> SettingChange {
+    SettingChange { field: path.to_owned(), before, after, is_immutable: false }
+}
+
+/// Whether the items that both lists have are in another order.
+fn have_moved(old: &[Value], new: &[Value]) -> bool {
+    let of_both = |of: &[Value], others: &[Value]| -> Vec<Option<String>> {
+        let others: BTreeSet<_> = others.iter().map(key).collect();
+        of.iter().map(key).filter(|it| others.contains(it)).collect()
+    };
+    of_both(old, new) != of_both(new, old)
+}
+
+fn order(items: &[Value]) -> String {
+    let keys: Vec<String> = items.iter().filter_map(key).collect();
+    keys.join(", ")
 }
 
 fn key(item: &Value) -> Option<String> {
@@ -129,5 +144,30 @@ mod tests {
             ]
         );
         assert!(settings(&before, &before, &[]).is_empty());
+    }
+
+    #[test]
+    fn servers_that_change_places_are_one_change_and_hosts_none() {
+        let server = |address: &str| json!({"address": address});
+        let [a, b, c] = ["10.0.0.2", "10.0.0.3", "10.0.0.4"].map(server);
+        let hosts = |names: [&str; 2]| json!({"hosts": names.map(|it| json!({"name": it, "addresses": ["192.0.2.1"]}))});
+        let of =
+            |servers: &[&Value]| json!({"upstreams": {"policy": "Sequential", "servers": servers}});
+        let stub = |servers: &[&Value]| json!({"stubDomains": [{"domain": "corp.example", "servers": servers}]});
+        let swapped = r#" Some("10.0.0.2, 10.0.0.3") Some("10.0.0.3, 10.0.0.2")"#;
+        let (upstreams, stubs) =
+            ("spec.upstreams.servers", "spec.stubDomains[corp.example].servers");
+        let added = r#" None Some("{\"address\":\"10.0.0.4\"}")"#;
+        for (before, after, expected) in [
+            (hosts(["a.example", "b.example"]), hosts(["b.example", "a.example"]), vec![]),
+            (of(&[&a, &b]), of(&[&b, &a]), vec![format!("{upstreams}{swapped}")]),
+            (stub(&[&a, &b]), stub(&[&b, &a]), vec![format!("{stubs}{swapped}")]),
+            (of(&[&a, &b]), of(&[&c, &a, &b]), vec![format!("{upstreams}[10.0.0.4]{added}")]),
+        ] {
+            let found = settings(&before, &after, &[]).into_iter();
+            let found: Vec<_> =
+                found.map(|it| format!("{} {:?} {:?}", it.field, it.before, it.after)).collect();
+            assert_eq!(found, expected, "{before} {after}");
+        }
     }
 }

@@ -13,7 +13,7 @@ impl Changes {
     pub fn text(&self) -> String {
         let Changes { cluster_dns, against, revisions: (before, after), settings, names, notes } =
             self;
-        if settings.is_empty() {
+        if self.is_none() {
             return format!("ClusterDNS {cluster_dns}: nothing would change beside {against}\n");
         }
         // Writing to a String cannot fail.
@@ -26,7 +26,9 @@ impl Changes {
         for note in notes {
             let _ = writeln!(text, "note       {note}");
         }
-        text.push_str("\nsettings\n");
+        if !settings.is_empty() {
+            text.push_str("\nsettings\n");
+        }
         for SettingChange { field, before, after, is_immutable: _ } in settings {
             let _ = writeln!(text, "  {field}");
             for (sign, value) in [('-', before), ('+', after)] {

@@ -51,19 +51,8 @@ pub(super) fn read<D: DeserializeOwned, C: Default + Extend<D>>(
 fn yaml_documents<D: DeserializeOwned, C: Default + Extend<D>>(
     text: &str,
 ) -> Result<C, ParseError> {
-    // The defaults suit configuration files; a dump of a cluster of 100,000 endpoints has some
-    // 10 million nodes. The size of a file is bounded before it is read (files/scan.rs); what
-    // aliases may expand to is bounded more tightly than by default, as few manifests have any.
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_events: 64_000_000,
-            max_nodes: 32_000_000,
-            max_documents: 200_000,
-            max_total_scalar_bytes: 256 * 1024 * 1024,
-        },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
-        with_snippet: false,
-    };
+    // The size of a file is bounded before it is read (files/scan.rs).
+    let options = crds::manifest::options();
     serde_saphyr::from_str_multiple_with_options::<D, C>(text, options).map_err(|error| {
         let (place, reason) = crds::manifest::not_yaml(&error);
         let (line, column) = place.map_or((0, 0), |place| (place.line as u64, place.column as u64));

@@ -140,6 +140,16 @@ fn k20_hostile_texts_are_bounded_and_leave_no_control_characters() {
 }
 
 #[test]
+fn one_anchor_may_have_any_number_of_aliases() {
+    let hosts = ", {name: b.example, addresses: *here}".repeat(150);
+    let manifests = yaml(&format!(
+        "{{apiVersion: clusterdns.dev/v1alpha1, kind: ClusterDNS, metadata: {{name: main}}, \
+         spec: {{hosts: [{{name: a.example, addresses: &here [192.0.2.1]}}{hosts}]}}}}"
+    ));
+    assert_eq!(manifests.configurations.len(), 1);
+}
+
+#[test]
 fn every_resource_of_the_core_can_come_from_a_file() {
     let manifests = yaml(
         "{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {clusterIP: None}}\n---\n\

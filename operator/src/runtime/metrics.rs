@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use process::histogram::{DELAY_BUCKETS, Durations, Writers};
 use process::metrics::{Form, Page, Part, Process, REVISION, Section};
 
-use crate::report::status::conditions::CONDITIONS;
+use crate::report::status::conditions::{CONDITIONS, SERVED_OTHERWISE};
 
 /// ClusterDNS with gauges of their own: a cluster has one or a few, and no one has tried more than some hundreds.
 const MAX_RESOURCES: usize = 1_000;
@@ -227,7 +227,11 @@ impl Metrics {
         };
         for condition in &status.conditions {
             let key = (name.clone(), condition.type_.clone());
-            if condition.type_ == "UpToDate" && !has_up_to_date {
+            // Clients have DNS: no alert says that they have none.
+            let is_served = condition.type_ == "Ready"
+                && condition.status == "False"
+                && SERVED_OTHERWISE.contains(&condition.reason.as_str());
+            if is_served || (condition.type_ == "UpToDate" && !has_up_to_date) {
                 shown.remove(&key);
                 continue;
             }
@@ -308,6 +312,22 @@ mod tests {
             metrics.reported(&dns, &status);
             assert!(!metrics.text().contains(&of("UpToDate")), "{}", metrics.text());
             assert!(metrics.text().contains(&of("Ready")), "{}", metrics.text());
+        }
+    }
+
+    #[test]
+    fn o15_ready_has_no_value_while_another_dns_server_answers_its_clients() {
+        let (metrics, dns) = (Metrics::default(), dns());
+        let ready = "clusterdns_operator_condition{name=\"cluster\",condition=\"Ready\"}";
+        let mut status = with_true(&["Ready", "UpToDate"]);
+        for reason in SERVED_OTHERWISE {
+            (status.conditions[0].status, status.conditions[0].reason) =
+                ("False".into(), reason.into());
+            metrics.reported(&dns, &status);
+            assert!(!metrics.text().contains(ready), "{reason}: {}", metrics.text());
+            status.conditions[0].reason = "ServiceWithoutPods".into();
+            metrics.reported(&dns, &status);
+            assert!(metrics.text().contains(&format!("{ready} 0.0")), "{}", metrics.text());
         }
     }
 

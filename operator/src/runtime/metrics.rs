@@ -20,6 +20,8 @@ const MAX_RESOURCES: usize = 1_000;
 /// 4 ms to 33 s.
 const LOWEST_S: f64 = 0.004;
 const BOUNDS: usize = 14;
+/// Outcomes of a reconcile. Each has a row from the start: a rate does not count the increase from no row to 1.
+const OUTCOMES: [&str; 3] = ["done", "failed", "incomplete"];
 
 /// The metrics of the operator, see docs/metrics.md.
 #[derive(Debug)]
@@ -61,6 +63,11 @@ impl<K> Default for Counters<K> {
 }
 
 impl<K: Ord + Clone> Counters<K> {
+    /// These have a row before they are counted.
+    fn begin(&self, keys: impl IntoIterator<Item = K>) {
+        locked(&self.0).extend(keys.into_iter().map(|key| (key, 0)));
+    }
+
     fn add(&self, key: K) {
         *locked(&self.0).entry(key).or_default() += 1;
     }
@@ -137,6 +144,7 @@ impl Own {
 impl Default for Metrics {
     fn default() -> Metrics {
         let counted = Arc::<Counted>::default();
+        counted.reconciles.begin(OUTCOMES);
         let own = Own(counted.clone());
         Metrics {
             counted,
@@ -328,6 +336,19 @@ mod tests {
             status.conditions[0].reason = "ServiceWithoutPods".into();
             metrics.reported(&dns, &status);
             assert!(metrics.text().contains(&format!("{ready} 0.0")), "{}", metrics.text());
+        }
+    }
+
+    #[test]
+    fn o14_each_outcome_of_a_reconcile_has_a_row_from_the_start() {
+        let metrics = Metrics::default();
+        let line = |outcome: &str, count: u64| {
+            format!("clusterdns_operator_reconciles_total{{outcome=\"{outcome}\"}} {count}\n")
+        };
+        for outcome in OUTCOMES {
+            assert!(metrics.text().contains(&line(outcome, 0)), "{}", metrics.text());
+            metrics.reconciled(outcome, Duration::from_millis(20));
+            assert!(metrics.text().contains(&line(outcome, 1)), "{}", metrics.text());
         }
     }
 

@@ -4,6 +4,7 @@
 pub mod triggers;
 pub mod backoff;
 pub mod attempts;
+pub mod failed;
 pub mod crd;
 pub mod large;
 pub mod orphaned_services;
@@ -22,7 +23,6 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::{Client, ResourceExt};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use crate::apply::Stopped;
 use crate::apply::memory::Memory;
@@ -51,6 +51,7 @@ use crate::{names, reconcile};
 use attempts::Attempts;
 use backoff::{Backoff, Failure};
 use crd::Definition;
+use failed::Why;
 use triggers::Triggers;
 
 /// ClusterDNS that are reconciled at a time: more than may ask canaries at once, which takes long.
@@ -235,20 +236,20 @@ async fn say_leaving(dns: &ClusterDNS, ctx: &Context) -> Action {
 /// Reconciles on a task of its own, so that both threads are used; it ends with what waits for it. A defect of ours that one
 /// ClusterDNS meets costs it its reconcile, and the others nothing.
 async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, Infallible> {
-    let (name, generation, began) = (dns.name_any(), dns.metadata.generation, Instant::now());
-    let mut task = JoinSet::new();
-    task.spawn(reconcile(dns, ctx.clone()));
-    let defect = match task.join_next().await {
-        Some(Ok(again)) => return Ok(again),
-        Some(Err(defect)) => defect.to_string(),
-        None => "it did not run".to_owned(),
+    let (name, began) = (dns.name_any(), Instant::now());
+    let defect = match failed::caught(reconcile(dns.clone(), ctx.clone())).await {
+        Ok(again) => return Ok(again),
+        Err(defect) => defect,
     };
     tracing::error!(
         "a defect of the operator ended the reconcile of the ClusterDNS {name}, which is tried again: {defect}"
     );
-    let failure = Failure { asked: None, at_most: None };
-    let again = ctx.backoff.failed(&name, generation, Instant::now(), failure);
-    ctx.metrics.reconciled("failed", began.elapsed());
+    let again = failed::count(&dns, &ctx, began);
+    // What says so may meet a defect too.
+    let said = failed::caught(async move { failed::say(&dns, &ctx, &Why::Defect(defect)).await });
+    if let Err(defect) = said.await {
+        tracing::error!("a defect of the operator keeps the status of {name} as it was: {defect}");
+    }
     Ok(Action::requeue(again))
 }
 
@@ -278,9 +279,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             Ok(None) => return Action::await_change(),
             Err(error) => {
                 tracing::warn!("the operator cannot read the ClusterDNS {name}: {error:#}");
-                let failure = Failure::default();
-                let again = ctx.backoff.failed(&name, generation, Instant::now(), failure);
-                ctx.metrics.reconciled("failed", began.elapsed());
+                let again = failed::count(&dns, &ctx, began);
+                failed::say(&dns, &ctx, &Why::Error(error)).await;
                 return Action::requeue(again);
             }
         },
@@ -318,8 +318,9 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             tracing::warn!(
                 "the operator cannot reconcile the ClusterDNS {name} and tries again: {error:#}"
             );
-            let failure = Failure::default();
-            ("failed", ctx.backoff.failed(&name, generation, Instant::now(), failure))
+            let again = failed::count(&dns, &ctx, began);
+            failed::say(&dns, &ctx, &Why::Error(error)).await;
+            return Action::requeue(again);
         }
     };
     ctx.metrics.reconciled(outcome, began.elapsed());

@@ -14,12 +14,8 @@ use crate::context::Context;
 use crate::decide::{admit, decide};
 use crate::desired::{Desired, Kind, not_remembered};
 use crate::names;
-use crate::observe::{observe, refusal};
-use crate::report::{Unreported, changes, report, report_unread, status};
-
-/// Reconciles of a ClusterDNS in a row that failed before a refused read is reported, which is after about a minute: an API server
-/// that has just started refuses what it has not read the rights of.
-const FAILED_BEFORE: u32 = 6;
+use crate::observe::observe;
+use crate::report::{Unreported, changes, report, status};
 
 /// What one reconcile found and wrote.
 #[derive(Clone, Copy, Debug)]
@@ -44,16 +40,7 @@ pub async fn reconcile(
     is_newest: bool,
 ) -> anyhow::Result<Reconciled> {
     let mut newest = Newest::new(ctx, dns, is_newest);
-    let observed = match observe(ctx, dns).await {
-        Ok(observed) => observed,
-        Err(error) => {
-            let has_failed_before = ctx.backoff.failures(&dns.name_any()) >= FAILED_BEFORE;
-            if let Some(why) = refusal(&error).filter(|_| has_failed_before) {
-                say_refused(ctx, dns, &why).await;
-            }
-            return Err(error);
-        }
-    };
+    let observed = observe(ctx, dns).await?;
     let now = Timestamp::now();
     if dns.spec.management_state == ManagementState::Unmanaged {
         ctx.memory.let_go(&dns.name_any());
@@ -129,15 +116,6 @@ pub async fn reconcile(
         retry_after: outcome.retry_after,
     };
     with_status(reported, reconciled)
-}
-
-/// The next reads are refused too, until the right is there again: what the status said before must not stay as if it were
-/// still so.
-async fn say_refused(ctx: &Context, dns: &ClusterDNS, why: &str) {
-    let message = status::unread::refused(dns, why);
-    if let Err(error) = report_unread(ctx, dns, &message).await {
-        tracing::warn!("nothing says that {} is not reconciled: {error:#}", dns.name_any());
-    }
 }
 
 /// What follows from what was put back while the spec is refused; `again_in`: when the refusal is looked at again.

@@ -113,8 +113,23 @@ pub async fn report(
 /// # Errors
 /// As of [`report`].
 pub async fn report_unread(ctx: &Context, dns: &ClusterDNS, message: &str) -> anyhow::Result<()> {
-    let reported = report(ctx, dns, status::unread::of(dns, message, Timestamp::now())).await;
-    ctx.events.warn(dns, status::unread::REASON, &status::unread::event(dns)).await;
+    let event = status::unread::event(dns);
+    report_unreconciled(ctx, dns, message, (status::unread::REASON, &event)).await
+}
+
+/// Says in its status, and by an Event of this reason and text, that it is not reconciled.
+///
+/// # Errors
+/// As of [`report`].
+pub async fn report_unreconciled(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    message: &str,
+    (reason, event): (&str, &str),
+) -> anyhow::Result<()> {
+    let status = status::unread::of(dns, reason, message, Timestamp::now());
+    let reported = report(ctx, dns, status).await;
+    ctx.events.warn(dns, reason, event).await;
     reported
 }
 

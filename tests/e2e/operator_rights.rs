@@ -9,12 +9,12 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PropagationPolicy};
 use operator::desired::Kind;
 use operator::runtime::resources;
 use serde_json::{Value, json};
 use tests::control_plane::{ControlPlane, Setup};
-use tests::fault_proxy::{FaultProxy, Requests};
+use tests::fault_proxy::{Answered, FaultProxy, Requests};
 use tests::helm::Tools;
 use tests::kubelet::{FakeNode, Kubelet, Play, Settings};
 use tests::netns::inside;
@@ -110,13 +110,17 @@ impl Life {
         }
     }
 
-    /// Another client changes a label of ours on every child that there is; returns when each is as it was.
+    /// Another client changes a label of ours on every child that there is, and takes away its owner (but of the Service, whose
+    /// owner the operator cannot write); returns when each is as it was.
     async fn edit_all(&self, edited: &mut BTreeSet<Kind>) {
         let all = resources::NAMESPACED.into_iter().chain(resources::CLUSTER);
         for kind in all.chain(resources::MONITORING) {
             let Some(child) = self.child(kind).await else { continue };
             let label = "app.kubernetes.io/component";
-            let theirs = json!({"metadata": {"labels": {label: "theirs"}}});
+            let owners = child["metadata"]["ownerReferences"].clone();
+            let left = if kind == Kind::Service { owners.clone() } else { Value::Null };
+            let theirs =
+                json!({"metadata": {"labels": {label: "theirs"}, "ownerReferences": left}});
             let name = child["metadata"]["name"].as_str().expect("a name");
             let namespace = child["metadata"]["namespace"].as_str().unwrap_or_default();
             let objects = resources::api(&self.client, kind, namespace);
@@ -126,11 +130,63 @@ impl Life {
                 .expect("an edit");
             wait_for(&format!("our label on the {kind:?}"), async || {
                 let child = self.child(kind).await?;
-                (child["metadata"]["labels"][label] == "dataplane").then_some(())
+                let is_owned = child["metadata"]["ownerReferences"] == owners;
+                (child["metadata"]["labels"][label] == "dataplane" && is_owned).then_some(())
             })
             .await;
             edited.insert(kind);
         }
+    }
+
+    /// The uid of the ClusterDNS.
+    async fn uid(&self) -> String {
+        let all = Api::<crds::ClusterDNS>::all(self.client.clone());
+        all.get(NAME).await.expect("a ClusterDNS").metadata.uid.expect("a uid")
+    }
+
+    /// Waits until these children are of the ClusterDNS that there is.
+    async fn wait_for_owner(&self, uid: &str, kinds: &[Kind]) {
+        for kind in kinds {
+            wait_for(&format!("the owner of the {kind:?}"), async || {
+                let child = self.child(*kind).await?;
+                (child["metadata"]["ownerReferences"][0]["uid"] == uid).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// Deleted without its children, and created again: it owns them again. The Service waits for a person, see docs/switching.md.
+    async fn is_orphaned_and_created_again(&self) {
+        let mut there = Vec::new();
+        for kind in resources::NAMESPACED.into_iter().chain(resources::CLUSTER) {
+            if kind != Kind::Service && self.child(kind).await.is_some() {
+                there.push(kind);
+            }
+        }
+        let before = self.uid().await;
+        let all = Api::<crds::ClusterDNS>::all(self.client.clone());
+        let orphan = Some(PropagationPolicy::Orphan);
+        let leaving = DeleteParams { propagation_policy: orphan, ..DeleteParams::default() };
+        all.delete(NAME, &leaving).await.expect("it can be deleted");
+        wait_for("it is gone", async || all.get_opt(NAME).await.ok()?.is_none().then_some(()))
+            .await;
+        apply(&self.client, NAME, spec(json!({}))).await;
+        let uid = self.uid().await;
+        assert_ne!(uid, before);
+        self.wait_for_owner(&uid, &there).await;
+        let says_who_writes_it = async || {
+            let conditions = all.get(NAME).await.ok()?.status?.conditions;
+            let degraded = conditions.into_iter().find(|it| it.type_ == "Degraded")?;
+            Some(degraded.message.contains("docs/switching.md (OpenShift)"))
+        };
+        wait_for("who writes the owner", async || says_who_writes_it().await?.then_some(())).await;
+        let owner = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": NAME, "uid": uid,
+            "controller": true, "blockOwnerDeletion": true});
+        let patch = json!({"metadata": {"ownerReferences": [owner]}}).to_string();
+        let service = ["--namespace", NAMESPACE, "patch", "service", "kube-dns"];
+        self.tools.kubectl(&[&service[..], &["--type=merge", "-p", &patch]].concat()).ok();
+        let is_written = async || (!says_who_writes_it().await?).then_some(());
+        wait_for("the Service is written", is_written).await;
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -232,6 +288,7 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
         life.becomes(json!({})).await;
         life.wait_for_children(&[Kind::Deployment], &[Kind::DaemonSet]).await;
         assert_eq!(edited.len(), 14, "{edited:?}");
+        life.is_orphaned_and_created_again().await;
 
         // Two refusals with one reason: an Event, and the same one again.
         for bundle in ["one", "another"] {
@@ -275,7 +332,10 @@ fn s6_s7_a_full_life_needs_every_right_of_the_chart_and_no_other() {
 /// Compares the requests with the chart's rules.
 async fn judge(life: &Life, granted: &BTreeSet<Right>, operator: &Operator) {
     let answered = life.proxy.answered(&Requests::all());
-    let refused: Vec<_> = answered.iter().filter(|one| one.status == 403).collect();
+    let is_of_service = |one: &&Answered| one.request.path.ends_with("/services/kube-dns");
+    let refused = answered.iter().filter(|one| one.status == 403);
+    let (of_service, refused): (Vec<_>, Vec<_>) = refused.partition(is_of_service);
+    assert!(!of_service.is_empty(), "the API server checks changes of owners");
     assert!(refused.is_empty(), "{refused:#?}\n{}", operator.log());
 
     let mut held = Vec::new();
@@ -284,18 +344,24 @@ async fn judge(life: &Life, granted: &BTreeSet<Right>, operator: &Operator) {
         held.extend(rights(&life.get(&format!("{RBAC}/{path}")).await["rules"], namespace));
     }
     let asked: BTreeSet<Right> = answered.iter().flat_map(needs).collect();
-    let owners = Right {
+    let mut owners = BTreeSet::from([Right {
         namespace: None,
         group: "clusterdns.dev".into(),
         resource: "clusterdnses/finalizers".into(),
         verb: "update".into(),
         name: Some(NAME.into()),
-    };
-    let needed = [
-        ("asked", asked),
-        ("granted to pods", granted.clone()),
-        ("owner references", [owners].into()),
-    ];
+    }]);
+    let owned = resources::NAMESPACED.into_iter().chain(resources::CLUSTER);
+    let owned = owned.chain(resources::MONITORING).filter(|kind| *kind != Kind::Service);
+    owners.extend(owned.map(|kind| Right {
+        namespace: (!resources::CLUSTER.contains(&kind)).then(|| NAMESPACE.to_owned()),
+        group: resources::resource(kind).group,
+        resource: resources::resource(kind).plural,
+        verb: "delete".into(),
+        name: Some(CHILD.into()),
+    }));
+    let needed =
+        [("asked", asked), ("granted to pods", granted.clone()), ("owner references", owners)];
     // The API server allowed all of them; this checks our reading of the rules.
     for (why, needed) in &needed {
         let unheld = needed.iter().filter(|need| !held.iter().any(|right| right.gives(need)));

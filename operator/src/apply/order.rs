@@ -65,7 +65,8 @@ pub(super) fn superfluous(desired: &Desired, observed: &Observed) -> Vec<Child> 
 }
 
 /// A workload stays until the one that replaces it is fully rolled out and ready. Objects that every ClusterDNS has
-/// under a fixed name are deleted together with the ClusterDNS: the chart gives no right to delete them earlier.
+/// under a fixed name are deleted together with the ClusterDNS, never by us: the right to delete them is there for their owners
+/// only, see the chart.
 fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     let wants = |kind| desired.objects.iter().any(|(wanted, _)| *wanted == kind);
     match kind {

@@ -99,8 +99,14 @@ pub(super) fn described((kind, namespace, name): &Key) -> String {
 }
 
 /// What the API server said, and what to do where that is not plain.
-pub(super) fn explained(error: &WriteError) -> String {
+pub(super) fn explained(kind: Kind, error: &WriteError) -> String {
     match error.code() {
+        Some(403) if kind == Kind::Service && error.to_string().contains(OWNS_UNDELETABLE) => {
+            format!(
+                "{error}. The operator has no right to delete a Service, so an administrator must write the owner with kubectl: \
+                 docs/switching.md (OpenShift)"
+            )
+        }
         Some(422) if error.to_string().contains("immutable") => format!(
             "{error}. It is left as it is and never replaced by itself: undo the change, or delete the object when an \
              interruption suits you"
@@ -114,14 +120,18 @@ pub(super) fn explained(error: &WriteError) -> String {
 
 /// What the API server says where rights are missing. A quota, a namespace that is being deleted and webhooks of others answer 403
 /// too, and no chart changes that.
-const LACKS_A_RIGHT: [&str; 6] = [
+const LACKS_A_RIGHT: [&str; 7] = [
     "cannot create resource",
     "cannot patch resource",
     "cannot update resource",
     "cannot delete resource",
     "attempting to grant RBAC permissions",
     "cannot set blockOwnerDeletion",
+    OWNS_UNDELETABLE,
 ];
+
+/// What OwnerReferencesPermissionEnforcement answers to who changes the owners of an object that it may not delete.
+const OWNS_UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete";
 
 fn lacks_a_right(message: &str) -> bool {
     LACKS_A_RIGHT.iter().any(|words| message.contains(words))
@@ -133,6 +143,23 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    fn forbidden(message: &str) -> WriteError {
+        let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
+        WriteError::Refused(Box::new(Error::Api(Box::new(status))))
+    }
+
+    #[test]
+    fn o10_who_must_write_the_owner_of_an_object_is_said() {
+        let error = forbidden(
+            "services \"kube-dns\" is forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>",
+        );
+        let of_service = explained(Kind::Service, &error);
+        assert!(of_service.contains("switching.md (OpenShift)"), "{of_service}");
+        assert!(!of_service.contains("upgrade the chart"), "no chart gives it: {of_service}");
+        let of_role = explained(Kind::Role, &error);
+        assert!(of_role.contains("upgrade the chart"), "{of_role}");
+    }
 
     #[test]
     fn o13_only_where_a_right_is_missing_the_advice_is_a_newer_chart() {
@@ -153,9 +180,7 @@ mod tests {
             ("admission webhook \"validation.gatekeeper.sh\" denied the request: [probes] no readinessProbe".to_owned(), false),
             (format!("{deployment} ValidatingAdmissionPolicy 'images' with binding 'all' denied request: only our registry"), false),
         ] {
-            let status = Status { code: 403, message: message.clone(), ..Status::default() };
-            let error = WriteError::Refused(Box::new(Error::Api(Box::new(status))));
-            let said = explained(&error);
+            let said = explained(Kind::Deployment, &forbidden(&message));
             assert!(said.starts_with(&message), "{said}");
             assert_eq!(said.contains("upgrade the chart"), is_advised, "{said}");
         }

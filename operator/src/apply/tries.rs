@@ -62,7 +62,7 @@ impl<'a> Tries<'a> {
 
     pub(super) fn refused(&mut self, key: &Key, error: &WriteError) {
         self.outcome.retry_after = self.outcome.retry_after.max(error.retry_after());
-        self.failed(key, &explained(error));
+        self.failed(key, &explained(key.0, error));
     }
 
     pub(super) fn succeeded(&self, key: &Key) {

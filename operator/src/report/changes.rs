@@ -12,6 +12,7 @@ use crate::desired::Kind;
 use crate::desired::adopted_service::lost_from_adopted_service;
 use crate::names;
 use crate::observe::observed::Observed;
+use crate::report::status::conditions::NOT_SWITCHED;
 
 /// Reasons of `Degraded` about which `rollout` has an Event of its own.
 const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
@@ -153,7 +154,7 @@ fn of_switch(is_added: bool) -> Change {
 
 fn of_adoption(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<Change> {
     let is_switching = |status: &ClusterDNSStatus| {
-        status.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == "NotSwitched")
+        status.conditions.iter().any(|it| it.type_ == "Ready" && it.reason == NOT_SWITCHED)
     };
     let ready = status.conditions.iter().find(|it| it.type_ == "Ready")?;
     let is_new = is_switching(status) && !is_switching(before);

@@ -17,6 +17,7 @@ mod problems;
 mod nodes;
 mod upstreams;
 mod trial_held;
+pub mod failing;
 pub mod leaving;
 pub mod unread;
 pub mod unreadable;

@@ -34,7 +34,17 @@ pub(super) async fn send(client: &Client, request: Request<Body>) -> Result<Resp
 async fn mend(client: &Client, patched: &Uri) -> Result<bool, Error> {
     let Some(path) = object_path(patched.path()) else { return Ok(false) };
     let reply = client.send(request(Method::GET, path, Vec::new())?).await?;
-    if !reply.status().is_success() {
+    let status = reply.status();
+    if !status.is_success() {
+        // An object that is gone needs nothing.
+        if status != StatusCode::NOT_FOUND {
+            tracing::warn!(
+                path,
+                status = status.as_u16(),
+                "the API server refuses a patch of this object, perhaps because managedFields have a time that it cannot read, and \
+                 refuses to show the object too: `kubectl replace` it without managedFields, or delete it"
+            );
+        }
         return Ok(false);
     }
     let object = reply.into_body().collect().await?.to_bytes();
@@ -76,6 +86,7 @@ fn object_path(path: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
     use k8s_openapi::api::core::v1::Pod;
@@ -107,8 +118,14 @@ mod tests {
         }
     }
 
-    /// An API server that has one Pod with these managed fields, and patches it only while their times can be read.
-    fn server(managers: &Value, may_mend: bool, asked: Arc<Mutex<Vec<String>>>) -> Client {
+    /// An API server that has one Pod with these managed fields, and patches it only while their times can be read. It answers a
+    /// GET with `read`.
+    fn server(
+        managers: &Value,
+        read: u16,
+        may_mend: bool,
+        asked: Arc<Mutex<Vec<String>>>,
+    ) -> Client {
         let managers = Arc::new(Mutex::new(managers.clone()));
         let server = tower::service_fn(move |request: Request<Body>| {
             let (managers, asked) = (managers.clone(), asked.clone());
@@ -135,7 +152,8 @@ mod tests {
                     }
                     (true, None) if is_unreadable => 500,
                     (true, None) if patch["spec"].is_string() => 422,
-                    _ => 200,
+                    (true, None) => 200,
+                    (false, _) => read,
                 };
                 let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
                     "metadata": {"name": "a", "resourceVersion": "7", "managedFields": *managers}});
@@ -153,7 +171,7 @@ mod tests {
     /// Patches the Pod; whether that was accepted, and what was asked.
     async fn patch(managers: Value, may_mend: bool, patch: Value) -> (bool, Vec<String>) {
         let asked = Arc::default();
-        let client = lenient(server(&managers, may_mend, Arc::clone(&asked)));
+        let client = lenient(server(&managers, 200, may_mend, Arc::clone(&asked)));
         let pods = kube::Api::<Pod>::namespaced(client, "dns");
         let patched = pods.patch_status("a", &PatchParams::default(), &Patch::Merge(patch)).await;
         let asked = asked.lock().unwrap().clone();
@@ -177,6 +195,39 @@ mod tests {
         // Without the right to do so, the patch fails as it did.
         let (is_patched, asked) = patch(late, false, json!({})).await;
         assert!(!is_patched && asked.len() == 3, "{asked:?}");
+    }
+
+    /// What is logged on this thread.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(octets)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn k23_a_log_line_says_what_to_do_also_where_the_object_may_not_be_read() {
+        let late =
+            json!([{"manager": "late", "operation": "Update", "time": "10000-01-01T00:59:59Z"}]);
+        for (read, is_said) in [(403, true), (404, false)] {
+            let (log, asked) = (Log::default(), Arc::<Mutex<Vec<String>>>::default());
+            let lines = log.clone();
+            let subscriber = tracing_subscriber::fmt().with_writer(move || lines.clone()).finish();
+            let _guard = tracing::subscriber::set_default(subscriber);
+            let client = lenient(server(&late, read, true, Arc::clone(&asked)));
+            let pods = kube::Api::<Pod>::namespaced(client, "dns");
+            let patch = Patch::Merge(json!({}));
+            assert!(pods.patch_status("a", &PatchParams::default(), &patch).await.is_err());
+            assert_eq!(asked.lock().unwrap().len(), 2);
+            let log = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+            assert_eq!(log.contains("without managedFields"), is_said, "{read}: {log}");
+            assert_eq!(log.contains(POD), is_said, "{read}: {log}");
+        }
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use process::histogram::{DELAY_BUCKETS, Durations, Writers};
 use process::metrics::{Form, Page, Part, Process, REVISION, Section};
 
-use crate::report::status::conditions::CONDITIONS;
+use crate::report::status::conditions::{CONDITIONS, SERVED_OTHERWISE};
 
 /// ClusterDNS with gauges of their own: a cluster has one or a few, and no one has tried more than some hundreds.
 const MAX_RESOURCES: usize = 1_000;
@@ -20,6 +20,8 @@ const MAX_RESOURCES: usize = 1_000;
 /// 4 ms to 33 s.
 const LOWEST_S: f64 = 0.004;
 const BOUNDS: usize = 14;
+/// Outcomes of a reconcile. Each has a row from the start: a rate does not count the increase from no row to 1.
+const OUTCOMES: [&str; 3] = ["done", "failed", "incomplete"];
 
 /// The metrics of the operator, see docs/metrics.md.
 #[derive(Debug)]
@@ -61,6 +63,11 @@ impl<K> Default for Counters<K> {
 }
 
 impl<K: Ord + Clone> Counters<K> {
+    /// These have a row before they are counted.
+    fn begin(&self, keys: impl IntoIterator<Item = K>) {
+        locked(&self.0).extend(keys.into_iter().map(|key| (key, 0)));
+    }
+
     fn add(&self, key: K) {
         *locked(&self.0).entry(key).or_default() += 1;
     }
@@ -137,6 +144,7 @@ impl Own {
 impl Default for Metrics {
     fn default() -> Metrics {
         let counted = Arc::<Counted>::default();
+        counted.reconciles.begin(OUTCOMES);
         let own = Own(counted.clone());
         Metrics {
             counted,
@@ -227,7 +235,11 @@ impl Metrics {
         };
         for condition in &status.conditions {
             let key = (name.clone(), condition.type_.clone());
-            if condition.type_ == "UpToDate" && !has_up_to_date {
+            // Clients have DNS: no alert says that they have none.
+            let is_served = condition.type_ == "Ready"
+                && condition.status == "False"
+                && SERVED_OTHERWISE.contains(&condition.reason.as_str());
+            if is_served || (condition.type_ == "UpToDate" && !has_up_to_date) {
                 shown.remove(&key);
                 continue;
             }
@@ -308,6 +320,35 @@ mod tests {
             metrics.reported(&dns, &status);
             assert!(!metrics.text().contains(&of("UpToDate")), "{}", metrics.text());
             assert!(metrics.text().contains(&of("Ready")), "{}", metrics.text());
+        }
+    }
+
+    #[test]
+    fn o15_ready_has_no_value_while_another_dns_server_answers_its_clients() {
+        let (metrics, dns) = (Metrics::default(), dns());
+        let ready = "clusterdns_operator_condition{name=\"cluster\",condition=\"Ready\"}";
+        let mut status = with_true(&["Ready", "UpToDate"]);
+        for reason in SERVED_OTHERWISE {
+            (status.conditions[0].status, status.conditions[0].reason) =
+                ("False".into(), reason.into());
+            metrics.reported(&dns, &status);
+            assert!(!metrics.text().contains(ready), "{reason}: {}", metrics.text());
+            status.conditions[0].reason = "ServiceWithoutPods".into();
+            metrics.reported(&dns, &status);
+            assert!(metrics.text().contains(&format!("{ready} 0.0")), "{}", metrics.text());
+        }
+    }
+
+    #[test]
+    fn o14_each_outcome_of_a_reconcile_has_a_row_from_the_start() {
+        let metrics = Metrics::default();
+        let line = |outcome: &str, count: u64| {
+            format!("clusterdns_operator_reconciles_total{{outcome=\"{outcome}\"}} {count}\n")
+        };
+        for outcome in OUTCOMES {
+            assert!(metrics.text().contains(&line(outcome, 0)), "{}", metrics.text());
+            metrics.reconciled(outcome, Duration::from_millis(20));
+            assert!(metrics.text().contains(&line(outcome, 1)), "{}", metrics.text());
         }
     }
 

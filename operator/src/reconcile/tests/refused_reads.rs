@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::*;
 use crate::context::Context;
 use crate::controller::backoff::Failure;
+use crate::controller::failed::{self, Why};
 
 /// What was asked for, and the last status that was written.
 #[derive(Clone, Default)]
@@ -32,8 +33,8 @@ impl Seen {
     }
 }
 
-/// An API server in which there is nothing, and which refuses reads of these paths.
-fn refusing(is_refused: fn(&str) -> bool, settings: Settings) -> (Context, Seen) {
+/// An API server in which there is nothing, and which refuses reads of these paths with this code.
+fn refusing(code: u16, is_refused: fn(&str) -> bool, settings: Settings) -> (Context, Seen) {
     let seen = Seen::default();
     let noted = seen.clone();
     let server = tower::service_fn(move |request: Request<Body>| {
@@ -47,8 +48,8 @@ fn refusing(is_refused: fn(&str) -> bool, settings: Settings) -> (Context, Seen)
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
             let (code, reply) = match method {
                 Method::GET if is_refused(&path) => (
-                    403,
-                    json!({"kind": "Status", "code": 403, "reason": "Forbidden", "status": "Failure",
+                    code,
+                    json!({"kind": "Status", "code": code, "reason": "r", "status": "Failure",
                         "message": format!("{path} is forbidden")}),
                 ),
                 Method::GET if is_watch => pending().await,
@@ -70,7 +71,7 @@ fn refusing(is_refused: fn(&str) -> bool, settings: Settings) -> (Context, Seen)
 #[tokio::test]
 async fn o14_a_namespace_that_is_not_managed_is_not_read_and_the_status_says_why() {
     let is_refused = |path: &str| path.contains("/namespaces/team-dns/");
-    let (ctx, seen) = refusing(is_refused, fixtures::settings());
+    let (ctx, seen) = refusing(403, is_refused, fixtures::settings());
     ctx.caches.wait_until_read("kube-system").await;
     let mut dns = fixtures::dns("{service: {namespace: team-dns}}");
     // It was managed, and was taken out of workloadNamespaces: its pods serve.
@@ -86,15 +87,33 @@ async fn o14_a_namespace_that_is_not_managed_is_not_read_and_the_status_says_why
     assert!(there.is_empty(), "{there:?}");
 }
 
+/// Lists were complete, and watches go on: reads of single objects of this namespace fail.
+fn is_object(path: &str) -> bool {
+    let within = path.split_once("/namespaces/kube-system/").map(|(_, within)| within);
+    within.is_some_and(|within| within.contains('/'))
+}
+
+/// A ClusterDNS that was ready.
+fn was_ready() -> Arc<crds::ClusterDNS> {
+    let mut dns = fixtures::dns("{}");
+    let ready = json!({"type": "Ready", "status": "True", "reason": "Serving", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    dns.status = Some(fixtures::from(json!({"conditions": [ready]})));
+    Arc::new(dns)
+}
+
+/// One reconcile that fails, as the controller has it.
+async fn fail(dns: &Arc<crds::ClusterDNS>, ctx: &Context) {
+    let error = reconcile(dns, ctx, true).await.unwrap_err();
+    assert!(format!("{error:#}").contains("is forbidden"), "{error:#}");
+    ctx.backoff.failed("default", None, Instant::now(), Failure::default());
+    failed::say(dns, ctx, &Why::Error(error)).await;
+}
+
 #[tokio::test]
 async fn k23_a_refused_read_of_an_object_is_said_in_the_status() {
-    // Lists were complete, and watches go on: the namespace was deleted with the operator's Role in it.
-    let is_object = |path: &str| {
-        let within = path.split_once("/namespaces/kube-system/").map(|(_, within)| within);
-        within.is_some_and(|within| within.contains('/'))
-    };
     for was_applied in [false, true] {
-        let (ctx, seen) = refusing(is_object, fixtures::settings());
+        let (ctx, seen) = refusing(403, is_object, fixtures::settings());
         ctx.caches.wait_until_read("kube-system").await;
         if was_applied {
             let deployment: DynamicObject = fixtures::from(
@@ -103,22 +122,36 @@ async fn k23_a_refused_read_of_an_object_is_said_in_the_status() {
             );
             ctx.memory.applied(Kind::Deployment, &deployment, &deployment);
         }
-        let mut dns = fixtures::dns("{}");
-        let ready = json!({"type": "Ready", "status": "True", "reason": "Serving", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z"});
-        dns.status = Some(fixtures::from(json!({"conditions": [ready]})));
+        let dns = was_ready();
         for _ in 0..6 {
-            let error = reconcile(&dns, &ctx, true).await.unwrap_err();
-            assert!(format!("{error:#}").contains("is forbidden"), "{error:#}");
+            fail(&dns, &ctx).await;
             // An API server that has just started refuses what it has not read the rights of.
             assert_eq!(*seen.status.lock().unwrap(), Value::Null);
-            ctx.backoff.failed("default", None, Instant::now(), Failure::default());
         }
-        reconcile(&dns, &ctx, true).await.unwrap_err();
+        fail(&dns, &ctx).await;
         seen.is("Ready", "Unknown", "NamespaceUnread");
         seen.is("Degraded", "True", "NamespaceUnread");
         let message = format!("{:?}", seen.status.lock().unwrap());
         assert!(message.contains("cannot read Deployment kube-system/clusterdns-default"));
         assert!(message.contains("helm upgrade"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn o14_a_clusterdns_whose_reads_fail_again_and_again_says_so() {
+    for code in [429, 500] {
+        let (ctx, seen) = refusing(code, is_object, fixtures::settings());
+        ctx.caches.wait_until_read("kube-system").await;
+        let dns = was_ready();
+        for _ in 0..6 {
+            fail(&dns, &ctx).await;
+            assert_eq!(*seen.status.lock().unwrap(), Value::Null);
+        }
+        fail(&dns, &ctx).await;
+        seen.is("Ready", "Unknown", "ReconcileFailed");
+        seen.is("Degraded", "True", "ReconcileFailed");
+        let message = format!("{:?}", seen.status.lock().unwrap());
+        assert!(message.contains("cannot read Deployment kube-system/clusterdns-default"));
+        assert!(!message.contains("helm upgrade"), "no right is missing: {message}");
     }
 }

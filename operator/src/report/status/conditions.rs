@@ -11,6 +11,15 @@ use crate::shortened::shortened;
 pub const CONDITIONS: [&str; 7] =
     ["Accepted", "Ready", "UpToDate", "Progressing", "Degraded", "Stalled", "Reconciling"];
 
+/// The Service leads to the pods of another DNS server, or it leads to ours beside them, and it is to move.
+pub const NOT_SWITCHED: &str = "NotSwitched";
+/// The Service leads to our pods, and is given back to a server that has a ready pod.
+pub const RELEASING: &str = "Releasing";
+/// The spec is refused, and the Service leads to the pods of another DNS server.
+pub const OTHERS_SERVE: &str = "OtherServerServes";
+/// The reasons of `Ready` with which it is false although clients of the Service have DNS: it does not come from where the spec says.
+pub const SERVED_OTHERWISE: [&str; 3] = [NOT_SWITCHED, RELEASING, OTHERS_SERVE];
+
 /// Status, reason and message of one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConditionState {

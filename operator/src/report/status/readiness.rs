@@ -5,7 +5,7 @@ use crds::v1alpha1::Replicas;
 use jiff::Timestamp;
 
 use super::clients_excluded::unless_excluded;
-use super::conditions::ConditionState;
+use super::conditions::{ConditionState, NOT_SWITCHED, OTHERS_SERVE, RELEASING};
 use super::fields::count;
 use crate::decide::adoption::{self, Standing};
 use crate::decide::plan::{Plan, ServicePlan};
@@ -23,6 +23,15 @@ pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionSta
         && adoption::standing(dns, observed.service.as_ref()) != Standing::Foreign;
     let behind = adoption::ready_behind(observed);
     match count(pods::ready(observed)) {
+        _ if !is_ours && behind == 0 && adoption::has_others_behind(dns, observed) => {
+            ConditionState::no(
+                OTHERS_SERVE,
+                &format!(
+                    "the spec is refused, and Service {namespace}/{name} leads to the pods of another DNS server: correct what \
+                     Accepted names"
+                ),
+            )
+        }
         0 => ConditionState::no(
             "NotAccepted",
             "the spec is refused, and no pod is ready: correct what Accepted names",
@@ -84,9 +93,22 @@ pub(super) fn readiness(
             ),
         ),
         ServicePlan::Released { .. } => ConditionState::no(
-            "Releasing",
+            RELEASING,
             &format!("Service {namespace}/{name} is being given back"),
         ),
+        ServicePlan::Adopted { .. }
+            if *ready < enough
+                && adoption::standing(dns, observed.service.as_ref()) != Standing::Switched
+                && adoption::has_others_behind(dns, observed) =>
+        {
+            ConditionState::no(
+                NOT_SWITCHED,
+                &format!(
+                    "Service {namespace}/{name} still leads to the pods of the other DNS server: it moves when every pod of this \
+                     ClusterDNS is ready, and {summary} are: kubectl -n {namespace} get pods shows the reason"
+                ),
+            )
+        }
         _ if *ready < enough => ConditionState::no(
             if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
             &format!("{summary} pods are ready: kubectl -n {namespace} get pods shows the reason"),
@@ -123,36 +145,49 @@ fn beside_others(dns: &ClusterDNS, observed: &Observed) -> (&'static str, &'stat
 /// carry the labels that it selects by, so that they answer beside those of the other server.
 fn not_switched(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> ConditionState {
     let (namespace, name) = names::service(dns);
-    let Some((_, until)) = adoption::reset_by(dns, observed, now) else {
-        return ConditionState::no(
-            "NotSwitched",
-            &format!(
-                "Service {namespace}/{name} still leads to the pods of the other DNS server: it moves when every pod of \
-                 this ClusterDNS is ready"
-            ),
-        );
-    };
-    let moves = match until {
+    let reset = adoption::reset_by(dns, observed, now);
+    let moves = match reset.as_ref().and_then(|(_, until)| *until) {
         Some(until) => {
             format!("it moves after {until:.0}, when every pod of this ClusterDNS is ready")
         }
         None => "it moves when every pod of this ClusterDNS is ready".to_owned(),
     };
-    match adoption::ready_behind(observed) {
-        0 => ConditionState::no(
-            "NotSwitched",
-            &format!(
-                "another client changed the selector of Service {namespace}/{name}, so that it leads to no pod of this \
-                 ClusterDNS: {moves}"
-            ),
-        ),
-        behind => {
+    let behind = adoption::ready_behind(observed);
+    let (reason, message) = match (&reset, behind, adoption::has_others_behind(dns, observed)) {
+        (Some(_), 1.., _) => {
             let (reason, and_others) = beside_others(dns, observed);
             let message = format!(
                 "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS{and_others}. Another client changed its \
                  selector: {moves}"
             );
-            unless_excluded(ConditionState::yes(reason, &message), observed)
+            return unless_excluded(ConditionState::yes(reason, &message), observed);
         }
-    }
+        (_, 0, false) => (
+            "ServiceWithoutPods",
+            format!(
+                "Service {namespace}/{name} leads to no ready pod, so clients have no DNS: {moves}"
+            ),
+        ),
+        (None, _, true) => (
+            NOT_SWITCHED,
+            format!(
+                "Service {namespace}/{name} still leads to the pods of the other DNS server: {moves}"
+            ),
+        ),
+        (None, _, false) => (
+            NOT_SWITCHED,
+            format!(
+                "Service {namespace}/{name} leads to {behind} pods of this ClusterDNS and to no others, and is not taken over: \
+                 {moves}"
+            ),
+        ),
+        (Some(_), 0, true) => (
+            NOT_SWITCHED,
+            format!(
+                "another client changed the selector of Service {namespace}/{name}, so that it leads to no pod of this \
+                 ClusterDNS: {moves}"
+            ),
+        ),
+    };
+    ConditionState::no(reason, &message)
 }

@@ -54,8 +54,8 @@ pub fn event(dns: &ClusterDNS) -> String {
     )
 }
 
-/// The status from before, with this problem.
-pub fn of(dns: &ClusterDNS, message: &str, now: Timestamp) -> ClusterDNSStatus {
+/// The status from before, with this problem: nothing more is known.
+pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> ClusterDNSStatus {
     let before = dns.status.clone().unwrap_or_default();
     let mut kept = before.conditions.clone();
     // Nothing is known that would change them. What was said of another spec is not true of this one.
@@ -64,7 +64,7 @@ pub fn of(dns: &ClusterDNS, message: &str, now: Timestamp) -> ClusterDNSStatus {
         _ => false,
     });
     let mut conditions = Conditions::of(dns, now);
-    let no = ConditionState::no(REASON, message);
+    let no = ConditionState::no(reason, message);
     if !kept.iter().any(|condition| condition.type_ == "UpToDate") {
         conditions.set("UpToDate", no.clone());
     }
@@ -104,7 +104,7 @@ mod tests {
         let message = message(&dns, &unlisted(Cause::Refused, 2));
         assert!(message.contains("cannot list services and 2 more kinds in namespace kube-system"));
         assert!(message.contains("services is forbidden"), "{message}");
-        let status = of(&dns, &message, at(60));
+        let status = of(&dns, REASON, &message, at(60));
         let shown = |kind: &str| {
             let mut all = status.conditions.iter().filter(|it| it.type_ == kind);
             let found = all.next().map(|it| (it.status.as_str(), it.reason.as_str()));
@@ -128,7 +128,11 @@ mod tests {
             let all = status.conditions.into_iter();
             all.map(|it| (it.type_, it.last_transition_time)).collect::<Vec<_>>()
         };
-        assert_eq!(ours(of(&dns, &message, at(120))), ours(status), "nothing has changed since");
+        assert_eq!(
+            ours(of(&dns, REASON, &message, at(120))),
+            ours(status),
+            "nothing has changed since"
+        );
     }
 
     #[test]
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn k23_a_new_clusterdns_of_an_unread_namespace_is_not_ready() {
         let dns = dns("{}");
-        let status = of(&dns, &message(&dns, &unlisted(Cause::Refused, 0)), at(0));
+        let status = of(&dns, REASON, &message(&dns, &unlisted(Cause::Refused, 0)), at(0));
         let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("Unknown", "NamespaceUnread"));
     }

@@ -12,6 +12,54 @@ fn expose_other(story: &mut Story) {
     story.observed.slices[0].endpoints.push(from(endpoint));
 }
 
+/// Only that pod is behind it.
+fn expose_only_other(story: &mut Story) {
+    expose_other(story);
+    let endpoints = &mut story.observed.slices[0].endpoints;
+    endpoints.drain(..endpoints.len() - 1);
+}
+
+/// Reason of `Ready`, which is false, and whether the metrics and so the alert leave it out.
+fn not_ready(status: &ClusterDNSStatus) -> (&str, bool) {
+    let ready = condition(status, "Ready").unwrap();
+    assert_eq!(ready.status, "False");
+    (&ready.reason, conditions::SERVED_OTHERWISE.contains(&ready.reason.as_str()))
+}
+
+#[test]
+fn o15_a_take_over_is_no_outage_while_the_other_server_answers() {
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = Some(kube_dns());
+    deploy(&mut story.observed, 2);
+    let ready = story.observed.pods.clone();
+    story.observed.pods = ready.iter().cloned().map(unready).collect();
+    expose_only_other(&mut story);
+    let status = story.reconcile(0);
+    assert_eq!(not_ready(&status), ("NotSwitched", true), "no pod of ours is ready yet");
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(message.contains("get pods shows the reason"), "{message}");
+    story.observed.slices.clear();
+    assert_eq!(not_ready(&story.reconcile(1)), ("NoPodReady", false));
+
+    story.observed.pods = ready;
+    assert_eq!(not_ready(&story.reconcile(2)), ("ServiceWithoutPods", false));
+    expose_only_other(&mut story);
+    assert_eq!(not_ready(&story.reconcile(3)), ("NotSwitched", true));
+    // Without pods of the other server ours answer alone, before the Service has moved.
+    expose(&mut story.observed);
+    let status = story.reconcile(4);
+    assert_eq!(not_ready(&status), ("NotSwitched", true));
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(message.contains("2 pods of this ClusterDNS and to no others"), "{message}");
+
+    // A spec that is refused takes no DNS from anyone either.
+    story.dns.spec.ttl_seconds = 5_000;
+    expose_only_other(&mut story);
+    assert_eq!(not_ready(&story.reconcile(5)), ("OtherServerServes", true));
+    story.observed.slices.clear();
+    assert_eq!(not_ready(&story.reconcile(6)), ("NotAccepted", false));
+}
+
 /// A ClusterDNS whose Service has moved and was reset, while the other DNS server has no pods.
 fn reset_without_others() -> Story {
     let mut story = Story::new("{service: {adopt: true}}");
@@ -59,6 +107,7 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     story.observed.service = Some(kube_dns());
     story.observed.foreign_pods = vec![foreign_pod()];
     deploy(&mut story.observed, 2);
+    expose_other(&mut story);
     story.reconcile(0);
     story.pods_follow();
     story.reconcile(1);
@@ -93,7 +142,8 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     assert_eq!(story.reconcile(25), status, "reported once");
 
     // With a selector whose labels our pods do not have, only the other server answers.
-    let slices = std::mem::take(&mut story.observed.slices);
+    let slices = story.observed.slices.clone();
+    expose_only_other(&mut story);
     story.reconcile(26);
     is(
         &story,

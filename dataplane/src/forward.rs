@@ -110,6 +110,21 @@ impl Client {
     pub(crate) fn new(started: Instant, slot: Slot) -> Client {
         Client { started, came: started, slot: Arc::new(slot) }
     }
+
+    /// Counts its query where the lookup found neither a port nor a place at a server (N20). Queries that other limits turn
+    /// away have no lookup; they are counted where that happens.
+    fn count_refusal(&self, ended: &Ended) {
+        match ended {
+            Err(Unresolved::Limited(limit @ (Limit::UpstreamPorts | Limit::Server))) => {
+                self.slot.forwarder.in_flight.refuse(*limit, Purpose::Miss);
+            }
+            Err(Unresolved::Limited(
+                Limit::Total | Limit::Group | Limit::Client | Limit::TcpBuffers,
+            ))
+            | Err(Unresolved::NoServer | Unresolved::Silence | Unresolved::Errors(_))
+            | Ok(_) => {}
+        }
+    }
 }
 
 /// Why a lookup begins.
@@ -274,6 +289,7 @@ impl Forwarder {
         }
         let (came, slot) = (client.came, Arc::clone(&client.slot));
         let late = Late::new(move |ended: Ended| {
+            client.count_refusal(&ended);
             let asked = ended.map(|relayed| (relayed, Freshness::Fresh { age_s: 0 }));
             late(LateEnd::of(asked, client));
         });
@@ -344,7 +360,9 @@ impl Forwarder {
         let (waiter, _place) = self.join(upstreams, group, key, client, purpose)?;
         let deadline = client.started + plan::USUAL.budget + GRACE;
         let ended = timeout_at(deadline.into(), table::ended(waiter)).await;
-        ended.unwrap_or(Err(Unresolved::Silence))
+        let ended = ended.unwrap_or(Err(Unresolved::Silence));
+        client.count_refusal(&ended);
+        ended
     }
 
     /// Asks again for an entry that is about to expire, without waiting for it (CA30). It must run in the runtime of
@@ -468,7 +486,8 @@ impl Forwarder {
         let count = match why {
             None => &self.counts.resolved,
             Some(why) => {
-                if let Unresolved::Limited(limit) = why {
+                // Of clients each one is counted that waits for it.
+                if let (Unresolved::Limited(limit), Purpose::Prefetch) = (why, purpose) {
                     self.in_flight.refuse(limit, purpose);
                 }
                 &self.counts.unresolved[why.place()]

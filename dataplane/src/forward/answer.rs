@@ -267,11 +267,13 @@ impl Forwarder {
     ) -> bool {
         let now_ms = self.clock.now_ms();
         match ended {
-            Ok(Answered { relayed, .. }) if relayed.is_cut() => {
+            Ok(Answered { relayed, lacks_signatures, .. })
+                if relayed.is_cut() || *lacks_signatures =>
+            {
                 self.cache.note_cut(route, key, (now_ms, recoveries));
                 false
             }
-            Ok(Answered { relayed, server }) => {
+            Ok(Answered { relayed, server, lacks_signatures: _ }) => {
                 self.cache.keep(route, (relayed, *server), now_ms, limits)
             }
             Err(why @ (Unresolved::Silence | Unresolved::Errors(_))) => {

@@ -75,7 +75,7 @@ fn key(group: &Arc<AtomicUsize>) -> GroupKey {
 /// The place of one forwarded query; it is free again when this is dropped.
 #[derive(Debug)]
 pub struct Slot {
-    forwarder: Arc<Forwarder>,
+    pub(super) forwarder: Arc<Forwarder>,
     /// The places of the group that is asked, as its route was when this one was taken.
     group: Mutex<Arc<AtomicUsize>>,
     client: IpAddr,

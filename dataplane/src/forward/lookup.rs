@@ -28,6 +28,9 @@ pub(super) struct Answered {
     pub(super) relayed: Relayed,
     /// Which server of the group gave it.
     pub(super) server: Member,
+    /// It was asked without an OPT record, so without DO. The client wants signatures, and a server of the group may have
+    /// them (FW25).
+    pub(super) lacks_signatures: bool,
 }
 
 /// One lookup, between its sends.
@@ -233,11 +236,13 @@ impl Lookup {
                 sent.replied(Heard::Good, relayed.rcode().into());
                 self.replied(send, false, at, now);
                 let server = Member::at(self.plan.member(send.place));
-                return Some(Answered { relayed, server });
+                let lacks_signatures = self.lacks_signatures(send, &relayed, now);
+                return Some(Answered { relayed, server, lacks_signatures });
             }
             AttemptResult::Cut(relayed, codes) => {
                 let server = Member::at(self.plan.member(send.place));
-                self.part.get_or_insert(Answered { relayed, server });
+                let lacks_signatures = self.lacks_signatures(send, &relayed, now);
+                self.part.get_or_insert(Answered { relayed, server, lacks_signatures });
                 self.errors = Some(codes);
                 sent.settle(Heard::Good);
                 self.replied(send, false, at, now);
@@ -307,6 +312,13 @@ impl Lookup {
     /// A reply came to a query that was sent then, and its Rcode is an error or is none (FW28).
     fn replied(&self, send: Send, is_error: bool, at: Instant, now: Instant) {
         self.group.replied(self.plan.member(send.place), is_error, at, now);
+    }
+
+    /// Where no server of the group understands OPT records, its replies are the best that there are.
+    fn lacks_signatures(&self, send: Send, relayed: &Relayed, now: Instant) -> bool {
+        !send.edns
+            && relayed.key().dnssec_ok()
+            && self.group.servers.iter().any(|server| server.uses_edns(now))
     }
 
     /// The server could not be asked: waiting for a port would cost the client more than the next server does.

@@ -281,10 +281,17 @@ impl Reading<'_, '_> {
             max_negative_s: self.config.cache.max_negative_ttl_seconds,
             // Stub domains are exempt: private names are what they are for (FW43).
             no_private_addresses: name == DEFAULT_GROUP && self.config.access.rebind_protection,
+            // A name that cannot be read is refused with the settings.
+            own_zone: Name::from_text(&self.config.domain).ok(),
         };
         let identities = usable.iter().map(|(identity, _)| identity.clone()).collect();
         let randomise_case = *case_randomisation;
-        let content = Route { name: name.to_owned(), servers: identities, randomise_case, caps };
+        let content = Route {
+            name: name.to_owned(),
+            servers: identities,
+            randomise_case,
+            caps: caps.clone(),
+        };
         Group {
             name: name.to_owned(),
             servers: usable

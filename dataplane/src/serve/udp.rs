@@ -64,12 +64,17 @@ pub(super) struct Worker {
     full: usize,
     /// New queries go to the sockets of others, as this one will close (D3).
     has_turned_away: bool,
+    /// The latest receive failed.
+    cannot_receive: bool,
     /// A message whose handling panics, as a defect would.
     #[cfg(test)]
     defect: Option<Vec<u8>>,
     /// The next turn panics behind its answers.
     #[cfg(test)]
     fails_next: bool,
+    /// Every receive fails.
+    #[cfg(test)]
+    is_broken: bool,
 }
 
 /// What an upstream is asked for, of those that were in use when it was decided.
@@ -111,10 +116,13 @@ impl Worker {
             later: Turns::new(),
             full: 0,
             has_turned_away: false,
+            cannot_receive: false,
             #[cfg(test)]
             defect: None,
             #[cfg(test)]
             fails_next: false,
+            #[cfg(test)]
+            is_broken: false,
         }
     }
 
@@ -157,7 +165,9 @@ impl Worker {
                 tracing::debug!(%error, "queries still come to a socket that will close");
             }
         }
-        match self.receive(batch, reading.as_deref_mut(), stopping) {
+        let received = self.receive(batch, reading.as_deref_mut(), stopping);
+        let could_receive = !std::mem::replace(&mut self.cannot_receive, received.is_err());
+        match received {
             Ok(0) if stopping && self.later.is_empty() => return false,
             Ok(0) => self.full = 0,
             Ok(queries) => {
@@ -167,7 +177,10 @@ impl Worker {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive");
+                // A system without memory would else have 100 lines a second of each thread.
+                if could_receive {
+                    tracing::warn!(%error, address = %self.socket.local_addr(), "cannot receive for now");
+                }
                 add(&self.responder.counters.udp_receive_failed, 1);
                 if stopping && self.later.is_empty() {
                     return false;
@@ -193,6 +206,10 @@ impl Worker {
         reading: Option<&mut Reading>,
         stopping: bool,
     ) -> io::Result<usize> {
+        #[cfg(test)]
+        if self.is_broken {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let is_idle = self.later.is_empty();
         let recv =
             |batch| if is_idle { self.socket.recv(batch) } else { self.socket.recv_now(batch) };

@@ -1,5 +1,6 @@
 //! Chains over several upstreams (FW42), and addresses that must not come from outside (FW43).
 
+use crds::config::Host;
 use crds::rrtype::RrType;
 use dataplane::forward::Limit;
 use futures::StreamExt as _;
@@ -19,6 +20,32 @@ async fn g97_a_stub_domains_chain_that_ends_outside_its_zone_is_continued() {
     assert_eq!(reply.answers[0].ttl, 60);
     assert!(!reply.metadata.authoritative);
     assert_eq!(stage.upstream(FIRST).times_asked("www.example.org."), 1);
+}
+
+#[tokio::test]
+async fn fw42_a_name_of_ours_at_the_end_of_a_chain_has_our_records() {
+    let script = "server 10.0.0.2\napi.example. A\n  answer @ 60 CNAME db.shop.svc.cluster.local.\n  \
+                  answer db.shop.svc.cluster.local. 60 A 192.0.2.66\n\
+                  server 10.20.0.53\napi.corp.example. A\n  rcode NXDOMAIN\n  \
+                  answer @ 60 CNAME db.shop.svc.cluster.local.\n  \
+                  authority . 60 SOA a. b. 1 1 1 1 60";
+    let stage = Stage::with(script, |config| {
+        config.hosts = vec![Host {
+            name: "db.shop.svc.cluster.local".into(),
+            addresses: vec![[192, 0, 2, 1].into()],
+            ttl_seconds: 30,
+            reverse: false,
+            override_cluster_zone: true,
+        }];
+    });
+    for (group, name) in [(0, "api.example"), (1, "api.corp.example")] {
+        // First from the upstream, then from the cache.
+        for _ in 0..2 {
+            let reply = stage.ask_cached(&waiting(group, name, RecordType::A)).await;
+            assert_eq!(failure(&reply), (ResponseCode::NoError, None), "{name}");
+            assert_eq!(answers(&reply), ["192.0.2.1", "db.shop.svc.cluster.local."], "{name}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Servers that are dead, broken or old: found out once, not by every query.
 
-use dataplane_core::Discard;
+use dataplane_core::{Discard, LookupKey, Waiting};
 use futures::future::join_all;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
@@ -158,6 +158,39 @@ async fn f20_fw25_the_server_of_one_name_switches_edns_off_for_no_other() {
     let www = asked.iter().find(|asked| asked.name == "www.example.org.").expect("it was asked");
     assert!(has_opt(&www.packet));
     assert!(stage.view().groups[0].servers[0].edns);
+}
+
+#[tokio::test]
+async fn fw25_a_reply_without_signatures_is_not_kept_for_who_wants_them() {
+    let stage = Stage::new(
+        "server 10.0.0.2\n* *\n  opt FORMERR\n  answer @ 60 A 192.0.2.2\n\
+         server 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3",
+    );
+    let plain = waiting(0, "www.example.org", RecordType::A);
+    let key = LookupKey::new(plain.key.name().clone(), RecordType::A.into(), true, false);
+    let validates = Waiting { key, ..waiting(0, "www.example.org", RecordType::A) };
+    for (waiting, asked) in [(&validates, 2), (&validates, 4), (&plain, 6), (&plain, 6)] {
+        assert_eq!(answers(&stage.ask_cached(waiting).await), ["192.0.2.2"]);
+        stage.until_no_lookup().await;
+        assert_eq!(stage.upstream(FIRST).times_asked("www.example.org."), asked);
+    }
+}
+
+#[tokio::test]
+async fn fw25_where_no_server_understands_opt_its_replies_are_kept() {
+    let stage = Stage::new("server 10.0.0.2\n* *\n  opt FORMERR\n  answer @ 60 A 192.0.2.2");
+    stage.probe();
+    stage.ask(0, "www.example.org", RecordType::A).await;
+    while stage.view().groups[0].servers[0].edns {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let plain = waiting(0, "a.example", RecordType::A);
+    let key = LookupKey::new(plain.key.name().clone(), RecordType::A.into(), true, false);
+    let validates = Waiting { key, ..plain };
+    for _ in 0..2 {
+        stage.ask_cached(&validates).await;
+        assert_eq!(stage.upstream(FIRST).times_asked("a.example."), 1);
+    }
 }
 
 #[tokio::test]

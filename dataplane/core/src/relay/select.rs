@@ -20,9 +20,11 @@ use super::relayed::NXDOMAIN;
 use super::selected::{Kept, Selected};
 use super::verdict::RelayError;
 use crate::wire::message::rtype::ANY;
+use crate::wire::name::Name;
 
-/// Settings of the selection: bounds of TTLs in seconds (FW44, CA3), and whether private addresses are removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Settings of the selection: bounds of TTLs in seconds (FW44, CA3), whether private addresses are removed, and which names an
+/// upstream cannot speak for.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TtlCaps {
     /// `maxTtl`: of every record.
     pub max_s: u32,
@@ -30,11 +32,13 @@ pub struct TtlCaps {
     pub max_negative_s: u32,
     /// `rebindProtection` (FW43): private, loopback, link-local and unspecified addresses are removed.
     pub no_private_addresses: bool,
+    /// The cluster zone: what a reply says at the end of a chain that leads there is not relayed (FW42).
+    pub own_zone: Option<Name>,
 }
 
 impl Default for TtlCaps {
     fn default() -> TtlCaps {
-        TtlCaps { max_s: 3600, max_negative_s: 30, no_private_addresses: false }
+        TtlCaps { max_s: 3600, max_negative_s: 30, no_private_addresses: false, own_zone: None }
     }
 }
 
@@ -68,7 +72,12 @@ pub(super) fn select(
         hashes: [0; COMPARED],
     };
     let end = selection.follow_chain(asked, qtype)?;
-    selection.rrset_at(&end, qtype)?;
+    match selection.kept.leads_home {
+        // What our records say of that name decides, and also whether it exists.
+        true => selection.kept.rcode = 0,
+        false => selection.rrset_at(&end, qtype)?,
+    }
+    let rcode = selection.kept.rcode;
     // Before private addresses are removed: a denial beside the very records that it denies contradicts itself.
     if rcode != 0 && !selection.kept.rrset.is_empty() {
         return Err(RelayError::Unrelated);
@@ -171,7 +180,7 @@ impl<'s> Selection<'s, '_> {
     /// Keeps the SOA of a negative reply and, with DO, the denials of existence.
     fn authority_for(&mut self, end: &[u8]) -> Result<(), RelayError> {
         let message = self.message;
-        let negative = self.kept.rrset.is_empty();
+        let negative = self.kept.rrset.is_empty() && !self.kept.leads_home;
         let mut soa = None;
         for record in message.authority.iter().filter(|_| negative) {
             self.spend(1)?;

@@ -30,6 +30,8 @@ pub(super) struct Selected {
     pub(super) is_blocked: bool,
     /// The answer section has records of other types at the end of the chain, which are not relayed (FW40).
     pub(super) has_other_types: bool,
+    /// The chain leads to a name of the cluster zone: nothing behind that is kept (FW42).
+    pub(super) leads_home: bool,
 }
 
 /// Where one record is in [`Selected::octets`].
@@ -54,6 +56,7 @@ impl Selected {
             authority: Vec::new(),
             is_blocked: false,
             has_other_types: false,
+            leads_home: false,
         }
     }
 

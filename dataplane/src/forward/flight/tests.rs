@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::forward::cache::Member;
 use crate::forward::upstreams::Upstreams;
-use crate::forward::{Client, LateEnd, Reading, Resolved, now};
+use crate::forward::{Client, LateEnd, Limit, Reading, Resolved, now};
 use crate::origin::Origin;
 
 /// A bound, so that a failing test ends.
@@ -227,6 +227,23 @@ async fn fw10_without_a_port_to_ask_from_the_lookup_ends_at_once() {
     assert_eq!(stage.end(&mut stage.ask()).await, Origin::Failed);
     let limited = stage.forwarder.unresolved().find(|(why, _)| *why == "limited");
     assert_eq!(limited, Some(("limited", 1)));
+}
+
+#[tokio::test]
+async fn n20_each_query_of_a_lookup_that_ends_at_a_limit_is_counted() {
+    const QUERIES: u64 = 20;
+    let stage = Stage::new((4096, false)).await;
+    let server = &stage.upstreams.group(0).unwrap().servers[0];
+    let _others: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+    tokio::time::pause();
+    let clients: Vec<_> = (0..QUERIES).map(|_| stage.ask()).collect();
+    assert_eq!(stage.forwarder.lookups(), 1);
+    for mut ended in clients {
+        assert_eq!(ended.recv().await.unwrap().origin(), Origin::Failed);
+    }
+    assert_eq!(stage.forwarder.limited(Limit::Server), QUERIES);
+    let lookups = stage.forwarder.unresolved().find(|(why, _)| *why == "limited");
+    assert_eq!(lookups, Some(("limited", 1)));
 }
 
 #[tokio::test]

@@ -125,6 +125,9 @@ fn ca1_only_what_changes_replies_makes_a_group_another_route() {
     config.cache.max_negative_ttl_seconds += 1;
     let last = next.next(&config, Path::new(""));
     assert_ne!(last.route(0), next.route(0), "the longest time of denials");
+    config.domain = "other.example".into();
+    let moved = last.next(&config, Path::new(""));
+    assert_ne!(moved.route(0), last.route(0), "the cluster zone, of which replies have nothing");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod golden;
 mod budget;
 mod outage;
-mod names;
+pub(in crate::serve) mod names;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! One batch that the test drives: which reply leaves when.
 
+mod broken;
+
 use std::net::UdpSocket;
 use std::sync::Weak;
 use std::sync::atomic::AtomicUsize;

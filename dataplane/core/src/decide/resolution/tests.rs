@@ -1,5 +1,7 @@
 //! Chains as tables: what upstreams said, what is asked next, what the client gets.
 
+mod home;
+
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Selection, answers};
+use super::{Selection, answers, is_suffix};
 use crate::relay::rdata::{CNAME, DNAME};
 use crate::relay::read::Record;
 use crate::relay::selected::Kept;
@@ -24,8 +24,8 @@ struct At<'s> {
 }
 
 impl<'s> Selection<'s, '_> {
-    /// Keeps the CNAMEs and DNAMEs that lead away from `asked`; returns the name at the end. A question for CNAME ends at the
-    /// first one, which may be made of a DNAME.
+    /// Keeps the CNAMEs and DNAMEs that lead away from `asked`; returns the name at the end, which is the first one of ours
+    /// (FW42). A question for CNAME ends at the first CNAME, which may be made of a DNAME.
     pub(super) fn follow_chain(&mut self, asked: &[u8], qtype: u16) -> Result<Vec<u8>, RelayError> {
         let mut current = asked.to_vec();
         for _ in 0..=MAX_CNAMES {
@@ -76,8 +76,19 @@ impl<'s> Selection<'s, '_> {
                 (None, None) => {}
             }
             current = target;
+            if self.is_ours(&current)? {
+                self.kept.leads_home = true;
+                return Ok(current);
+            }
         }
         Err(RelayError::Chain)
+    }
+
+    /// Whether a name is in the cluster zone.
+    fn is_ours(&self, name: &[u8]) -> Result<bool, RelayError> {
+        let Some(zone) = &self.caps.own_zone else { return Ok(false) };
+        self.spend(1 + name.len() / 2)?;
+        Ok(is_suffix(name, zone.wire()))
     }
 
     /// Keeps a link of the chain and, with DO, its signatures. Each is kept once: one DNAME may be used for every name of a

@@ -18,7 +18,7 @@ const THEIRS: &str = "0000000.example.org";
 
 /// Counts log lines of all levels.
 #[derive(Default)]
-struct Lines(AtomicU64);
+pub(in crate::serve) struct Lines(pub(in crate::serve) AtomicU64);
 
 impl Subscriber for Lines {
     fn enabled(&self, _: &Metadata<'_>) -> bool {

@@ -1,0 +1,119 @@
+//! Chains that lead from a name of others into the cluster zone: what an upstream says of the names there is not used.
+
+use hickory_proto::op::ResponseCode::{self, NXDomain, NoError};
+use hickory_proto::op::{MessageType, OpCode, Query};
+use hickory_proto::rr::rdata::{NULL, SOA};
+use hickory_proto::rr::{Name as HickoryName, RData, Record};
+
+use super::*;
+
+/// `owner TYPE data`, with a TTL of 60.
+fn record(text: &str) -> Record {
+    let words: Vec<&str> = text.split(' ').collect();
+    let [owner, kind, data] = words[..] else { panic!("{text}") };
+    let to_name = |text: &str| HickoryName::from_ascii(text).unwrap();
+    let data = match kind {
+        "SOA" => RData::SOA(SOA::new(to_name(data), to_name(data), 1, 1, 1, 1, 60)),
+        "DNAME" => {
+            let octets = name(data).wire().to_vec();
+            RData::Unknown { code: rtype::DNAME.into(), rdata: NULL::with(octets) }
+        }
+        _ => RData::try_from_str(kind.parse().unwrap(), data).unwrap(),
+    };
+    Record::from_rdata(to_name(owner), 60, data)
+}
+
+/// The reply of an upstream to a question for addresses of this name, as it is kept where Z is `cluster.local`.
+fn upstream(asked: &str, rcode: ResponseCode, answer: &[&str], authority: &[&str]) -> Relayed {
+    let mut reply = Message::new(0, MessageType::Response, OpCode::Query);
+    reply.metadata.response_code = rcode;
+    reply.add_query(Query::query(HickoryName::from_ascii(asked).unwrap(), RecordType::A));
+    reply.add_answers(answer.iter().map(|text| record(text)));
+    reply.add_authorities(authority.iter().map(|text| record(text)));
+    let caps = TtlCaps { own_zone: Some(name("cluster.local")), ..TtlCaps::default() };
+    match key(asked).judge(0, &reply.to_vec().unwrap(), &caps) {
+        Verdict::Good(relayed) => relayed,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All lists are there; `cart.shop.svc.cluster.local` has an address, `nothere.shop.svc.cluster.local` does not exist.
+fn records_of_cluster() -> Index {
+    let cart = ExtraRecord {
+        owner: name("cart.shop.svc.cluster.local"),
+        wildcard: false,
+        ttl_s: 30,
+        data: ExtraData::Addresses(vec!["10.96.10.1".parse().unwrap()]),
+        reverse: false,
+        override_cluster_zone: true,
+    };
+    let mut index = Index::new(Settings { extra: vec![cart], ..settings_of_tests() });
+    for resource in Resource::ALL {
+        index.begin_list(resource);
+        index.end_list(resource, 1, DataSource::Live);
+    }
+    index.publish(1).expect("other records");
+    index
+}
+
+const TO_CART: &str = "cart.example.org. CNAME cart.shop.svc.cluster.local.";
+const TO_NOTHING: &str = "cart.example.org. CNAME nothere.shop.svc.cluster.local.";
+const CART: &str = "cart.shop.svc.cluster.local. A 10.96.10.1";
+const OF_ROOT: &str = ". SOA a.root-servers.net.";
+
+#[test]
+fn fw42_no_upstream_speaks_for_names_of_the_cluster_zone() {
+    let forged = "cart.shop.svc.cluster.local. A 6.6.6.6";
+    let twice = [
+        "cart.example.org. CNAME www.example.org.",
+        "www.example.org. CNAME cart.shop.svc.Cluster.local.",
+        "cart.shop.svc.cluster.local. CNAME www.example.org.",
+    ];
+    let below = ["example.org. DNAME shop.svc.cluster.local."];
+    let made = [below[0], TO_CART, forged];
+    for (rcode, answer, authority, expected, aliases) in [
+        // A recursive server has asked the root.
+        (NXDomain, &[TO_CART][..], &[OF_ROOT][..], NoError, 1),
+        (NXDomain, &[TO_CART], &[], NoError, 1),
+        (NoError, &[TO_CART], &[OF_ROOT], NoError, 1),
+        (NoError, &[TO_CART, forged], &[], NoError, 1),
+        (NoError, &[TO_CART, "cart.shop.svc.cluster.local. TXT 6"], &[], NoError, 1),
+        (NoError, &twice, &[], NoError, 2),
+        (NXDomain, &below, &[OF_ROOT], NoError, 2),
+        (NoError, &made, &[], NoError, 2),
+        (NoError, &[TO_NOTHING, "nothere.shop.svc.cluster.local. A 6.6.6.6"], &[], NXDomain, 1),
+    ] {
+        let index = records_of_cluster();
+        let records = index.records();
+        let around = Surroundings { records: &records, now_s: 0, seed: 0, limit: 1232 };
+        let mut resolution = Resolution::default();
+        let relayed = upstream("cart.example.org", rcode, answer, authority);
+        assert_eq!(relayed.lifetime_s(), 60, "{answer:?}");
+        assert_eq!(resolution.answered(relayed, FRESH, &around), Step::Done, "{answer:?}");
+        let reply = reply(&resolution, "cart.example.org");
+        assert_eq!(reply.metadata.response_code, expected, "{answer:?}");
+        let ends: Vec<String> = reply.answers[aliases..].iter().map(line).collect();
+        let cart: &[&str] = if expected == NoError { &[CART] } else { &[] };
+        assert_eq!(ends, cart, "{answer:?}");
+        let soa = reply.authorities.iter().map(|record| record.name.to_string());
+        let of_zone: &[&str] = if expected == NoError { &[] } else { &["cluster.local."] };
+        assert_eq!(soa.collect::<Vec<_>>(), of_zone, "{answer:?}");
+    }
+}
+
+#[test]
+fn fw42_the_end_of_a_chain_outside_the_cluster_zone_is_what_the_upstream_says() {
+    for (target, address) in
+        [("xcluster.local.", "xcluster.local. A 6.6.6.6"), ("local.", "local. A 6.6.6.6")]
+    {
+        let alias = format!("cart.example.org. CNAME {target}");
+        let relayed = upstream("cart.example.org", NoError, &[&alias, address], &[]);
+        assert!(!relayed.is_partial() && !relayed.is_negative(), "{target}");
+        let denied = upstream("cart.example.org", NXDomain, &[&alias], &[OF_ROOT]);
+        assert!(denied.is_nxdomain() && !denied.is_partial(), "{target}");
+    }
+}
+
+fn line(record: &Record) -> String {
+    format!("{} {} {}", record.name, record.record_type(), record.data)
+}

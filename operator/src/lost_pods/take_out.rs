@@ -289,7 +289,7 @@ pub(super) mod tests {
         Lookout {
             client,
             lists: Arc::default(),
-            namespaces: Vec::new(),
+            settings: fixtures::settings(),
             writes: Writes::new(leadership, metrics.clone()),
             metrics,
             standing: Arc::default(),

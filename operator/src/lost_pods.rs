@@ -23,12 +23,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::time::sleep_until;
 
+use crate::decide::admit::is_managed;
 use crate::names;
 use crate::observe::lists::Lists;
 use crate::observe::pods;
 use crate::observe::pods_to_ask::PodsToAsk;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::write::Writes;
+use crate::settings::Settings;
 use ask::Target;
 pub use policy::PolicyStanding;
 use rounds::Round;
@@ -41,8 +43,8 @@ pub struct Lookout {
     pub client: Client,
     /// Reads the list before a write: a list of others never keeps it waiting.
     pub lists: Arc<Lists>,
-    /// Namespaces with pods of ours.
-    pub namespaces: Vec<String>,
+    /// What the operator was started with: namespaces with pods of ours, and which ClusterDNS it manages.
+    pub settings: Settings,
     /// Writes to the API server, with the check of the lease.
     pub writes: Writes,
     /// Counts pods that were taken out.
@@ -70,7 +72,7 @@ struct Group {
 
 /// Runs for as long as its watches do; asks while the API server narrows the write.
 pub async fn follow(it: Lookout) {
-    let kept = PodsToAsk::start(&it.client, &it.namespaces, it.metrics.clone());
+    let kept = PodsToAsk::start(&it.client, &it.settings.workload_namespaces, it.metrics.clone());
     tokio::select! {
         () = policy::follow(&it.client, &it.standing) => {}
         () = rounds(&it, &kept) => {}
@@ -94,7 +96,9 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
             silences.values_mut().for_each(|silences| silences.forget(begun));
             continue;
         }
-        let groups = groups(kept, Timestamp::now());
+        let all = kept.resources.state();
+        let ours = all.iter().filter(|dns| has_its_pods_asked(dns, &it.settings));
+        let groups = groups(ours, kept, Timestamp::now());
         silences.retain(|name, _| groups.contains_key(name));
         show_out(&groups, &mut silences, (&out_lately, begun));
         let asked = ask_all(&groups, &mut silences, (round, needed), it.node.as_deref()).await;
@@ -111,13 +115,19 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
     }
 }
 
-/// The pods of each ClusterDNS that the operator manages.
-fn groups(kept: &PodsToAsk, now: Timestamp) -> BTreeMap<String, Group> {
-    let is_managed = |dns: &&Arc<ClusterDNS>| {
-        dns.spec.management_state == ManagementState::Managed
-            && dns.metadata.deletion_timestamp.is_none()
-    };
-    let all = kept.resources.state();
+/// Whether it is this operator that manages it: pods of another one stay as they are.
+fn has_its_pods_asked(dns: &ClusterDNS, settings: &Settings) -> bool {
+    dns.spec.management_state == ManagementState::Managed
+        && dns.metadata.deletion_timestamp.is_none()
+        && is_managed(dns, settings).is_ok()
+}
+
+/// The pods of each of these ClusterDNS.
+fn groups<'a>(
+    ours: impl Iterator<Item = &'a Arc<ClusterDNS>>,
+    kept: &PodsToAsk,
+    now: Timestamp,
+) -> BTreeMap<String, Group> {
     let group = |dns: &Arc<ClusterDNS>| {
         let name = dns.name_any();
         let its = |pod: &Pod| is_of(dns, pod);
@@ -134,7 +144,7 @@ fn groups(kept: &PodsToAsk, now: Timestamp) -> BTreeMap<String, Group> {
         let lost = pods.iter().filter(|pod| pods::is_lost_lately(pod, now)).count();
         (name, Group { ready, out, lost })
     };
-    all.iter().filter(is_managed).map(group).collect()
+    ours.map(group).collect()
 }
 
 /// Whether it is a pod of this ClusterDNS: one of another namespace with the same label is none, and confirms no loss.
@@ -202,6 +212,27 @@ mod tests {
         pod.metadata.namespace = Some("dns".to_owned());
         pod.metadata.labels.as_mut().unwrap().remove(names::INSTANCE);
         assert!(!is_of(&dns, &pod));
+    }
+    #[test]
+    fn o20_pods_of_a_clusterdns_that_this_operator_does_not_manage_are_not_asked() {
+        let settings = |instances: &[&str], namespaces: &[&str]| Settings {
+            instances: instances.iter().map(|it| (*it).to_owned()).collect(),
+            workload_namespaces: namespaces.iter().map(|it| (*it).to_owned()).collect(),
+            ..fixtures::settings()
+        };
+        let dns = fixtures::dns("{service: {namespace: dns}}");
+        let name = dns.name_any();
+        for (instances, namespaces, expected) in [
+            (&[][..], &["dns"][..], true),
+            (&["other", name.as_str()], &["dns"], true),
+            (&["other"], &["dns"], false),
+            (&[], &["other"], false),
+        ] {
+            let settings = settings(instances, namespaces);
+            assert_eq!(has_its_pods_asked(&dns, &settings), expected, "{settings:?}");
+        }
+        let unmanaged = fixtures::dns("{managementState: Unmanaged, service: {namespace: dns}}");
+        assert!(!has_its_pods_asked(&unmanaged, &settings(&[], &["dns"])));
     }
     #[test]
     fn o20_a_pod_that_another_operator_took_out_is_noted_also_where_it_is_back() {

@@ -78,7 +78,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
         let lookout = lost_pods::follow(Lookout {
             client: client.clone(),
             lists: Arc::default(),
-            namespaces: args.settings().workload_namespaces,
+            settings: args.settings(),
             writes: writes.clone(),
             metrics: metrics.clone(),
             standing: lost_pods.clone(),

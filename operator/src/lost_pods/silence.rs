@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
 pub(super) const QUESTIONS: u32 = 3;
 /// The same for a standby: it acts where the leader did not, for example because its node died too. Questions to a silent pod
-/// are 0.7 s apart, but the first silent one of the leader may be a second later than that of the standby, so now and then the
-/// standby acts 0.3 s before it. Both choose the same pods in the same order, and both list the pods before they write.
-pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 1;
+/// are 0.7 s apart, and of up to 200 pods the first silent one of the leader is at most a second later than that of the standby. So
+/// the standby acts 0.4 s after it or more, which is when a fast API server shows what the leader wrote. Both choose the same pods
+/// in the same order, and both list the pods before they write.
+pub(super) const QUESTIONS_OF_STANDBY: u32 = QUESTIONS + 2;
+/// Silent questions more where the operator cannot know whether its own node is cut off: one that reaches more nodes, also a
+/// standby, acts first, and takes out the pod that really is lost.
+const MORE_QUESTIONS: u32 = 4;
 /// From this silent question on a second data plane is asked to look, in the same round.
 const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 /// Pods of one ClusterDNS that others look at in one round. If more are silent at once, a dead node is not the reason.
@@ -82,8 +86,12 @@ struct Silence {
     asked: Option<Instant>,
     /// Silent questions in a row.
     in_a_row: u32,
-    /// When the first of them was.
+    /// The last of them at which another data plane got a reply: those up to it do not count.
+    heard_by_another: u32,
+    /// When the first of them was, or the last one that does not count.
     silent_since: Option<Instant>,
+    /// It is on the node of the operator.
+    is_here: bool,
     /// When it last replied.
     answered: Option<Instant>,
     /// When it was taken out of the Service.
@@ -97,7 +105,7 @@ struct Silence {
 enum OwnNode {
     /// A pod of another node has answered since then.
     Reached,
-    /// One other node is silent: that one is cut off, or that of the operator is.
+    /// One other node has silent pods, and none answers: that one is cut off, or that of the operator is.
     Unknown,
     /// Several other nodes are silent, and none answers.
     CutOff,
@@ -105,21 +113,27 @@ enum OwnNode {
 
 impl Silences {
     /// Silent pods that another data plane must look at in the next round, and which: pods of other nodes that answered last,
-    /// in turns, and after each silence another one, because one that cannot look would never confirm the pod. Those that are
-    /// silent for longest come last: what was not confirmed many times keeps no other pod waiting.
+    /// in turns, and after each silence another one, because one that cannot look would never confirm the pod. One on the node
+    /// of the operator looks from the same place, so it does where there is no other. Those that are silent for longest come
+    /// last: what was not confirmed many times keeps no other pod waiting.
     pub(super) fn suspects(&self, ready: &[(String, String)]) -> Vec<Suspect> {
         let silent = |uid: &String| self.pods.get(uid).map_or(0, |it| it.in_a_row);
         let answers = |uid: &String| {
             self.pods.get(uid).is_some_and(|it| it.in_a_row == 0 && it.answered.is_some())
         };
+        let is_here = |uid: &String| self.pods.get(uid).is_some_and(|it| it.is_here);
         let (mut suspects, witnesses): (Vec<_>, Vec<_>) = (
             ready.iter().filter(|(uid, _)| silent(uid) >= SUSPECT_AFTER).collect(),
             ready.iter().filter(|(uid, _)| answers(uid)).collect(),
         );
         suspects.sort_by(|(a, _), (b, _)| silent(a).cmp(&silent(b)).then_with(|| a.cmp(b)));
         let look = |(turn, (uid, node)): (usize, &(String, String))| {
-            let elsewhere: Vec<_> = witnesses.iter().filter(|(_, other)| other != node).collect();
-            let turn = turn + silent(uid) as usize;
+            let mut elsewhere: Vec<_> =
+                witnesses.iter().filter(|(_, other)| other != node).collect();
+            if elsewhere.iter().any(|(uid, _)| !is_here(uid)) {
+                elsewhere.retain(|(uid, _)| !is_here(uid));
+            }
+            let turn = turn + self.pods.get(uid).map_or(0, Silence::unheard) as usize;
             let (by, _) = elsewhere.get(turn % elsewhere.len().max(1))?;
             Some(Suspect { uid: uid.clone(), by: by.clone() })
         };
@@ -164,6 +178,7 @@ impl Silences {
     ) -> Vec<String> {
         for pod in asked {
             let silence = self.pods.entry(pod.uid.clone()).or_default();
+            silence.is_here = pod.is_here;
             match pod.heard {
                 Heard::Answer => {
                     (silence.in_a_row, silence.answered) = (0, Some(now));
@@ -173,9 +188,13 @@ impl Silences {
                 }
                 Heard::Silence => {
                     if silence.in_a_row == 0 {
-                        silence.silent_since = Some(now);
+                        (silence.silent_since, silence.heard_by_another) = (Some(now), 0);
                     }
                     silence.in_a_row = silence.in_a_row.saturating_add(1);
+                    if pod.look.as_ref().is_some_and(|look| look.heard == Heard::Answer) {
+                        (silence.heard_by_another, silence.silent_since) =
+                            (silence.in_a_row, Some(now));
+                    }
                 }
                 // An unknown result does not count as silence.
                 Heard::Unknown => silence.in_a_row = 0,
@@ -185,13 +204,18 @@ impl Silences {
             .iter()
             .filter_map(|pod| Some((pod, *self.pods.get(&pod.uid)?)))
             .filter(|(pod, silence)| {
-                silence.in_a_row >= needed
+                silence.unheard() >= needed
                     && !self.leaving.contains(&pod.uid)
                     && is_confirmed(pod, asked)
                     && match self.own_node(silence, asked) {
                         OwnNode::Reached => silence.may_be_taken_out(now),
-                        // Its kubelet may be alive, and only we do not reach it.
-                        OwnNode::Unknown => !silence.is_unheard_since_taken_out(),
+                        // Its kubelet may be alive, and only we do not reach it. Who confirms it is on our node.
+                        OwnNode::Unknown => {
+                            silence.unheard() >= needed + MORE_QUESTIONS
+                                && silence.answered.is_some()
+                                && !silence.is_unheard_since_taken_out()
+                                && !self.is_confirmed_by_one_taken_out(pod, now)
+                        }
                         OwnNode::CutOff => false,
                     }
             })
@@ -215,6 +239,14 @@ impl Silences {
         let silent = asked.iter().filter(|pod| pod.heard == Heard::Silence && !pod.is_here);
         let nodes: BTreeSet<&str> = silent.map(|pod| pod.node.as_str()).collect();
         if nodes.len() > 1 { OwnNode::CutOff } else { OwnNode::Unknown }
+    }
+
+    /// Whether the pod that looked was out a short while ago, by whichever operator: another one does not reach it, so our own node
+    /// may be cut off. That one takes it out again after [`AGAIN_AFTER`] where it is still silent there, before this ends.
+    fn is_confirmed_by_one_taken_out(&self, pod: &Asked, now: Instant) -> bool {
+        let witness = pod.look.as_ref().and_then(|look| self.pods.get(&look.by));
+        let taken_out = witness.and_then(|it| it.taken_out);
+        taken_out.is_some_and(|at| now.saturating_duration_since(at) < 2 * AGAIN_AFTER)
     }
 
     /// This pod is being taken out from now on: those for which that began before it. They may be lost before it is.
@@ -273,6 +305,11 @@ impl Silences {
 }
 
 impl Silence {
+    /// Silent questions in a row since another data plane last got a reply.
+    fn unheard(&self) -> u32 {
+        self.in_a_row.saturating_sub(self.heard_by_another)
+    }
+
     fn was_taken_out_lately(&self, now: Instant) -> bool {
         self.taken_out.is_some_and(|at| now.saturating_duration_since(at) < AGAIN_AFTER)
     }

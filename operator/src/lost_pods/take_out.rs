@@ -1,7 +1,7 @@
 //! The one write: it sets a lost pod not ready, as the node lifecycle controller does with the pods of a node that it
 //! gave up (O20). A living kubelet sets the condition back by itself, so a mistake heals. A standby operator may do
 //! this too, because the leader may be on the node that died. The number of lost pods is read from the API server
-//! right before, to respect the limit.
+//! right before, to respect the limit. Two operators that write at the same moment do not see each other.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ const PAGE: u32 = 500;
 const MAX_PAGES: usize = 20;
 
 /// A pod whose silence was heard longer ago is asked once more before the write: a later round may have heard an answer, while a
-/// slow API server lists its peers.
+/// slow API server lists its peers. They are listed again after that question.
 const FRESH: Duration = SOON;
 
 /// The message of the pod's condition.
@@ -42,34 +42,19 @@ pub(super) async fn take_out(
     heard: Instant,
 ) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
-    // The leader sees a pod that became ready a moment ago sooner or later than we do. One that a kubelet set back keeps its old
-    // time: that it was out the watch has shown.
-    let ready_until = match it.writes.leads() {
-        true => Timestamp::MAX,
-        false => Timestamp::now() - silence::AGAIN_AFTER,
-    };
-    let mut peers = Peers::of((&lost.uid, ahead), ready_until);
-    match read(&it.client, &it.lists, (&pods, dns), &mut peers).await {
-        Ok(true) => {}
-        Ok(false) => {
-            tracing::warn!(
-                "pod {} is lost and stays in the Service: more than {} pods have the label of this ClusterDNS, so it is not \
-                 known how many of them are lost",
-                lost.name,
-                MAX_PAGES * PAGE as usize
-            );
-            return true;
-        }
-        Err(error) => {
-            tracing::warn!("pod {} is lost and stays in the Service: {error:#}", lost.name);
+    let mut version = version_to_patch(it, &pods, (dns, ahead), lost).await;
+    if version.is_ok() && heard.elapsed() > FRESH {
+        if ask::ask(lost).await != Heard::Silence {
+            tracing::info!("pod {} stays in the Service: it is not silent any more", lost.name);
             return false;
         }
+        // Another operator may have taken out another pod meanwhile.
+        version = version_to_patch(it, &pods, (dns, ahead), lost).await;
     }
-    let Some(version) = peers.version() else { return false };
-    if heard.elapsed() > FRESH && ask::ask(lost).await != Heard::Silence {
-        tracing::info!("pod {} stays in the Service: it is not silent any more", lost.name);
-        return false;
-    }
+    let version = match version {
+        Ok(version) => version,
+        Err(NotNow { is_settled }) => return is_settled,
+    };
     let body = json!({
         "metadata": {"uid": lost.uid, "resourceVersion": version},
         "status": {"conditions": [{"type": "Ready", "status": "False", "reason": pods::LOST, "message": MESSAGE,
@@ -100,6 +85,43 @@ pub(super) async fn take_out(
             );
             // RBAC or a policy refuses the write: it is not tried again before the pod may be taken out again.
             matches!(error.code(), Some(401 | 403 | 422))
+        }
+    }
+}
+
+/// The pod is not taken out; settled: it is not tried again in the next round.
+struct NotNow {
+    is_settled: bool,
+}
+
+/// The version of the pod to patch, by a new list of its peers.
+async fn version_to_patch(
+    it: &Lookout,
+    pods: &Api<Pod>,
+    (dns, ahead): (&str, &[String]),
+    lost: &Target,
+) -> Result<String, NotNow> {
+    // The leader sees a pod that became ready a moment ago sooner or later than we do. One that a kubelet set back keeps its old
+    // time: that it was out the watch has shown.
+    let ready_until = match it.writes.leads() {
+        true => Timestamp::MAX,
+        false => Timestamp::now() - silence::AGAIN_AFTER,
+    };
+    let mut peers = Peers::of((&lost.uid, ahead), ready_until);
+    match read(&it.client, &it.lists, (pods, dns), &mut peers).await {
+        Ok(true) => peers.version().ok_or(NotNow { is_settled: false }),
+        Ok(false) => {
+            tracing::warn!(
+                "pod {} is lost and stays in the Service: more than {} pods have the label of this ClusterDNS, so it is not \
+                 known how many of them are lost",
+                lost.name,
+                MAX_PAGES * PAGE as usize
+            );
+            Err(NotNow { is_settled: true })
+        }
+        Err(error) => {
+            tracing::warn!("pod {} is lost and stays in the Service: {error:#}", lost.name);
+            Err(NotNow { is_settled: false })
         }
     }
 }
@@ -289,7 +311,7 @@ pub(super) mod tests {
         Lookout {
             client,
             lists: Arc::default(),
-            namespaces: Vec::new(),
+            settings: fixtures::settings(),
             writes: Writes::new(leadership, metrics.clone()),
             metrics,
             standing: Arc::default(),
@@ -297,14 +319,24 @@ pub(super) mod tests {
         }
     }
 
-    /// Whether a pod is patched that was silent at this time.
-    async fn is_patched(lost: &Target, heard: Instant) -> bool {
+    /// Whether a pod is patched that was silent at this time, where the first list shows all three pods as ready. Each list after it
+    /// shows that another operator took the second one out meanwhile, or that it did not.
+    async fn is_patched(lost: &Target, heard: Instant, taken_out_meanwhile: bool) -> bool {
+        let lists = Arc::<Mutex<usize>>::default();
         let patches = Arc::<Mutex<usize>>::default();
         let counted = patches.clone();
         let server = tower::service_fn(move |request: Request<Body>| {
             let is_list = request.method() == hyper::Method::GET;
-            let pods =
+            let mut pods =
                 ["pod-1", "pod-2", "pod-3"].map(|it| pod(it, "True", "2026-01-01T00:00:00Z"));
+            let mut lists = lists.lock().unwrap();
+            if taken_out_meanwhile && *lists > 0 {
+                let mut out = pod("pod-2", "False", &Timestamp::now().to_string());
+                let conditions = out.status.as_mut().unwrap().conditions.as_mut().unwrap();
+                conditions[0].reason = Some(pods::LOST.to_owned());
+                pods[1] = out;
+            }
+            *lists += usize::from(is_list);
             let reply = match is_list {
                 true => json!({"metadata": {"resourceVersion": "7"}, "items": pods}),
                 false => json!(pods[0]),
@@ -329,14 +361,16 @@ pub(super) mod tests {
         // The kernel of its node answers: nothing is bound there any more.
         let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         let alive = target(closed);
-        let (at_once, still_silent, answers) = futures::join!(
-            is_patched(&alive, lately),
-            is_patched(&silent, before),
-            is_patched(&alive, before)
+        let (at_once, still_silent, answers, another) = futures::join!(
+            is_patched(&alive, lately, false),
+            is_patched(&silent, before, false),
+            is_patched(&alive, before, false),
+            is_patched(&silent, before, true)
         );
         assert!(at_once, "a fresh silence is enough: a dead node costs no second question");
         assert!(still_silent, "a slow API server keeps no dead pod in the Service");
         assert!(!answers, "it answered before the write");
+        assert!(!another, "another operator took out the one pod that may be lost");
         drop((udp, tcp));
     }
 }

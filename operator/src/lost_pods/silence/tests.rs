@@ -1,5 +1,7 @@
 //! Rounds of questions as tables: what each pod did, second by second, and who was taken out when.
 
+mod two_operators;
+
 use super::*;
 
 /// Pods as letters; each has a node of its own, unless two letters are given for one pod: its name and its node.
@@ -12,7 +14,7 @@ struct Cluster {
 }
 
 /// What pods do in one round, a letter each: `+` answers, `.` is silent for all, `o` is silent for the operator only,
-/// `?` cannot be asked, `-` is not ready. The round `forget` is one without the admission policy, and in `out a` the watch shows
+/// `x` for the operator and the pods of its node, `c` for the operator and pod c, `?` cannot be asked, `-` is not ready. The round `forget` is one without the admission policy, and in `out a` the watch shows
 /// that another operator took a out.
 fn play(rounds: &[&str], needed: u32) -> Vec<(usize, String)> {
     play_on(rounds, needed, |pod| format!("node-{pod}"))
@@ -75,13 +77,20 @@ impl Cluster {
         let asked: Vec<Asked> = ready
             .iter()
             .map(|(uid, node, does)| {
-                let look = suspects.iter().find(|it| it.uid == *uid).map(|it| Look {
-                    by: it.by.clone(),
-                    heard: if *does == '.' { Heard::Silence } else { Heard::Answer },
+                let look = suspects.iter().find(|it| it.uid == *uid).map(|it| {
+                    let of_witness = names.iter().find(|(uid, _)| *uid == it.by);
+                    let is_silent = match does {
+                        '.' => true,
+                        'x' => of_witness.map(|(_, node)| node) == self.own_node.as_ref(),
+                        'c' => it.by == "c",
+                        _ => false,
+                    };
+                    let heard = if is_silent { Heard::Silence } else { Heard::Answer };
+                    Look { by: it.by.clone(), heard }
                 });
                 let heard = match does {
                     '+' => Heard::Answer,
-                    '.' | 'o' => Heard::Silence,
+                    '.' | 'o' | 'x' | 'c' => Heard::Silence,
                     _ => Heard::Unknown,
                 };
                 let is_here = Some(node) == self.own_node.as_ref();
@@ -146,7 +155,7 @@ fn o20_the_pod_of_a_frozen_node_is_taken_out_after_three_silent_questions() {
     assert_eq!(play(&["+++", ".++", ".++", ".++"], QUESTIONS), lost(&[(3, "a")]));
     // The one that waits for the lease leaves it to the one that has it.
     let frozen = ["++", "+.", "+.", "+.", "+.", "+.", "+.", "+."];
-    assert_eq!(play(&frozen, QUESTIONS_OF_STANDBY), lost(&[(4, "b")]));
+    assert_eq!(play(&frozen, QUESTIONS_OF_STANDBY), lost(&[(5, "b")]));
 }
 
 #[test]
@@ -221,10 +230,10 @@ fn o20_a_pod_that_another_operator_took_out_is_left_alone_for_a_minute() {
         assert_eq!(play(&rounds[..61], QUESTIONS_OF_STANDBY), [], "{what}");
         assert_eq!(play(&rounds, QUESTIONS_OF_STANDBY), lost(&[(61, "b")]), "{what}");
     }
-    let answers = ["++", "out b", "++", "+.", "+.", "+.", "+."];
-    assert_eq!(play(&answers, QUESTIONS_OF_STANDBY), lost(&[(6, "b")]), "it answered since");
-    let long_out = [&["++"][..], &["out b"; 100], &["+."; 4]].concat();
-    assert_eq!(play(&long_out, QUESTIONS_OF_STANDBY), lost(&[(104, "b")]));
+    let answers = ["++", "out b", "++", "+.", "+.", "+.", "+.", "+."];
+    assert_eq!(play(&answers, QUESTIONS_OF_STANDBY), lost(&[(7, "b")]), "it answered since");
+    let long_out = [&["++"][..], &["out b"; 100], &["+."; 5]].concat();
+    assert_eq!(play(&long_out, QUESTIONS_OF_STANDBY), lost(&[(105, "b")]));
 }
 
 #[test]
@@ -247,13 +256,30 @@ fn o20_an_operator_whose_own_node_is_cut_off_takes_out_no_pod() {
 #[test]
 fn o20_where_one_other_node_is_silent_its_pod_is_taken_out_once_until_it_answers() {
     // Its kubelet says ready again, which `?` is here.
-    let rounds = [&["++", "+.", "+.", "+.", "+?"][..], &["+?"; 60], &["+."; 5]].concat();
-    assert_eq!(play_beside_first(&rounds), lost(&[(3, "b")]));
-    assert_eq!(play(&rounds, QUESTIONS), lost(&[(3, "b"), (67, "b")]), "its node is not known");
-    let blink = [&rounds[..], &["forget"], &["+."; 5]].concat();
-    assert_eq!(play_beside_first(&blink), lost(&[(3, "b")]));
-    let answered = [&rounds[..], &["++"], &["+."; 3]].concat();
-    assert_eq!(play_beside_first(&answered), lost(&[(3, "b"), (73, "b")]));
+    let rounds = [&["++"][..], &["+."; 7], &["+?"; 61], &["+."; 9]].concat();
+    assert_eq!(play_beside_first(&rounds), lost(&[(7, "b")]));
+    assert_eq!(play(&rounds, QUESTIONS), lost(&[(3, "b"), (71, "b")]), "its node is not known");
+    let blink = [&rounds[..], &["forget"], &["+."; 9]].concat();
+    assert_eq!(play_beside_first(&blink), lost(&[(7, "b")]));
+    let answered = [&rounds[..], &["++"], &["+."; 7]].concat();
+    assert_eq!(play_beside_first(&answered), lost(&[(7, "b"), (85, "b")]));
+    assert_eq!(play_beside_first(&["+."; 20]), [], "this process never had an answer of it");
+}
+
+#[test]
+fn o20_a_pod_that_a_third_place_hears_is_left_alone() {
+    // Only the way between two nodes is broken.
+    for round in ["+x+", "+x++++"] {
+        let answers = "+".repeat(round.len());
+        let rounds = [&[answers.as_str()][..], &[round; 20]].concat();
+        assert_eq!(play_beside_first(&rounds), [], "{round}");
+    }
+    let then_our_node_is_cut_off = ["+++", "+x+", "+x+", "+x+", "+x.", "+x.", "+x.", "+x."];
+    assert_eq!(play_beside_first(&then_our_node_is_cut_off), []);
+    let way_of_another = [&["++++"][..], &["c+++"; 20]].concat();
+    assert_eq!(play(&way_of_another, QUESTIONS), [], "one of three others does not hear it");
+    let then_it_dies = [&way_of_another[..], &[".+++"; 3]].concat();
+    assert_eq!(play(&then_it_dies, QUESTIONS), lost(&[(23, "a")]));
 }
 
 #[test]

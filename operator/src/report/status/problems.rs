@@ -265,7 +265,7 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
     problem(
         pods::LOST,
         format!(
-            "these pods did not answer the operator or another DNS pod for 3 s: {}. The operator took them out of the Service. \
+            "these pods left three or more questions of the operator and one of another DNS pod without a reply: {}. The operator took them out of the Service. \
              They return when their kubelet reports them ready. kubectl describe node shows what is wrong with the node",
             named(lost)
         ),

@@ -116,6 +116,20 @@ fn e42_readyz_names_what_still_comes_from_the_snapshot() {
     assert_eq!(notes(&status), note, "the others are live");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn l3_pages_give_way_to_those_that_answer_clients_and_probes_do_not() {
+    fn nice() -> i32 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, after_name) = stat.rsplit_once(')').unwrap();
+        after_name.split_whitespace().nth(16).unwrap().parse().unwrap()
+    }
+    let (runtime, before) = (runtime().unwrap(), nice());
+    let (of_probes, of_pages) =
+        runtime.block_on(async { (nice(), tokio::task::spawn_blocking(nice).await.unwrap()) });
+    assert_eq!((of_probes, of_pages), (before, before.max(5)));
+}
+
 #[test]
 fn e43_readyz_says_which_watches_fail_also_once_it_is_ready() {
     let (health, status) = (Health::default(), Status::default());

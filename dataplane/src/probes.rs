@@ -269,9 +269,10 @@ fn feed_notes(reported: &Reported) -> String {
 fn snapshot_note(reported: &Reported) -> String {
     match reported.snapshot.loaded {
         Some(loaded) if !is_live(reported) => format!(
-            "answers come from a snapshot that was confirmed {} s ago: no complete list of {} has \
+            "answers come from a snapshot that was confirmed {} s ago{}: no complete list of {} has \
              been read yet\n",
             loaded.age(SystemTime::now()).as_secs(),
+            if loaded.is_partial { " and had no room for all objects" } else { "" },
             not_live(reported).join(", ")
         ),
         Some(_) | None => String::new(),

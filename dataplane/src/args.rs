@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "CLUSTERDNS_CONFIG")]
     pub config: Option<PathBuf>,
 
-    /// Mounted copy of the ConfigMap, read at start when the API server does not give it within 2 s
+    /// Mounted copy of the ConfigMap: a start that finds a configuration there does not wait for the API server
     #[arg(long, value_name = "DIR", env = "CLUSTERDNS_CONFIG_DIR", requires = "config_map")]
     pub config_dir: Option<PathBuf>,
 

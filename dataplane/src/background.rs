@@ -4,7 +4,7 @@
 /// continue.
 const NICE: i32 = 5;
 
-/// Called by a thread when it starts to run lookups, handshakes, snapshots or a log: threads that answer clients do not wait for
+/// Called by a thread when it starts to run lookups, handshakes, snapshots, pages or a log: threads that answer clients do not wait for
 /// its turn (L3). Where the system refuses this they wait longer, and all works.
 pub fn give_way() {
     if let Err(error) = dataplane_udp::give_way(NICE) {

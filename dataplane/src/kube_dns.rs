@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::metrics::KubeDnsPage;
-use crate::probes::{Views, cache, metrics_page, why_not_ready};
+use crate::probes::{Views, cache, metrics_page, runtime, why_not_ready};
 use crate::sidecar_probe::{Probe, repeat};
 
 /// Connections of each port at a time: of kubelet, a few scrapers and a few people.
@@ -62,11 +62,7 @@ pub fn start(
     places: Places,
     ports: Ports,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(1)
-        .build()
-        .context("cannot start the runtime of the ports of kube-dns")?;
+    let runtime = runtime().context("cannot start the runtime of the ports of kube-dns")?;
     let follow = move || runtime.block_on(follow(views, configs, places, ports));
     let thread = std::thread::Builder::new().name("kube-dns".into()).spawn(follow);
     thread.map(drop).context("cannot start a thread for the ports of kube-dns")

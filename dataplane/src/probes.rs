@@ -30,8 +30,10 @@ pub use look::Looks;
 pub use pages::Pages;
 use process::http::{self, Client};
 pub(crate) use status_pages::cache;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use crate::background;
 use crate::forward::Forwarder;
 use crate::metrics::{Form, Metrics};
 use crate::serve::ServeCounters;
@@ -105,12 +107,7 @@ pub struct Running {
 /// # Errors
 /// When the thread cannot be started.
 pub fn start(listener: std::net::TcpListener, views: Views) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        // Pages are written there, one after another.
-        .max_blocking_threads(1)
-        .build()
-        .context("cannot start the runtime of the HTTP thread")?;
+    let runtime = runtime().context("cannot start the runtime of the HTTP thread")?;
     let serve = move || {
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -127,6 +124,13 @@ pub fn start(listener: std::net::TcpListener, views: Views) -> anyhow::Result<()
         })
         .context("cannot start the HTTP thread")?;
     Ok(())
+}
+
+/// A runtime for pages. A thread that it starts writes them, one after another, and gives way to those that answer clients;
+/// the thread that runs it, which answers probes, does not.
+pub(crate) fn runtime() -> std::io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().max_blocking_threads(1).on_thread_start(background::give_way).build()
 }
 
 fn router(views: Views) -> Router {
@@ -265,9 +269,10 @@ fn feed_notes(reported: &Reported) -> String {
 fn snapshot_note(reported: &Reported) -> String {
     match reported.snapshot.loaded {
         Some(loaded) if !is_live(reported) => format!(
-            "answers come from a snapshot that was confirmed {} s ago: no complete list of {} has \
+            "answers come from a snapshot that was confirmed {} s ago{}: no complete list of {} has \
              been read yet\n",
             loaded.age(SystemTime::now()).as_secs(),
+            if loaded.is_partial { " and had no room for all objects" } else { "" },
             not_live(reported).join(", ")
         ),
         Some(_) | None => String::new(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use crds::Config;
-use dataplane_core::{DataSource, Export, Index, Resource};
+use dataplane_core::{DataSource, Export, Index, Object, Resource};
 
 use crate::status::Status;
 use crate::status::snapshot::{Loaded, SnapshotStatus};
@@ -61,8 +61,9 @@ pub fn open(folder: &Path, status: &Status) -> Option<Stored> {
     status.read().snapshot.folder = Some(folder.to_owned());
     match Stored::open(&folder.join(FILE)) {
         Ok(found) => {
-            status.read().snapshot.on_disk_confirmed_at_s =
-                found.as_ref().and_then(Stored::confirmed_at_s);
+            let reported = &mut status.read().snapshot;
+            reported.on_disk_confirmed_at_s = found.as_ref().and_then(Stored::confirmed_at_s);
+            reported.octets = found.as_ref().map_or(0, Stored::octets);
             found
         }
         Err(refusal) => {
@@ -81,7 +82,8 @@ pub fn set_aside(folder: &Path, status: &Status, refusal: &Refusal) {
         match std::fs::rename(&file, folder.join(REJECTED)) {
             Ok(()) => {
                 text.push_str(&format!("; it is {REJECTED} now"));
-                status.read().snapshot.on_disk_confirmed_at_s = None;
+                let reported = &mut status.read().snapshot;
+                (reported.on_disk_confirmed_at_s, reported.octets) = (None, 0);
             }
             Err(error) => text.push_str(&format!("; it cannot be renamed: {error}")),
         }
@@ -109,15 +111,17 @@ pub struct Snapshots {
 #[derive(Debug)]
 struct Making {
     export: Export,
-    /// Everything before the first object.
-    head: Vec<u8>,
+    /// The start of the file where not everything fits.
+    start_of_part: Vec<u8>,
+    /// Otherwise it ends behind its start.
+    has_objects: bool,
     shares: Shares,
     left_out: LeftOut,
     /// Octets that the disk has not taken yet.
     next: Option<Part>,
     /// `next` is the last part of the file.
     is_last: bool,
-    confirmed_at_s: u64,
+    confirmed_at_s: Option<u64>,
     /// Of the configuration in it.
     revision: String,
 }
@@ -224,25 +228,46 @@ impl Snapshots {
         if !self.due.start(Moment { now, contact, cost, is_last }) {
             return;
         }
-        let confirmed = confirmed(index, circumstances);
+        // During a canary a restart may run either configuration. Objects that neither may use are not written.
+        let configs = [circumstances.config, &self.configuration];
+        let has_objects = configs.iter().any(|config| config.warm_start.max_age_seconds > 0);
+        // What is confirmed counts as complete at the next start: without objects nothing may.
+        let confirmed = match has_objects {
+            true => confirmed(index, circumstances),
+            false => ByResource::default(),
+        };
         let oldest = confirmed.iter().flatten().min().copied();
+        let head = self.head(index, circumstances, confirmed);
         // The head can only be too large if the configuration is larger than any ConfigMap.
-        let Some(head) = format::start(&self.head(circumstances, confirmed)) else { return };
-        let around = head.len() + format::END.len() + format::CHECKSUM;
+        let Some(start) = format::start(&head) else { return };
+        let Some(start_of_part) = format::start(&Head { is_partial: true, ..head }) else { return };
+        let around = start.len() + format::END.len() + format::CHECKSUM;
         self.making = Some(Making {
             export: Export::default(),
             shares: Shares::new(self.room.saturating_sub(around as u64)),
             left_out: LeftOut::default(),
-            next: Some(Part::Start(head.clone())),
-            head,
+            next: Some(Part::Start(start)),
+            start_of_part,
+            has_objects,
             is_last: false,
-            confirmed_at_s: oldest.unwrap_or_default(),
+            confirmed_at_s: oldest,
             revision: self.configuration.revision(),
         });
     }
 
-    fn head(&self, circumstances: &Circumstances<'_>, confirmed: ByResource) -> Head {
+    fn head(
+        &self,
+        index: &Index,
+        circumstances: &Circumstances<'_>,
+        confirmed: ByResource,
+    ) -> Head {
         let rows = Resource::ALL.iter().zip(confirmed);
+        // What was missing at the start still is, where no list has replaced it.
+        let was_partial =
+            self.status.read().snapshot.loaded.is_some_and(|loaded| loaded.is_partial);
+        let records = index.records();
+        let is_loaded =
+            |&resource: &Resource| matches!(records.source(resource), DataSource::Snapshot { .. });
         Head {
             cluster_domain: circumstances.config.domain.clone(),
             kube_system_uid: circumstances.kube_system.map(|uid| format!("{uid:x}")),
@@ -250,6 +275,7 @@ impl Snapshots {
                 .filter_map(|(resource, at_s)| Some((resource.plural().to_owned(), at_s?)))
                 .collect(),
             kept: Kept::under(circumstances.config),
+            is_partial: was_partial && Resource::ALL.iter().any(is_loaded),
             configuration: self.configuration.to_json(),
         }
     }
@@ -259,15 +285,19 @@ impl Making {
     /// Exports until there is a block for the disk, or enough was done for once.
     fn step(&mut self, index: &Index) {
         let mut block = Vec::new();
-        let has_more = index.export(&mut self.export, STEP, |object| {
+        let mut put = |object: Object| {
             let start = block.len();
             let is_whole = format::put_object(&mut block, &object);
             let octets = (block.len() - start) as u64;
+            if !is_whole {
+                self.shares.refuse();
+            }
             if !is_whole || !self.shares.take(shares::namespace_of(&object), octets) {
                 block.truncate(start);
                 self.left_out.add(&object);
             }
-        });
+        };
+        let has_more = self.has_objects && index.export(&mut self.export, STEP, &mut put);
         if self.shares.is_over() {
             // Nothing is written until the shares are known.
             if !has_more {
@@ -293,7 +323,7 @@ impl Making {
         let first = std::mem::replace(&mut self.shares, Shares::new(0));
         self.shares = first.second();
         (self.export, self.left_out) = (Export::default(), LeftOut::default());
-        self.next = Some(Part::Start(self.head.clone()));
+        self.next = Some(Part::Start(std::mem::take(&mut self.start_of_part)));
     }
 }
 

@@ -46,7 +46,7 @@ fn is_loaded(status: &Status, age_s: u64) {
 fn loaded(age_s: u64) -> Loaded {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let confirmed_at_s = now.as_secs() - age_s;
-    Loaded { confirmed_at_s, age_s, at: Instant::now() }
+    Loaded { confirmed_at_s, age_s, is_partial: false, at: Instant::now() }
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn e41_readyz_shows_the_age_of_a_snapshot_by_the_clock_as_it_is_now() {
     // It is behind still: the process knows how long it serves the snapshot.
     let hour = Duration::from_secs(3_600);
     let at = Instant::now().checked_sub(hour).unwrap();
-    let of_later = Loaded { confirmed_at_s: u64::MAX, age_s: 0, at };
+    let of_later = Loaded { confirmed_at_s: u64::MAX, age_s: 0, is_partial: false, at };
     assert_eq!(of_later.age(SystemTime::now()).as_secs(), hour.as_secs());
 }
 
@@ -114,6 +114,23 @@ fn e42_readyz_names_what_still_comes_from_the_snapshot() {
         Resource::ALL[last].plural()
     );
     assert_eq!(notes(&status), note, "the others are live");
+    let loaded = status.read().snapshot.loaded;
+    status.read().snapshot.loaded = loaded.map(|loaded| Loaded { is_partial: true, ..loaded });
+    assert!(notes(&status).contains("no room for all objects"), "{}", notes(&status));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn l3_pages_give_way_to_those_that_answer_clients_and_probes_do_not() {
+    fn nice() -> i32 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let (_, after_name) = stat.rsplit_once(')').unwrap();
+        after_name.split_whitespace().nth(16).unwrap().parse().unwrap()
+    }
+    let (runtime, before) = (runtime().unwrap(), nice());
+    let (of_probes, of_pages) =
+        runtime.block_on(async { (nice(), tokio::task::spawn_blocking(nice).await.unwrap()) });
+    assert_eq!((of_probes, of_pages), (before, before.max(5)));
 }
 
 #[test]

@@ -41,6 +41,9 @@ pub(super) struct Head {
     pub(super) confirmed_at_s: BTreeMap<String, u64>,
     /// The parts of objects that were kept.
     pub(super) kept: Kept,
+    /// Objects are missing, because there was no room for all. Snapshots of before do not say it.
+    #[serde(default)]
+    pub(super) is_partial: bool,
     /// The configuration to run when there is no other (E46), as `Config::to_json` writes it.
     pub(super) configuration: String,
 }

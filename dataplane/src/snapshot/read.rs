@@ -48,6 +48,8 @@ pub enum Refusal {
     },
     /// The configuration reads parts of objects that were not kept.
     TooLittleKept,
+    /// It has the configuration only.
+    WithoutObjects,
     /// Something in it met a defect of this program.
     Panicked,
 }
@@ -62,9 +64,13 @@ impl Refusal {
             | Refusal::TooLarge(_)
             | Refusal::Damaged
             | Refusal::Malformed(_)
-            | Refusal::OtherDomain { .. }
             | Refusal::Panicked => true,
-            Refusal::Unreadable(_) | Refusal::TooOld { .. } | Refusal::TooLittleKept => false,
+            // A domain may be mistyped for one start.
+            Refusal::OtherDomain { .. }
+            | Refusal::Unreadable(_)
+            | Refusal::TooOld { .. }
+            | Refusal::TooLittleKept
+            | Refusal::WithoutObjects => false,
         }
     }
 }
@@ -96,6 +102,9 @@ impl fmt::Display for Refusal {
                 "it was written under another exposure or endpointNames and has no labels or names \
                  that are read now",
             ),
+            Refusal::WithoutObjects => f.write_str(
+                "it has no objects that are read now: while warmStart.maxAgeSeconds is 0 only the configuration is written",
+            ),
             Refusal::Panicked => f.write_str(
                 "loading it panicked, which is a defect of ClusterDNS: please report it, with the log and that file",
             ),
@@ -119,6 +128,8 @@ impl From<io::Error> for Refusal {
 #[derive(Debug)]
 pub struct Stored {
     head: Head,
+    /// Size of the file.
+    octets: u64,
     /// The offset of the first object.
     objects: BufReader<File>,
 }
@@ -143,7 +154,17 @@ impl Stored {
             return Err(Refusal::Malformed("its head"));
         }
         let head = serde_json::from_slice(&head).map_err(|_| Refusal::Malformed("its head"))?;
-        Ok(Some(Stored { head, objects: file }))
+        Ok(Some(Stored { head, octets: length, objects: file }))
+    }
+
+    /// Size of the file.
+    pub fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    /// Objects are missing that there was no room for.
+    pub fn is_partial(&self) -> bool {
+        self.head.is_partial
     }
 
     /// The configuration that ran when it was written (E46), checked again by this version.
@@ -154,7 +175,7 @@ impl Stored {
         Config::from_json(&self.head.configuration).map(|(config, _)| config)
     }
 
-    /// The oldest confirmation of anything in it, in Unix seconds.
+    /// The oldest confirmation of any object in it, in Unix seconds.
     pub fn confirmed_at_s(&self) -> Option<u64> {
         self.head.confirmed_at_s.values().min().copied()
     }
@@ -198,7 +219,7 @@ impl Stored {
         let usable = confirmed.map(|at_s| at_s.filter(is_young));
         if usable.iter().all(Option::is_none) {
             let newest = confirmed.iter().flatten().max();
-            let newest = newest.ok_or(Refusal::Malformed("the time of its confirmation"))?;
+            let newest = newest.ok_or(Refusal::WithoutObjects)?;
             return Err(Refusal::TooOld { age_s: now_s.saturating_sub(*newest), max_age_s });
         }
         Ok(usable)
@@ -246,7 +267,11 @@ impl Kept {
 fn check(file: &mut BufReader<File>, length: u64) -> Result<(), Refusal> {
     let mut magic = [0; MAGIC.len()];
     let mut format = [0; 4];
-    let foreign = |_| Refusal::Foreign;
+    // Too short for any snapshot. A disk that fails says nothing about the file.
+    let foreign = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Refusal::Foreign,
+        _ => Refusal::from(error),
+    };
     file.read_exact(&mut magic).map_err(foreign)?;
     file.read_exact(&mut format).map_err(foreign)?;
     if magic != *MAGIC {

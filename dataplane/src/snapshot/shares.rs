@@ -76,6 +76,11 @@ impl Shares {
         is_taken
     }
 
+    /// An object fits into no snapshot.
+    pub(super) fn refuse(&mut self) {
+        self.is_over |= self.second.is_none();
+    }
+
     /// In the first pass: not everything fits. The result of this pass is dropped, and a second pass is needed.
     pub(super) fn is_over(&self) -> bool {
         self.is_over

@@ -40,8 +40,8 @@ pub(super) enum Part {
     Objects(Vec<u8>),
     /// Nothing follows: the file gets its checksum and its name.
     End {
-        /// When the API server confirmed what is in it, in Unix seconds.
-        confirmed_at_s: u64,
+        /// When the API server confirmed what is in it, in Unix seconds; `None` without objects.
+        confirmed_at_s: Option<u64>,
         /// Of the configuration in it.
         revision: String,
         /// Objects that are not in it.
@@ -120,7 +120,7 @@ fn run(folder: &Path, parts: &Receiver<Part>, status: &Status) {
 
 fn written(
     status: &Status,
-    (confirmed_at_s, revision, left_out, octets): (u64, String, LeftOut, u64),
+    (confirmed_at_s, revision, left_out, octets): (Option<u64>, String, LeftOut, u64),
     cost: Cost,
 ) {
     let mut reported = status.read();
@@ -137,12 +137,17 @@ fn written(
     reported.snapshot.left_out = left_out.count;
     reported.snapshot.left_out_objects = named;
     if reported.snapshot.error.take().is_some() || reported.snapshot.writes == 0 {
-        tracing::info!(octets, "snapshot written: a restart answers from it at once");
+        match confirmed_at_s {
+            Some(_) => {
+                tracing::info!(octets, "snapshot written: a restart answers from it at once");
+            }
+            None => tracing::info!(octets, "snapshot written: it has the configuration only"),
+        }
     }
     reported.snapshot.writes += 1;
     reported.snapshot.octets = octets;
     (reported.snapshot.written, reported.snapshot.took) = (cost.octets, cost.took);
-    reported.snapshot.on_disk_confirmed_at_s = Some(confirmed_at_s);
+    reported.snapshot.on_disk_confirmed_at_s = confirmed_at_s;
     reported.snapshot.on_disk_revision = Some(revision);
 }
 
@@ -298,7 +303,7 @@ mod tests {
         let status = Arc::<Status>::default();
         let disk = start(&folder, status.clone()).unwrap();
         let end = || Part::End {
-            confirmed_at_s: 0,
+            confirmed_at_s: Some(0),
             revision: String::new(),
             left_out: LeftOut::default(),
         };

@@ -340,7 +340,10 @@ impl Writer {
         }
         self.is_reconfigured = false;
         reported.publications += 1;
-        self.warm.changed();
+        if published.is_some() {
+            // Upstreams are in no snapshot; a configuration that names some abandons the running one.
+            self.warm.changed();
+        }
         let records = published.unwrap_or_else(|| self.index.records());
         let upstreams = self.upstreams.clone();
         let before = self.state.published.swap(Arc::new(Published { records, upstreams }));

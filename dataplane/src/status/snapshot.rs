@@ -24,7 +24,7 @@ pub struct SnapshotStatus {
     /// How long the disk took for them.
     #[serde(skip)]
     pub took: Duration,
-    /// Objects that the last one does not have, because they are too large or their namespaces have more than their share.
+    /// Objects that the last one of this process does not have, because they are too large or their namespaces have more than their share.
     pub left_out: usize,
     /// Some of these, such as `endpointslices shop/cart-0`.
     pub left_out_objects: Vec<String>,
@@ -48,6 +48,8 @@ pub struct Loaded {
     pub confirmed_at_s: u64,
     /// How old it was when it was loaded.
     pub age_s: u64,
+    /// Objects are missing in it, because there was no room for all.
+    pub is_partial: bool,
     /// When it was loaded.
     #[serde(skip)]
     pub at: Instant,

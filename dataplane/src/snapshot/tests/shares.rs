@@ -1,5 +1,7 @@
 //! A snapshot with less room than there are objects.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use dataplane_core::{Endpoint, Slice};
 
 use super::*;
@@ -49,10 +51,12 @@ fn e40_a_namespace_that_fills_the_snapshot_leaves_out_its_own_objects_only() {
         Snapshots::new(&folder.0, Arc::new(config.clone()), status.clone()).unwrap();
     snapshots.room = 300_000;
     let begin = Instant::now();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let contact = Contact { at: begin, unix_s: since_1970.as_secs() };
     while status.read().snapshot.writes == 0 {
         let circumstances = Circumstances {
             config: &config,
-            contacts: [Some(Contact { at: begin, unix_s: 1 }); Resource::ALL.len()],
+            contacts: [Some(contact); Resource::ALL.len()],
             kube_system: None,
             now: Instant::now(),
             is_last: false,
@@ -71,4 +75,21 @@ fn e40_a_namespace_that_fills_the_snapshot_leaves_out_its_own_objects_only() {
         .objects(|object| of_shop += usize::from(&*object.key().namespace == "shop"))
         .unwrap();
     assert_eq!(of_shop, names.len() + 1);
+
+    // The next process says that objects are missing, and so does its snapshot until lists are live.
+    let octets = fs::metadata(folder.file()).unwrap().len();
+    let is_partial = || Stored::open(&folder.file()).unwrap().unwrap().is_partial();
+    let (mut writer, status, is_loaded) = load(&folder, &config);
+    assert!(is_loaded && is_partial());
+    let reported = status.read().snapshot.clone();
+    assert!(reported.octets == octets && reported.loaded.unwrap().is_partial, "{reported:?}");
+    writer.keep_snapshots(&folder.0).unwrap();
+    writer.begin(Resource::Namespaces);
+    writer.complete(Resource::Namespaces, 0);
+    writer.publish();
+    step_until(&mut writer, &status, |reported| reported.writes == 1);
+    assert!(is_partial());
+    complete(&mut writer, vec![service("cart", 1, 1)]);
+    step_last_until(&mut writer, &status, |reported| reported.writes == 2);
+    assert!(!is_partial());
 }

@@ -148,6 +148,11 @@ impl Writer {
                     Resource::ALL.map(|kind| self.index.objects(kind)).iter().sum();
                 let age_s = loaded.age_s;
                 tracing::info!(age_s, objects, "answering from the snapshot until lists are live");
+                if loaded.is_partial {
+                    tracing::warn!(
+                        "the snapshot had no room for all objects: those that are missing have no records until lists are live"
+                    );
+                }
                 true
             }
             Err(refusal) => {
@@ -182,6 +187,7 @@ impl Writer {
     /// Loads and publishes.
     fn try_load(&mut self, stored: Stored, now_s: u64) -> Result<Loaded, Refusal> {
         let usable = stored.usable(&self.configs.borrow(), now_s)?;
+        let is_partial = stored.is_partial();
         self.warm.kube_system = stored.kube_system_uid();
         if let Some(kube_system) = self.warm.kube_system {
             self.find_replicas(kube_system);
@@ -210,7 +216,7 @@ impl Writer {
         }
         let confirmed_at_s = usable.into_iter().flatten().min().unwrap_or(now_s);
         let age_s = now_s.saturating_sub(confirmed_at_s);
-        let loaded = Loaded { confirmed_at_s, age_s, at: Instant::now() };
+        let loaded = Loaded { confirmed_at_s, age_s, is_partial, at: Instant::now() };
         self.status.read().snapshot.loaded = Some(loaded);
         self.publish();
         Ok(loaded)
@@ -219,10 +225,15 @@ impl Writer {
     /// From here on snapshots are written to this folder (E40), by [`Writer::step_snapshot`].
     ///
     /// # Errors
-    /// When the folder cannot be made or a thread not started.
+    /// When the folder cannot be made or a thread not started; this is counted as a failure.
     pub fn keep_snapshots(&mut self, folder: &Path) -> anyhow::Result<()> {
         let config = self.configs.borrow().clone();
-        self.warm.snapshots = Some(Snapshots::new(folder, config, self.status.clone())?);
+        let begun = Snapshots::new(folder, config, self.status.clone()).inspect_err(|error| {
+            let reported = &mut self.status.read().snapshot;
+            reported.failures += 1;
+            reported.error = Some(format!("{error:#}"));
+        });
+        self.warm.snapshots = Some(begun?);
         Ok(())
     }
 

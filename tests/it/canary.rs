@@ -298,7 +298,6 @@ fn observed(objects: &[Value]) -> Observed {
             namespaces: of_kind("Namespace")
                 .map(|it| (text(&it["metadata"]["name"]), labels(it)))
                 .collect(),
-            is_complete: true,
             services: of_kind("Service")
                 .map(|it| SampledService {
                     namespace: text(&it["metadata"]["namespace"]),

@@ -324,8 +324,6 @@ pub struct UsedCertificate {
 pub struct Sample {
     /// Labels by namespace.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
-    /// These are all namespaces that there are.
-    pub is_complete: bool,
     /// Namespaces that the configuration on trial names and that do not exist.
     pub missing: BTreeSet<String>,
     /// A few Services of several namespaces.

@@ -30,7 +30,7 @@ const LISTED: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Namespaces in one list.
 const PAGE: u32 = 500;
-/// Lists of namespaces; where there are more, a namespace that is not among them may exist.
+/// Lists of namespaces; a namespace that is not in them may exist.
 const MAX_PAGES: usize = 4;
 /// EndpointSlices of a sampled Service whose versions are compared; where it has more, the version of the list counts for the
 /// others.
@@ -53,7 +53,8 @@ const MAX_SELECTORS: usize = 256;
 #[derive(Debug, Default)]
 pub struct Samples {
     kept: Mutex<Option<(Instant, Sample)>>,
-    selects: Mutex<HashMap<String, (Instant, bool)>>,
+    /// Selectors that selected a Service, and when. That one selects nothing is not kept: a user mends it and tries again.
+    selects: Mutex<HashMap<String, Instant>>,
 }
 
 impl Samples {
@@ -65,6 +66,13 @@ impl Samples {
         if sample.unread.is_none() {
             match missing(client, lists, &sample, &exposure.namespaces).await {
                 Ok(missing) => sample.missing = missing,
+                Err(error) => sample.unread = Some(unread(&error)),
+            }
+        }
+        let by = &exposure.namespace_selector;
+        if sample.unread.is_none() && !sample.namespaces.values().any(|labels| by.matches(labels)) {
+            match namespaces(client, lists, ListParams::default().labels(&as_text(by))).await {
+                Ok(found) => sample.namespaces.extend(found),
                 Err(error) => sample.unread = Some(unread(&error)),
             }
         }
@@ -85,10 +93,8 @@ impl Samples {
     ) -> anyhow::Result<bool> {
         let kept =
             self.selects.lock().unwrap_or_else(PoisonError::into_inner).get(selector).copied();
-        if let Some((at, selects)) = kept
-            && at.elapsed() < KEPT
-        {
-            return Ok(selects);
+        if kept.is_some_and(|at| at.elapsed() < KEPT) {
+            return Ok(true);
         }
         let all = Api::<Service>::all(client.clone());
         let params = ListParams::default().labels(selector).limit(1);
@@ -97,7 +103,9 @@ impl Samples {
         if kept.len() >= MAX_SELECTORS {
             kept.clear();
         }
-        kept.insert(selector.to_owned(), (Instant::now(), selects));
+        if selects {
+            kept.insert(selector.to_owned(), Instant::now());
+        }
         Ok(selects)
     }
 
@@ -139,7 +147,7 @@ fn as_text(selector: &LabelSelector) -> String {
 }
 
 async fn read(client: &Client, lists: &Lists) -> anyhow::Result<Sample> {
-    let (namespaces, is_complete) = namespaces(client, lists).await?;
+    let namespaces = namespaces(client, lists, ListParams::default()).await?;
     let (mut services, mut unread) = (Vec::new(), 0);
     let chosen = spread(&namespaces);
     for namespace in &chosen {
@@ -156,7 +164,7 @@ async fn read(client: &Client, lists: &Lists) -> anyhow::Result<Sample> {
             }
         }
     }
-    Ok(Sample { namespaces, is_complete, services, ..Sample::default() })
+    Ok(Sample { namespaces, services, ..Sample::default() })
 }
 
 fn too_slow() -> anyhow::Error {
@@ -224,7 +232,8 @@ fn is_small(labels: &BTreeMap<String, String>) -> bool {
     labels.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() <= LABEL_OCTETS
 }
 
-/// Those of these namespaces that do not exist. Where there are more namespaces than are listed, each is looked for.
+/// Those of these namespaces that do not exist. Each that is not in the sample is looked for: there may be more than are listed,
+/// and a user may have created it since the sample was read.
 async fn missing(
     client: &Client,
     lists: &Lists,
@@ -235,9 +244,7 @@ async fn missing(
     let mut missing = BTreeSet::new();
     let all = Api::<Namespace>::all(client.clone());
     for name in unknown.take(MAX_LOOKED_FOR) {
-        let exists = !sample.is_complete
-            && !versions(client, lists, all.resource_url(), &by_name(name)).await?.is_empty();
-        if !exists {
+        if versions(client, lists, all.resource_url(), &by_name(name)).await?.is_empty() {
             missing.insert(name.clone());
         }
     }
@@ -313,29 +320,28 @@ async fn versions(
     Ok(found.join(","))
 }
 
-/// Their names and labels, and whether these are all.
+/// Names and labels of the first namespaces that are asked for so.
 async fn namespaces(
     client: &Client,
     lists: &Lists,
-) -> anyhow::Result<(BTreeMap<String, BTreeMap<String, String>>, bool)> {
+    asked: ListParams,
+) -> anyhow::Result<BTreeMap<String, BTreeMap<String, String>>> {
     let all = Api::<Namespace>::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    let (mut found, mut are_all) = (BTreeMap::new(), true);
+    let mut params = asked.limit(PAGE);
+    let mut found = BTreeMap::new();
     for _ in 0..MAX_PAGES {
         let take = |namespace: PartialObjectMeta<Namespace>| {
-            let is_small = is_small(namespace.labels());
-            are_all &= is_small;
-            if is_small {
+            if is_small(namespace.labels()) {
                 found.insert(namespace.name_any(), namespace.labels().clone());
             }
         };
         let page = lists.metadata_page(client, all.resource_url(), &params, take);
         match within(page).await.context("namespaces")?.token {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok((found, are_all)),
+            None => break,
         }
     }
-    Ok((found, false))
+    Ok(found)
 }
 
 /// Some of them, evenly by name; always the same ones for the same namespaces.

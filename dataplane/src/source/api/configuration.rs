@@ -52,6 +52,8 @@ pub(super) struct Configuration {
     looked_at: Option<String>,
     /// It is on trial here, and no other pod reads it.
     is_on_trial: bool,
+    /// It took the place of one that was on trial here: no other pod goes back with this one.
+    goes_back: bool,
     next_look: Instant,
     /// Needs new lists, which begin at this time.
     postponed: Option<(Config, Running, Instant)>,
@@ -87,6 +89,7 @@ impl Configuration {
             choose_at: None,
             looked_at: None,
             is_on_trial: false,
+            goes_back: false,
             next_look: Instant::now() + FILE_INTERVAL,
             postponed: None,
             renewing: None,
@@ -199,7 +202,7 @@ impl Configuration {
         text: Option<&String>,
     ) -> bool {
         let origin = format!("{}, {key}", self.wanted.origin());
-        self.is_on_trial = key == CANARY;
+        let was_on_trial = std::mem::replace(&mut self.is_on_trial, key == CANARY);
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
             self.looked_at = None;
             ingest
@@ -213,6 +216,7 @@ impl Configuration {
             return true;
         }
         self.looked_at = Some(text.clone());
+        self.goes_back = was_on_trial;
         match configuration::of_document(text, origin) {
             Ok(checked) => {
                 ingest.status.shared.read().role = role.to_owned();

@@ -202,6 +202,8 @@ impl<'a> Trial<'a> {
             && reported.is_some_and(|reported| reported.revision == self.state.stable)
         {
             Verdict::Unwatched
+        } else if runs_it {
+            Verdict::Lost("ran it, but its answers did not show in time whether it is good")
         } else {
             Verdict::Lost("did not report this configuration in time")
         }
@@ -283,6 +285,9 @@ impl<'a> Trial<'a> {
     fn begin(self, losses: u32) -> RolloutPlan {
         if losses > 0 && self.is_run_by_a_lost_pod() {
             return self.call_back(losses);
+        }
+        if self.is_run_after_it_failed() {
+            return self.wait_for_failed();
         }
         let Some(pod) = self.candidate(losses) else {
             return self.wait(losses);

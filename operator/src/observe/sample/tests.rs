@@ -1,5 +1,9 @@
 //! What is sampled of an API server, also where tenants made its objects to be in the way.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
 use serde_json::{Value, json};
 
@@ -50,10 +54,11 @@ async fn l12_of_objects_with_thousands_of_labels_a_sample_keeps_versions_at_most
     });
     let client = Client::new(server, "default");
     let samples = Samples::default();
-    let sample = samples.read(&client, &Lists::default(), &Exposure::default()).await;
+    let exposure = Exposure { namespaces: vec!["wide".to_owned()], ..Exposure::default() };
+    let sample = samples.read(&client, &Lists::default(), &exposure).await;
     assert_eq!(sample.unread, None);
     assert_eq!(sample.namespaces.keys().collect::<Vec<_>>(), ["shop"]);
-    assert!(!sample.is_complete, "another one exists");
+    assert!(sample.missing.is_empty(), "it exists, and is only too wide to keep");
     let named: Vec<_> = sample.services.iter().map(|it| (&*it.name, it.labels.len())).collect();
     assert_eq!(named, [("cart", 1)]);
     let version = &sample.services[0].version;
@@ -133,4 +138,49 @@ async fn o17_a_change_beyond_the_slices_that_are_listed_is_seen() {
     };
     let version = sampled(list).await.services.remove(0).version;
     assert_eq!(version, "shop@7 web@7 web-1@7,more@9");
+}
+
+/// An API server with the namespace `shop` and its Service `web`. The edit of a user brings the namespace `new`, with a label, and
+/// a Service with a label.
+fn edited(is_edited: &Arc<AtomicBool>) -> Client {
+    let is_edited = Arc::clone(is_edited);
+    let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let is_edited = is_edited.load(Relaxed);
+        let is_about_new = query.contains("labelSelector=team") || query.contains("name%3Dnew");
+        let list = match path.rsplit('/').next() {
+            Some("namespaces") if is_about_new && is_edited => {
+                let mut list = named(&["new"]);
+                list["items"][0]["metadata"]["labels"] = json!({"team": "a"});
+                list
+            }
+            Some("namespaces") if is_about_new => named(&[]),
+            Some("namespaces") => named(&["shop"]),
+            Some("services") if query.contains("labelSelector") && !is_edited => named(&[]),
+            _ => named(&["web"]),
+        };
+        let body = kube::client::Body::from(list.to_string().into_bytes());
+        async move { Ok::<_, std::convert::Infallible>(hyper::Response::new(body)) }
+    });
+    Client::new(server, "default")
+}
+
+#[tokio::test]
+async fn o17_what_a_user_mends_after_a_failed_trial_is_seen_by_the_next_one() {
+    let is_edited = Arc::new(AtomicBool::new(false));
+    let (client, lists, samples) = (edited(&is_edited), Lists::default(), Samples::default());
+    let exposure = |exposure: Value| serde_json::from_value::<Exposure>(exposure).unwrap();
+    let named = exposure(json!({"namespaces": ["shop", "new"]}));
+    let by_team = exposure(json!({"namespaceSelector": {"matchLabels": {"team": "a"}}}));
+    let by_dns = exposure(json!({"serviceSelector": {"matchLabels": {"dns": "shown"}}}));
+    let selects_namespace = |sample: &Sample| {
+        sample.namespaces.values().any(|labels| by_team.namespace_selector.matches(labels))
+    };
+    assert_eq!(samples.read(&client, &lists, &named).await.missing, ["new".to_owned()].into());
+    assert!(!selects_namespace(&samples.read(&client, &lists, &by_team).await));
+    assert_eq!(samples.read(&client, &lists, &by_dns).await.selects, Some(false));
+    is_edited.store(true, Relaxed);
+    assert!(samples.read(&client, &lists, &named).await.missing.is_empty());
+    assert!(selects_namespace(&samples.read(&client, &lists, &by_team).await));
+    assert_eq!(samples.read(&client, &lists, &by_dns).await.selects, Some(true));
 }

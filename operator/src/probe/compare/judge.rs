@@ -29,8 +29,8 @@ pub struct Asked {
 pub(super) fn check(asked: &Asked) -> Check {
     let Asked { question, canary, stable } = asked;
     let outcome = match &question.expects {
-        Expects::Server { group, is_new, is_changed } => {
-            by_health(group, *is_new, health(canary), health_of_stable(*is_changed, stable))
+        Expects::Server { group, is_new, has_other_servers } => {
+            by_health(group, *is_new, health(canary), health_of_stable(*has_other_servers, stable))
         }
         Expects::Records | Expects::Hidden | Expects::Has(_) | Expects::Written(_) => {
             let kind = question.asked.first().map_or(RecordType::A, |(_, kind)| *kind);
@@ -120,9 +120,13 @@ fn shown(data: &RData) -> String {
 fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
     match (canary, stable, expects) {
         (Answer::Right, _, _) => CheckResult::Good,
-        (Answer::Hidden(how), Answer::Right, _) => CheckResult::Warning(format!(
-            "{how}, because spec.exposure hides this Service: programs in pods that find the API server by its name need it"
-        )),
+        // Both hide it, as the spec asks: clients lose nothing. Where little is visible, no other name may be asked.
+        (Answer::Hidden(_), Answer::Hidden(_), _) => CheckResult::Good,
+        (Answer::Hidden(how), Answer::Right | Answer::Wrong(_) | Answer::Unknown, _) => {
+            CheckResult::Warning(format!(
+                "{how}, because spec.exposure hides this Service: programs in pods that find the API server by its name need it"
+            ))
+        }
         (Answer::Wrong(why), _, Expects::Written(wanted)) => {
             let wanted = wanted.first().map(shown).unwrap_or_default();
             CheckResult::Worse(format!("the pod answered {why}, and the spec has {wanted}"))
@@ -130,11 +134,7 @@ fn by_answer(expects: &Expects, canary: Answer, stable: Answer) -> CheckResult {
         (Answer::Wrong(why), Answer::Right, _) => CheckResult::Worse(format!(
             "{why}, and pods with the current configuration answer this name correctly"
         )),
-        (
-            Answer::Wrong(_) | Answer::Hidden(_),
-            Answer::Wrong(_) | Answer::Hidden(_) | Answer::Unknown,
-            _,
-        )
+        (Answer::Wrong(_), Answer::Wrong(_) | Answer::Hidden(_) | Answer::Unknown, _)
         | (Answer::Unknown, _, _) => CheckResult::Open,
     }
 }

@@ -44,8 +44,8 @@ pub enum Expects {
         group: String,
         /// Stable pods have no such group.
         is_new: bool,
-        /// Stable pods have another one.
-        is_changed: bool,
+        /// Stable pods ask other servers.
+        has_other_servers: bool,
     },
 }
 
@@ -65,6 +65,14 @@ pub(super) fn is_untouched(config: &Config, name: &str) -> bool {
     };
     !config.hosts.iter().any(|host| host.name == name)
         && !config.records.iter().any(|record| record.name == name || is_led(record))
+}
+
+/// Is this name, outside of the cluster domain, answered here: by a host or record of that name (RR81), or by one that answers
+/// all names below a name above it?
+pub(super) fn is_answered_here(config: &Config, name: &str) -> bool {
+    config.hosts.iter().any(|host| host.name == name)
+        || config.records.iter().any(|record| record.name == name)
+        || name.split_once('.').is_some_and(|(_, parent)| are_answered_below(config, parent))
 }
 
 /// Are names below this one, outside of the cluster domain, answered here: by a wildcard (RR82) or a DNAME (RR85), at this

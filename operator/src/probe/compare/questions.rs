@@ -33,7 +33,7 @@ pub fn questions(
     let (changed, unchanged) = written::questions(config, before);
     questions.extend(progress.of_hosts(changed, worse));
     questions.extend(unchanged);
-    questions.extend(progress.of_groups(groups::of_stub_domains(config, before), worse));
+    questions.extend(progress.of_groups(groups::of_stub_domains(config, before, fresh), worse));
     questions.extend(groups::of_upstreams(config, before, fresh));
     questions
 }

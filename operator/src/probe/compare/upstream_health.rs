@@ -31,10 +31,10 @@ pub(super) enum UpstreamHealth {
     Unknown,
 }
 
-/// How the servers of a stable pod behave. For a group that did not change only the first part counts, which asks for
+/// How the servers of a stable pod behave. Where the canary has the same servers only the first part counts, which asks for
 /// a name that no cache has: a stable pod may answer the others from its cache, which the canary does not have.
-pub(super) fn health_of_stable(is_changed: bool, heard: &[Reply]) -> UpstreamHealth {
-    let count = if is_changed { heard.len() } else { 1 };
+pub(super) fn health_of_stable(has_other_servers: bool, heard: &[Reply]) -> UpstreamHealth {
+    let count = if has_other_servers { heard.len() } else { 1 };
     health(&heard[..heard.len().min(count)])
 }
 

@@ -23,8 +23,9 @@ pub(super) struct AwaitsPods {
 
 impl Configuration {
     /// A random time, so that pods do not all list at once (E43). The one pod of a trial is alone, and the trial waits for its list.
+    /// When it goes back it is alone too, and until its list is complete it runs what failed (O7).
     pub(in crate::source::api) fn delay(&self) -> Duration {
-        match self.is_on_trial {
+        match self.is_on_trial || self.goes_back {
             true => Duration::ZERO,
             false => self.pace.spread.mul_f64(chance()),
         }

@@ -289,3 +289,18 @@ fn o17_a_change_passes_when_all_of_it_was_asked_or_with_a_warning_in_the_end() {
         assert_eq!((plan.state.stable, plan.state.warning.as_str()), (revision(NEW), warning));
     }
 }
+
+#[test]
+fn o17_a_pod_that_ran_it_without_an_answer_to_judge_is_not_called_silent() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    let mut failure = String::new();
+    for begin in [100, 400, 700] {
+        story.reconcile(begin);
+        story.pods_follow();
+        story.compare(false, false);
+        failure = story.reconcile(begin + 151).state.failure;
+        story.pods_follow();
+    }
+    assert!(failure.contains("ran it, but its answers did not show in time"), "{failure}");
+}

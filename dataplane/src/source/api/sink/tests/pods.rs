@@ -103,3 +103,23 @@ fn e43_the_pod_of_a_trial_lists_at_once_and_all_others_at_a_random_time() {
     adopt(&mut sink, &verified());
     assert!(sink.configuration.delay() > Duration::ZERO);
 }
+
+#[test]
+fn o7_a_pod_whose_trial_ends_lists_at_once_and_with_the_others_after_that() {
+    let mut sink = insecure();
+    sink.configuration.pace.spread = Duration::from_secs(1 << 40);
+    let stable = json!({"format": 1});
+    let rollout = json!({"stable": "1", "canary": "2", "observeSeconds": 60,
+        "canaryPod": {"name": "dns-1", "uid": "uid-1"}, "startedAt": "2026-01-01T00:00:00Z"});
+    adopt_texts(
+        &mut sink,
+        json!({"stable.json": stable.to_string(), "canary.json": verified().to_string(),
+            "rollout.json": rollout.to_string()}),
+    );
+    adopt(&mut sink, &stable);
+    assert_eq!(sink.configuration.delay(), Duration::ZERO, "no other pod goes back now");
+    adopt(&mut sink, &stable);
+    assert_eq!(sink.configuration.delay(), Duration::ZERO, "the same document changes nothing");
+    adopt(&mut sink, &verified());
+    assert!(sink.configuration.delay() > Duration::ZERO, "every pod gets this one");
+}

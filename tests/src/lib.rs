@@ -39,6 +39,7 @@ pub mod scale;
 pub mod scenario;
 pub mod scratch;
 pub mod scripted_api;
+pub mod scripts;
 pub mod snapshot_file;
 #[cfg(target_os = "linux")]
 pub mod soak;

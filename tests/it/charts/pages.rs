@@ -1,7 +1,6 @@
 //! What docs/install.md tells people to write and to run who have a release and no clone.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
@@ -100,9 +99,7 @@ echo "$*" >> calls
 case $(wc -l < calls) in 1) printf '[default]' ;; 2) exit 1 ;; *) printf '[]' ;; esac
 "#;
     for (name, text) in [("kubectl", kubectl), ("sleep", "#!/bin/sh\n")] {
-        let path = folder.path().join(name);
-        fs::write(&path, text).expect("the folder is ours");
-        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+        tests::scripts::write(&folder.path().join(name), text);
     }
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
     let annotation = operator::names::ADOPTED_BY.replace('.', r"\.");

@@ -1,7 +1,6 @@
 //! What a release and the tests are built with: one compiler, pinned tools, and the Kubernetes that `KUBERNETES` names.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::{Tree, ran};
@@ -28,9 +27,9 @@ fn p5_the_image_and_the_release_use_the_same_compiler_and_tools() {
 
 impl Tree {
     pub(super) fn executable(&self, file: &str, script: &str) {
-        self.write(file, &format!("#!/bin/sh\n{script}\n"));
-        let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(self.path().join(file), executable).expect("it is ours");
+        let path = self.path().join(file);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("it is ours");
+        tests::scripts::write(&path, &format!("#!/bin/sh\n{script}\n"));
     }
 
     /// A PATH that has these programs before those of the machine.

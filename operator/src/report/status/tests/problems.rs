@@ -189,7 +189,6 @@ fn o20_a_lost_pod_is_named_with_its_node_and_ready_stays_true() {
     assert_eq!((degraded.status.as_str(), degraded.reason.as_str()), ("True", "PodLost"));
     let name = pods::name(&story.observed.pods[0]).to_owned();
     assert!(degraded.message.contains(&format!("{name} (node node-7)")), "{}", degraded.message);
-    // How long that takes depends on who asks, and on what it knows of its own node.
     assert!(degraded.message.contains("three or more questions"), "{}", degraded.message);
     assert_eq!(condition(&status, "Ready").unwrap().status, "True");
     // Its kubelet lives, or the pod is gone.

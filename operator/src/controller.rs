@@ -244,9 +244,12 @@ async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, In
     tracing::error!(
         "a defect of the operator ended the reconcile of the ClusterDNS {name}, which is tried again: {defect}"
     );
-    let again = failed::count(&dns, &ctx, began);
+    let (again, in_a_row) = failed::count(&dns, &ctx, began);
     // What says so may meet a defect too.
-    let said = failed::caught(async move { failed::say(&dns, &ctx, &Why::Defect(defect)).await });
+    let said =
+        failed::caught(
+            async move { failed::say(&dns, &ctx, in_a_row, &Why::Defect(defect)).await },
+        );
     if let Err(defect) = said.await {
         tracing::error!("a defect of the operator keeps the status of {name} as it was: {defect}");
     }
@@ -279,8 +282,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             Ok(None) => return Action::await_change(),
             Err(error) => {
                 tracing::warn!("the operator cannot read the ClusterDNS {name}: {error:#}");
-                let again = failed::count(&dns, &ctx, began);
-                failed::say(&dns, &ctx, &Why::Error(error)).await;
+                let (again, in_a_row) = failed::count(&dns, &ctx, began);
+                failed::say(&dns, &ctx, in_a_row, &Why::Error(error)).await;
                 return Action::requeue(again);
             }
         },
@@ -306,6 +309,7 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
         // The API server asks for patience: all that is written waits, not only what it refused.
         Ok(reconcile::Reconciled { again, retry_after: asked @ Some(_), is_on_trial, .. }) => {
             let failure = Failure { asked, at_most: again.filter(|_| is_on_trial) };
+            ctx.backoff.ran(&name);
             ("incomplete", ctx.backoff.failed(&name, generation, Instant::now(), failure))
         }
         // What failed waits by itself, and is among the reasons to look again.
@@ -318,8 +322,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             tracing::warn!(
                 "the operator cannot reconcile the ClusterDNS {name} and tries again: {error:#}"
             );
-            let again = failed::count(&dns, &ctx, began);
-            failed::say(&dns, &ctx, &Why::Error(error)).await;
+            let (again, in_a_row) = failed::count(&dns, &ctx, began);
+            failed::say(&dns, &ctx, in_a_row, &Why::Error(error)).await;
             return Action::requeue(again);
         }
     };

@@ -133,7 +133,7 @@ fn keep(forwarder: &Forwarder, upstreams: &Upstreams, kept: &Kept) {
     };
     let route = upstreams.route(*group).unwrap();
     let kept = (&relayed, Member::at(*server));
-    forwarder.cache().keep(route, kept, forwarder.clock().now_ms(), upstreams.cache());
+    forwarder.cache().keep(route, kept, u32::MAX, forwarder.clock().now_ms(), upstreams.cache());
     forwarder.clock().advance(Duration::from_secs(*seconds));
 }
 

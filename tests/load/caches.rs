@@ -134,10 +134,10 @@ pub(crate) fn fill(mib: usize, octets: usize, names: u64) -> anyhow::Result<()> 
     let rules = CacheRules { stale_s: 86_400, prefetch: true };
     let limits = CacheLimits { octets: mib << 20, entries: 10_000_000, rules };
     let cache = Cache::default();
-    cache.keep(1, (&answer(0, octets)?, Member::at(0)), 0, &limits);
+    cache.keep(1, (&answer(0, octets)?, Member::at(0)), u32::MAX, 0, &limits);
     let empty_mib = usage.resident_mib();
     for number in 1..names {
-        cache.keep(1, (&answer(number, octets)?, Member::at(0)), number, &limits);
+        cache.keep(1, (&answer(number, octets)?, Member::at(0)), u32::MAX, number, &limits);
     }
     let more_mib = usage.resident_mib() - empty_mib;
     println!(

@@ -17,6 +17,9 @@ use super::walk::{CACHED_ERROR, Held, Hops, Walked, all_kept, remembered, walk};
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
 
+/// How long a reply without signatures is kept for clients that want them, where another server may have them, in seconds.
+const MAX_WITHOUT_SIGNATURES_S: u32 = 30;
+
 /// The result of asking the cache for one query.
 #[derive(Debug)]
 pub enum Cached {
@@ -267,14 +270,13 @@ impl Forwarder {
     ) -> bool {
         let now_ms = self.clock.now_ms();
         match ended {
-            Ok(Answered { relayed, lacks_signatures, .. })
-                if relayed.is_cut() || *lacks_signatures =>
-            {
+            Ok(Answered { relayed, .. }) if relayed.is_cut() => {
                 self.cache.note_cut(route, key, (now_ms, recoveries));
                 false
             }
-            Ok(Answered { relayed, server, lacks_signatures: _ }) => {
-                self.cache.keep(route, (relayed, *server), now_ms, limits)
+            Ok(Answered { relayed, server, lacks_signatures }) => {
+                let most_s = if *lacks_signatures { MAX_WITHOUT_SIGNATURES_S } else { u32::MAX };
+                self.cache.keep(route, (relayed, *server), most_s, now_ms, limits)
             }
             Err(why @ (Unresolved::Silence | Unresolved::Errors(_))) => {
                 let was_silent = *why == Unresolved::Silence;

@@ -165,12 +165,13 @@ impl Cache {
         self.shard(hash).peek(hash, route, key, at).filter(|_| !limits.is_off())
     }
 
-    /// Keeps a good reply of this server for as long as allowed. It replaces the entry with its key, and ends a remembered failure
+    /// Keeps a good reply of this server for as long as allowed, and for `most_s` seconds at most. It replaces the entry with its key, and ends a remembered failure
     /// (CA2-CA4, CA20, CA41). Returns whether it may be kept at all.
     pub fn keep(
         &self,
         route: RouteId,
         (relayed, server): (&Relayed, Member),
+        most_s: u32,
         now_ms: u64,
         limits: &CacheLimits,
     ) -> bool {
@@ -178,6 +179,7 @@ impl Cache {
         let mut shard = self.shard(hash);
         let (octets, entries) = shard.taken();
         let lifetime_s = lifetime_s(relayed).filter(|_| !limits.is_off());
+        let lifetime_s = lifetime_s.map(|seconds| seconds.min(most_s));
         match lifetime_s {
             Some(lifetime_s) => {
                 shard.keep(hash, route, (relayed.clone(), server), lifetime_s, now_ms);

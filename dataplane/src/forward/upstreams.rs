@@ -283,6 +283,7 @@ impl Reading<'_, '_> {
             no_private_addresses: name == DEFAULT_GROUP && self.config.access.rebind_protection,
             // A name that cannot be read is refused with the settings.
             own_zone: Name::from_text(&self.config.domain).ok(),
+            relays_own_zone: name != DEFAULT_GROUP,
         };
         let identities = usable.iter().map(|(identity, _)| identity.clone()).collect();
         let randomise_case = *case_randomisation;

@@ -24,6 +24,8 @@ const MAX_REMEMBERED: usize = 1_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct History {
     failures: u32,
+    /// Of these, reconciles in a row that did not come to their end.
+    errors: u32,
     began: Option<Instant>,
     /// When the reconciles so far would have been over at the sustained rate.
     paid_until: Option<Instant>,
@@ -105,14 +107,24 @@ impl Backoff {
         })
     }
 
-    /// How many reconciles in a row have failed.
-    pub fn failures(&self, name: &str) -> u32 {
-        self.with(name, |history| history.failures)
+    /// Its reconcile did not come to its end: how many in a row have not.
+    pub fn errored(&self, name: &str) -> u32 {
+        self.with(name, |history| {
+            history.errors = history.errors.saturating_add(1);
+            history.errors
+        })
+    }
+
+    /// Its reconcile came to its end, though the API server refused a write for now.
+    pub fn ran(&self, name: &str) {
+        self.with(name, |history| history.errors = 0);
     }
 
     /// The reconcile of this ClusterDNS did not fail: its failures are forgotten.
     pub fn succeeded(&self, name: &str) {
-        self.with(name, |history| (history.failures, history.failed) = (0, None));
+        self.with(name, |history| {
+            (history.failures, history.errors, history.failed) = (0, 0, None);
+        });
     }
 
     /// This ClusterDNS was deleted: nothing is remembered of it.
@@ -160,6 +172,16 @@ mod tests {
 
     fn failed(backoff: &Backoff, name: &str, generation: i64, now: Instant) -> Duration {
         backoff.failed(name, Some(generation), now, Failure::default())
+    }
+
+    #[test]
+    fn o14_a_write_that_waits_ends_a_row_of_reconciles_that_did_not_come_to_their_end() {
+        let backoff = Backoff::default();
+        assert_eq!((backoff.errored("a"), backoff.errored("a"), backoff.errored("b")), (1, 2, 1));
+        backoff.ran("a");
+        assert_eq!((backoff.errored("a"), backoff.errored("b")), (1, 2));
+        backoff.succeeded("b");
+        assert_eq!(backoff.errored("b"), 1);
     }
 
     #[test]

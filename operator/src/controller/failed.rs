@@ -64,17 +64,17 @@ fn words(defect: JoinError) -> String {
     }
 }
 
-/// A reconcile failed: how long to wait.
-pub(super) fn count(dns: &ClusterDNS, ctx: &Context, began: Instant) -> Duration {
+/// A reconcile failed: how long to wait, and how many in a row have failed.
+pub(super) fn count(dns: &ClusterDNS, ctx: &Context, began: Instant) -> (Duration, u32) {
     let (name, failure) = (dns.name_any(), Failure::default());
     let again = ctx.backoff.failed(&name, dns.metadata.generation, Instant::now(), failure);
     ctx.metrics.reconciled("failed", began.elapsed());
-    again
+    (again, ctx.backoff.errored(&name))
 }
 
-/// It was counted: says so where as many before it failed too. What the status said before must not stay as if it were still so.
-pub async fn say(dns: &Arc<ClusterDNS>, ctx: &Context, why: &Why) {
-    let is_many = ctx.backoff.failures(&dns.name_any()) > FAILED_BEFORE;
+/// It was counted: says so where many in a row failed. What the status said before must not stay as if it were still so.
+pub async fn say(dns: &Arc<ClusterDNS>, ctx: &Context, in_a_row: u32, why: &Why) {
+    let is_many = in_a_row > FAILED_BEFORE;
     // Another operator says it of the others.
     let is_ours = admit::is_managed(dns, &ctx.settings).is_ok();
     if !is_many || !is_ours || dns.metadata.deletion_timestamp.is_some() {

@@ -63,7 +63,8 @@ pub fn of(
     conditions.set("Accepted", accepted_here(dns, config, observed));
     conditions.set(
         "Ready",
-        readiness(dns, plan, observed, &replicas, (conditions.was_true("Ready"), now)),
+        // While nothing was known of it (Unknown), pods may have answered all the time.
+        readiness(dns, plan, observed, &replicas, (conditions.was_not_false("Ready"), now)),
     );
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
     conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan, observed, now)));

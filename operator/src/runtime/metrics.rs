@@ -223,11 +223,14 @@ impl Metrics {
         // A condition that is there only while it is true is false when it has left.
         let is_there = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
         let name = dns.name_any();
-        for ((of, kind), value) in shown.iter_mut() {
-            if *of == name && !is_there(kind) {
+        shown.retain(|(of, kind), value| {
+            let has_left = *of == name && !is_there(kind);
+            if has_left {
                 *value = 0.0;
             }
-        }
+            // Without it nothing says whether the spec is accepted.
+            !(has_left && kind == "Accepted")
+        });
         // A person chose that the spec is not applied: no alert for that, whether it is refused or not.
         let has_up_to_date = match dns.spec.management_state {
             ManagementState::Managed => true,

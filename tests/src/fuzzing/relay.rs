@@ -15,8 +15,13 @@ use crate::in_process::NOW_S;
 /// Transport, question and rotation; age; length of the first reply.
 const HEAD: usize = 4;
 const CACHE: CacheRules = CacheRules { stale_s: 86_400, prefetch: true };
-const CAPS: TtlCaps =
-    TtlCaps { max_s: 3600, max_negative_s: 30, no_private_addresses: false, own_zone: None };
+const CAPS: TtlCaps = TtlCaps {
+    max_s: 3600,
+    max_negative_s: 30,
+    no_private_addresses: false,
+    own_zone: None,
+    relays_own_zone: false,
+};
 /// TTL of every record of a stale reply (CA40).
 const STALE_TTL_S: u32 = 30;
 /// Names that one question may lead to, and one more (FW42).

@@ -239,8 +239,12 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -
         _ => own(key, around),
     };
     // Bounds are for what upstreams say, not for our own records.
-    let caps =
-        TtlCaps { max_s: u32::MAX, max_negative_s: u32::MAX, no_private_addresses, own_zone: None };
+    let caps = TtlCaps {
+        max_s: u32::MAX,
+        max_negative_s: u32::MAX,
+        no_private_addresses,
+        ..TtlCaps::default()
+    };
     match key.judge(0, &reply, &caps) {
         Verdict::Good(relayed) if is_cut => Hop::Own(relayed.cut(), age_s),
         Verdict::Good(relayed) => Hop::Own(relayed, age_s),

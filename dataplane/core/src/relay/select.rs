@@ -34,11 +34,20 @@ pub struct TtlCaps {
     pub no_private_addresses: bool,
     /// The cluster zone: what a reply says at the end of a chain that leads there is not relayed (FW42).
     pub own_zone: Option<Name>,
+    /// Records at such a target are relayed: the servers of a stub domain may be those of another cluster of the same domain.
+    /// That a target does not exist is believed of no upstream.
+    pub relays_own_zone: bool,
 }
 
 impl Default for TtlCaps {
     fn default() -> TtlCaps {
-        TtlCaps { max_s: 3600, max_negative_s: 30, no_private_addresses: false, own_zone: None }
+        TtlCaps {
+            max_s: 3600,
+            max_negative_s: 30,
+            no_private_addresses: false,
+            own_zone: None,
+            relays_own_zone: false,
+        }
     }
 }
 
@@ -72,10 +81,13 @@ pub(super) fn select(
         hashes: [0; COMPARED],
     };
     let end = selection.follow_chain(asked, qtype)?;
-    match selection.kept.leads_home {
+    if !selection.kept.leads_home || caps.relays_own_zone {
+        selection.rrset_at(&end, qtype)?;
+        selection.kept.leads_home &= selection.kept.rrset.is_empty();
+    }
+    if selection.kept.leads_home {
         // What our records say of that name decides, and also whether it exists.
-        true => selection.kept.rcode = 0,
-        false => selection.rrset_at(&end, qtype)?,
+        (selection.kept.rcode, selection.kept.has_other_types) = (0, false);
     }
     let rcode = selection.kept.rcode;
     // Before private addresses are removed: a denial beside the very records that it denies contradicts itself.

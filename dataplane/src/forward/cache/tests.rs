@@ -36,7 +36,7 @@ fn reply(key: &LookupKey, ttl_s: u32, octets: usize) -> Relayed {
 }
 
 fn keep(cache: &Cache, name: &str, octets: usize, now_ms: u64, limits: &CacheLimits) {
-    cache.keep(ROUTE, (&reply(&key(name), 600, octets), SERVER), now_ms, limits);
+    cache.keep(ROUTE, (&reply(&key(name), 600, octets), SERVER), u32::MAX, now_ms, limits);
 }
 
 fn is_fresh(cache: &Cache, name: &str, now_ms: u64, limits: &CacheLimits) -> bool {
@@ -162,7 +162,7 @@ fn ca20_a_failure_is_remembered_and_an_answer_ends_it() {
     assert!(matches!(find(2_999, 0), Found::Failed { was_silent: true }));
     assert!(matches!(find(2_999, 1), Found::Nothing), "a server came back (FW29)");
     cache.note_failure(ROUTE, &a, true, (3_000, 1), &LIMITS);
-    cache.keep(ROUTE, (&reply(&a, 600, 9), SERVER), 3_000, &LIMITS);
+    cache.keep(ROUTE, (&reply(&a, 600, 9), SERVER), u32::MAX, 3_000, &LIMITS);
     assert!(is_fresh(&cache, "a.example", 3_001, &LIMITS));
     assert_eq!(cache.entries(), 1, "the answer took the place of the failure");
 }
@@ -179,7 +179,7 @@ fn ca2_ca41_a_good_reply_that_is_not_kept_ends_what_was_kept() {
     assert!(is_stale());
     cache.note_failure(ROUTE, &a, true, (700_000, 0), &LIMITS);
     assert!(is_stale(), "a failure never takes its place");
-    cache.keep(ROUTE, (&reply(&a, 0, 9), SERVER), 700_000, &LIMITS);
+    cache.keep(ROUTE, (&reply(&a, 0, 9), SERVER), u32::MAX, 700_000, &LIMITS);
     assert!(!is_stale() && matches!(cache.find(ROUTE, &a, 0, 0, &LIMITS), Found::Nothing));
 }
 
@@ -231,7 +231,7 @@ fn ca1_entries_on_routes_that_are_no_more_leave_step_by_step() {
     for n in 0..600 {
         keep(&cache, &name(n), 9, 0, &LIMITS);
         if n % 3 == 0 {
-            cache.keep(other, (&reply(&key(&name(n)), 600, 9), SERVER), 0, &LIMITS);
+            cache.keep(other, (&reply(&key(&name(n)), 600, 9), SERVER), u32::MAX, 0, &LIMITS);
         }
     }
     // Some of them were asked for again, and are in the other queue after a round of evictions.
@@ -289,7 +289,7 @@ fn ca2_names_that_come_and_go_do_not_pass_the_bounds() {
     let cache = Cache::default();
     for n in 0..10_000 {
         let a = key(&format!("n{}.example", n % 7));
-        cache.keep(ROUTE, (&reply(&a, n % 2 * 60, 9), SERVER), 0, &LIMITS);
+        cache.keep(ROUTE, (&reply(&a, n % 2 * 60, 9), SERVER), u32::MAX, 0, &LIMITS);
         assert!(cache.entries() <= LIMITS.entries);
     }
 }
@@ -353,7 +353,7 @@ fn ca5_fw11_a_cache_that_is_off_says_that_it_keeps_nothing() {
     for limits in [CacheLimits { octets: 0, ..LIMITS }, CacheLimits { entries: 0, ..LIMITS }] {
         let (cache, key) = (Cache::default(), key("a.example"));
         // So the result is given to those who came before, in another way.
-        assert!(!cache.keep(ROUTE, (&reply(&key, 600, 9), SERVER), 0, &limits));
+        assert!(!cache.keep(ROUTE, (&reply(&key, 600, 9), SERVER), u32::MAX, 0, &limits));
         assert!(!cache.note_failure(ROUTE, &key, true, (0, 0), &limits));
         assert_eq!((cache.octets(), cache.entries()), (0, 0));
         assert_eq!(cache.counters().insertions.load(Ordering::Relaxed), 0);

@@ -286,9 +286,6 @@ impl<'a> Trial<'a> {
         if losses > 0 && self.is_run_by_a_lost_pod() {
             return self.call_back(losses);
         }
-        if self.is_run_after_it_failed() {
-            return self.wait_for_failed();
-        }
         let Some(pod) = self.candidate(losses) else {
             return self.wait(losses);
         };

@@ -107,7 +107,8 @@ async fn fail(dns: &Arc<crds::ClusterDNS>, ctx: &Context) {
     let error = reconcile(dns, ctx, true).await.unwrap_err();
     assert!(format!("{error:#}").contains("is forbidden"), "{error:#}");
     ctx.backoff.failed("default", None, Instant::now(), Failure::default());
-    failed::say(dns, ctx, &Why::Error(error)).await;
+    let in_a_row = ctx.backoff.errored("default");
+    failed::say(dns, ctx, in_a_row, &Why::Error(error)).await;
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ pub const NOT_SWITCHED: &str = "NotSwitched";
 pub const RELEASING: &str = "Releasing";
 /// The spec is refused, and the Service leads to the pods of another DNS server.
 pub const OTHERS_SERVE: &str = "OtherServerServes";
+/// No ready pod is behind the Service: clients have no DNS.
+pub const WITHOUT_PODS: &str = "ServiceWithoutPods";
 /// The reasons of `Ready` with which it is false although clients of the Service have DNS: it does not come from where the spec says.
 pub const SERVED_OTHERWISE: [&str; 3] = [NOT_SWITCHED, RELEASING, OTHERS_SERVE];
 
@@ -57,6 +59,11 @@ impl<'a> Conditions<'a> {
 
     fn before(&self, kind: &str) -> Option<&Condition> {
         self.dns.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+
+    /// Was it true, or nothing known of it?
+    pub(super) fn was_not_false(&self, kind: &str) -> bool {
+        self.before(kind).is_some_and(|condition| condition.status != "False")
     }
 
     pub(super) fn was_true(&self, kind: &str) -> bool {

@@ -5,7 +5,7 @@ use crds::v1alpha1::Replicas;
 use jiff::Timestamp;
 
 use super::clients_excluded::unless_excluded;
-use super::conditions::{ConditionState, NOT_SWITCHED, OTHERS_SERVE, RELEASING};
+use super::conditions::{ConditionState, NOT_SWITCHED, OTHERS_SERVE, RELEASING, WITHOUT_PODS};
 use super::fields::count;
 use crate::decide::adoption::{self, Standing};
 use crate::decide::plan::{Plan, ServicePlan};
@@ -92,6 +92,17 @@ pub(super) fn readiness(
                 "Service {namespace}/{name} is served by the other DNS server again; you can delete this ClusterDNS"
             ),
         ),
+        ServicePlan::Released { .. }
+            if adoption::ready_behind(observed) == 0
+                && !adoption::has_others_behind(dns, observed) =>
+        {
+            ConditionState::no(
+                WITHOUT_PODS,
+                &format!(
+                    "Service {namespace}/{name} leads to no ready pod, so clients have no DNS: it is being given back"
+                ),
+            )
+        }
         ServicePlan::Released { .. } => ConditionState::no(
             RELEASING,
             &format!("Service {namespace}/{name} is being given back"),
@@ -163,7 +174,7 @@ fn not_switched(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Condit
             return unless_excluded(ConditionState::yes(reason, &message), observed);
         }
         (_, 0, false) => (
-            "ServiceWithoutPods",
+            WITHOUT_PODS,
             format!(
                 "Service {namespace}/{name} leads to no ready pod, so clients have no DNS: {moves}"
             ),

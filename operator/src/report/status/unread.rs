@@ -4,6 +4,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 use jiff::Timestamp;
 
+use super::conditions::SERVED_OTHERWISE;
 use super::{ConditionState, Conditions};
 use crate::names;
 use crate::observe::unlisted::{Cause, Unlisted};
@@ -61,6 +62,10 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
     // Nothing is known that would change them. What was said of another spec is not true of this one.
     kept.retain(|condition| match condition.type_.as_str() {
         "Accepted" | "UpToDate" => condition.observed_generation == dns.metadata.generation,
+        // The other server answers, and what ours do changes nothing.
+        "Ready" => {
+            condition.status == "False" && SERVED_OTHERWISE.contains(&condition.reason.as_str())
+        }
         _ => false,
     });
     let mut conditions = Conditions::of(dns, now);
@@ -69,7 +74,9 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
         conditions.set("UpToDate", no.clone());
     }
     // Pods may answer, or be gone with their namespace.
-    conditions.set_unknown("Ready", no.clone());
+    if !kept.iter().any(|condition| condition.type_ == "Ready") {
+        conditions.set_unknown("Ready", no.clone());
+    }
     conditions.set("Progressing", no.clone());
     conditions.set("Degraded", no.clone().negated());
     conditions.set("Stalled", no.negated());

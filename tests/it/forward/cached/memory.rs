@@ -33,7 +33,7 @@ fn c1_ca5_the_cache_takes_no_more_than_it_counts() {
             // Twice as many as fit: what was removed is given back.
             for n in 0..2 * entries {
                 let reply = text_reply(&format!("n{n}.example"), octets);
-                filled.keep(1, (&reply, Member::at(0)), 0, &limits);
+                filled.keep(1, (&reply, Member::at(0)), u32::MAX, 0, &limits);
             }
             cache = Some(filled);
         });
@@ -59,7 +59,7 @@ fn c1_names_without_end_take_the_budget_of_the_cache_and_five_percent() {
         let filled = Cache::default();
         for number in 0..NAMES {
             let reply = text_reply(&format!("n{number}.example"), 40);
-            filled.keep(1, (&reply, Member::at(0)), number, &limits);
+            filled.keep(1, (&reply, Member::at(0)), u32::MAX, number, &limits);
         }
         cache = Some(filled);
     });

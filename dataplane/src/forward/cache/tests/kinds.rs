@@ -19,7 +19,7 @@ fn denial(key: &LookupKey) -> Relayed {
 }
 
 fn deny(cache: &Cache, name: &str, limits: &CacheLimits) {
-    cache.keep(ROUTE, (&denial(&key(name)), SERVER), 0, limits);
+    cache.keep(ROUTE, (&denial(&key(name)), SERVER), u32::MAX, 0, limits);
 }
 
 /// Metrics show each as a counter: one that falls looks like a process that was started again.

@@ -360,30 +360,3 @@ fn an_edit_of_a_configuration_that_took_its_pod_down_is_tried_in_its_turn() {
     story.edit(OLD);
     assert_eq!(story.reconcile(160).state.canary, "");
 }
-
-#[test]
-fn o7_the_next_edit_waits_until_the_pod_of_a_failed_one_has_gone_back() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
-    story.compare(false, true);
-    story.reconcile(101);
-    assert_eq!(story.reconcile(105).state.failed, revision(NEW));
-    // Its pod lists objects again before it goes back.
-    story.edit("{ttlSeconds: 9}");
-    for second in [106, 108] {
-        let plan = story.reconcile(second);
-        assert_eq!((plan.canary, plan.state.failed), (None, revision(NEW)), "{second}");
-        assert!(plan.again_in.is_some());
-    }
-    let mut stuck = Story { observed: story.observed.clone(), dns: story.dns.clone() };
-    story.pods_follow();
-    story.reconcile(110);
-    assert!(story.canary().is_some());
-    // A pod that cannot go back does not stop edits without an end.
-    stuck.reconcile(404);
-    assert_eq!(stuck.canary(), None);
-    stuck.reconcile(405);
-    assert_eq!(stuck.canary().as_deref(), Some("dns-1"));
-}

@@ -25,13 +25,24 @@ fn record(text: &str) -> Record {
 
 /// The reply of an upstream to a question for addresses of this name, as it is kept where Z is `cluster.local`.
 fn upstream(asked: &str, rcode: ResponseCode, answer: &[&str], authority: &[&str]) -> Relayed {
+    let caps = TtlCaps { own_zone: Some(name("cluster.local")), ..TtlCaps::default() };
+    judged(asked, rcode, answer, authority, &caps)
+}
+
+/// The same with these caps.
+fn judged(
+    asked: &str,
+    rcode: ResponseCode,
+    answer: &[&str],
+    authority: &[&str],
+    caps: &TtlCaps,
+) -> Relayed {
     let mut reply = Message::new(0, MessageType::Response, OpCode::Query);
     reply.metadata.response_code = rcode;
     reply.add_query(Query::query(HickoryName::from_ascii(asked).unwrap(), RecordType::A));
     reply.add_answers(answer.iter().map(|text| record(text)));
     reply.add_authorities(authority.iter().map(|text| record(text)));
-    let caps = TtlCaps { own_zone: Some(name("cluster.local")), ..TtlCaps::default() };
-    match key(asked).judge(0, &reply.to_vec().unwrap(), &caps) {
+    match key(asked).judge(0, &reply.to_vec().unwrap(), caps) {
         Verdict::Good(relayed) => relayed,
         other => panic!("{other:?}"),
     }
@@ -116,4 +127,21 @@ fn fw42_the_end_of_a_chain_outside_the_cluster_zone_is_what_the_upstream_says() 
 
 fn line(record: &Record) -> String {
     format!("{} {} {}", record.name, record.record_type(), record.data)
+}
+
+#[test]
+fn fw42_a_stub_domain_may_give_addresses_of_names_in_z_and_denies_none() {
+    let caps = TtlCaps {
+        own_zone: Some(name("cluster.local")),
+        relays_own_zone: true,
+        ..TtlCaps::default()
+    };
+    let asked = "cart.example.org.";
+    let answer = [TO_CART, "cart.shop.svc.cluster.local. A 10.1.1.1"];
+    let relayed = judged(asked, NoError, &answer, &[], &caps);
+    assert!(!relayed.is_partial(), "the address of the other cluster");
+    for (rcode, authority) in [(NXDomain, "cluster.local. SOA ns."), (NoError, ". SOA ns.")] {
+        let relayed = judged(asked, rcode, &[TO_CART], &[authority], &caps);
+        assert!(relayed.is_partial() && relayed.rcode() == 0, "{rcode}");
+    }
 }

@@ -22,7 +22,7 @@ use tokio::time::{self, timeout};
 
 use super::budget::{BudgetVerdict, Share};
 use super::events::{self, Sent};
-use super::lists::{ANSWER, Lists, silent};
+use super::lists::{ANSWER, Lists, Page, silent};
 use super::relist::{Next, Persistence, after_page, page_may_pass};
 use super::stubs::octets;
 use super::waits::Waits;
@@ -176,44 +176,11 @@ where
 {
     /// Reads one consistent list, page by page. Returns its version.
     async fn list(&mut self, pages: &mut Pages) -> Result<String, Error> {
-        let Means { client, lists, .. } = self.means.clone();
-        let path = self.followed.api.resource_url().to_owned();
         self.keep(Event::Init);
         let label_selector = self.followed.label.map(str::to_owned);
         let mut params = ListParams { label_selector, ..ListParams::default() };
-        // Where a few of a hundred requests fail, a list of many pages would hardly ever reach its end, so a page is asked for
-        // again.
-        let (mut tries, mut waits, mut since) =
-            (1, Waits::up_to(self.followed.longest_wait), time::Instant::now());
         loop {
-            params.limit = Some(pages.limit());
-            let keep = |read| match read {
-                Ok(object) => self.keep(Event::InitApply(object)),
-                Err(undecodable) => (self.heard)(Heard::Unreadable(&undecodable)),
-            };
-            let page = match lists.page_of_all(&client, &path, &params, keep).await {
-                Ok(page) => page,
-                Err(error) => {
-                    let wait = waits.next(Instant::now(), chance());
-                    let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
-                    let may_pass = params.continue_token.is_some() && page_may_pass(&error);
-                    if is_late || !may_pass {
-                        return Err(Error::InitialListFailed(error));
-                    }
-                    if after_page(&error) == Next::ListInSmallerPages {
-                        pages.failed();
-                    }
-                    tracing::warn!("a page of {path} failed and is asked for again: {error}");
-                    self.means.metrics.watch_failed();
-                    (self.heard)(Heard::Failed(&Error::InitialListFailed(error)));
-                    tries += 1;
-                    tokio::time::sleep(wait).await;
-                    continue;
-                }
-            };
-            (tries, waits, since) =
-                (1, Waits::up_to(self.followed.longest_wait), time::Instant::now());
-            pages.took(page.objects, page.octets);
+            let page = self.page(&mut params, pages).await?;
             for _ in 0..page.skipped {
                 self.count_passed_over();
             }
@@ -227,6 +194,43 @@ where
             self.keep(Event::InitDone);
             (self.heard)(Heard::Listed);
             return Ok(page.version);
+        }
+    }
+
+    /// Reads a page. A later one that is refused or breaks off is asked for again: where a few of a hundred requests fail, a list
+    /// of many pages would hardly ever reach its end.
+    async fn page(&mut self, params: &mut ListParams, pages: &mut Pages) -> Result<Page, Error> {
+        let Means { client, lists, .. } = self.means.clone();
+        let path = self.followed.api.resource_url().to_owned();
+        let (mut waits, since) = (Waits::up_to(self.followed.longest_wait), time::Instant::now());
+        let mut tries = 1;
+        loop {
+            params.limit = Some(pages.limit());
+            let keep = |read| match read {
+                Ok(object) => self.keep(Event::InitApply(object)),
+                Err(undecodable) => (self.heard)(Heard::Unreadable(&undecodable)),
+            };
+            let error = match lists.page_of_all(&client, &path, params, keep).await {
+                Ok(page) => {
+                    pages.took(page.objects, page.octets);
+                    return Ok(page);
+                }
+                Err(error) => error,
+            };
+            let wait = waits.next(Instant::now(), chance());
+            let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
+            let may_pass = params.continue_token.is_some() && page_may_pass(&error);
+            if is_late || !may_pass {
+                return Err(Error::InitialListFailed(error));
+            }
+            if after_page(&error) == Next::ListInSmallerPages {
+                pages.failed();
+            }
+            tracing::warn!("a page of {path} failed and is asked for again: {error}");
+            self.means.metrics.watch_failed();
+            (self.heard)(Heard::Failed(&Error::InitialListFailed(error)));
+            tries += 1;
+            time::sleep(wait).await;
         }
     }
 

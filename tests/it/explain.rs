@@ -1,5 +1,5 @@
-//! `/explain`: for each way to answer a question, the explanation that people read (`tests/explain`,
-//! `tests/golden/explain`), and that an explanation agrees with the answer for every question of every scenario.
+//! `/explain`: for each way to answer a question, the explanation that people read (`tests/golden/explain`), and
+//! that an explanation agrees with the answer for every question of every scenario.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ struct Kept {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("explain")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/explain")
 }
 
 fn read<T: serde::de::DeserializeOwned>(file: &str) -> Vec<T> {
@@ -187,7 +187,7 @@ fn every_fate_is_explained_with_its_rules_and_objects() {
             Form::Text => explanation.text(),
             Form::Json => serde_json::to_string_pretty(&explanation).unwrap() + "\n",
         };
-        let file = folder().join(format!("../golden/explain/{}.txt", case.name));
+        let file = folder().join(format!("{}.txt", case.name));
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&file, &text).unwrap();
         }
@@ -270,7 +270,7 @@ fn an_explanation_agrees_with_the_answer_to_every_question_of_the_scenarios() {
 
 #[test]
 fn the_rules_that_an_explanation_cites_are_in_the_contract() {
-    let page = std::fs::read_to_string(folder().join("../../docs/dns.md")).unwrap();
+    let page = std::fs::read_to_string(folder().join("../../../docs/dns.md")).unwrap();
     let mut cited = 0;
     let mut check = |id: &str| {
         cited += 1;

@@ -3,7 +3,7 @@
 
 mod stage;
 mod many;
-mod good;
+mod first_good_reply;
 mod order;
 mod health;
 mod chains;

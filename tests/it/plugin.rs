@@ -24,7 +24,7 @@ options ndots:5
 ";
 
 fn recorded(file: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("plugin");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/plugin");
     std::fs::read_to_string(folder.join(file)).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn explain_shows_every_question_its_answer_why_and_what_it_costs() {
 #[test]
 fn explain_shows_cache_age_and_server_of_each_part_of_a_chain() {
     // What a data plane writes: the golden file of its own test.
-    let page = recorded("../golden/explain/chain-cached-json.txt");
+    let page = recorded("../explain/chain-cached-json.txt");
     let page = serde_json::from_str(&page).unwrap();
     let pages = BTreeMap::from([("www.example.org. A".to_owned(), page)]);
     let text = explained_by(&pages, "www.example.org.", Libc::Glibc, &["A"]);
@@ -184,7 +184,7 @@ fn a_word_that_is_not_utf_8_is_a_mistake_and_no_defect() {
 }
 
 const BEFORE: &str = "crds/examples/quickstart/dns.yaml";
-const EDITED: &str = "tests/plugin/edited.yaml";
+const EDITED: &str = "tests/golden/plugin/edited.yaml";
 
 #[test]
 fn diff_shows_settings_names_and_answers_and_ends_as_kubectl_diff_does() {

@@ -2,7 +2,7 @@
 //! it, CoreDNS. `make cluster` runs all scenarios, or those that `CLUSTERDNS_TEST_SCENARIOS` names, and prints a table.
 
 mod table;
-mod beside;
+mod coredns;
 mod clients;
 mod connections;
 mod taken_out;
@@ -157,7 +157,7 @@ async fn across_nodes(site: &Site) {
 async fn serves(site: &Site) {
     site.kubectl(&format!("create namespace {SYSTEM}"));
     installed::install(site);
-    beside::start(site);
+    coredns::start(site);
     clients::start_pods(site);
     for node in &site.nodes {
         site.until_ready("default", &clients::label(node), 1).await;
@@ -172,6 +172,6 @@ async fn we_serve(site: &Site) {
     site.until_ready(SYSTEM, OPERATORS, 2).await;
     site.until_condition("Ready", "True", "Serving").await;
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
-    site.until_ready(DNS_NAMESPACE, beside::PODS, 2).await;
+    site.until_ready(DNS_NAMESPACE, coredns::PODS, 2).await;
     until_rules_lead_there(site, &clients::name(&site.nodes[0])).await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tests::node::steady::{Names, Pace, Steady, Tallies, now};
 use tests::node::{BUSYBOX, CLUSTER_DNS, Node};
 
-use super::beside;
+use super::coredns;
 use super::table::{Seen, Table};
 use crate::resolving::{CLIENT, one_name};
 use crate::site::Site;
@@ -60,7 +60,7 @@ pub(super) struct Saw {
 impl Clients {
     /// Begins to ask from these nodes.
     pub(super) fn start<'n>(site: &Site, nodes: impl Iterator<Item = &'n Node> + Clone) -> Clients {
-        let theirs = ask(site, nodes.clone(), beside::CLUSTER_IP, Pace::OVER_UDP);
+        let theirs = ask(site, nodes.clone(), coredns::CLUSTER_IP, Pace::OVER_UDP);
         Clients { ours: ask(site, nodes, CLUSTER_DNS, Pace::OVER_UDP), theirs }
     }
 

@@ -11,7 +11,7 @@ use super::clients::{Clients, Saw};
 use super::phases::{self, Dead, Phases};
 use super::table::{Seen, Table};
 use super::taken_out::{Before, LOST};
-use super::{beside, cluster_dns, connections};
+use super::{cluster_dns, connections, coredns};
 use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
 use crate::site::{Site, is_ready, text};
 
@@ -76,7 +76,7 @@ pub(super) async fn d8_the_leaders_node_dies(site: &Site, table: &mut Table) {
     site.tools.apply(&cluster_dns(3)).ok();
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 3).await;
     site.kubectl(&format!("scale deployment coredns --namespace {DNS_NAMESPACE} --replicas=3"));
-    site.until_ready(DNS_NAMESPACE, beside::PODS, 3).await;
+    site.until_ready(DNS_NAMESPACE, coredns::PODS, 3).await;
     tokio::time::sleep(SETTLED).await;
     let leader = leader(site).await;
     let of_leader = text(&leader, "/spec/nodeName");
@@ -87,7 +87,7 @@ pub(super) async fn d8_the_leaders_node_dies(site: &Site, table: &mut Table) {
     site.tools.apply(&cluster_dns(2)).ok();
     site.kubectl(&format!("scale deployment coredns --namespace {DNS_NAMESPACE} --replicas=2"));
     site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
-    site.until_ready(DNS_NAMESPACE, beside::PODS, 2).await;
+    site.until_ready(DNS_NAMESPACE, coredns::PODS, 2).await;
 }
 
 pub(super) async fn without_the_feature(site: &Site, table: &mut Table) {
@@ -109,7 +109,7 @@ struct Victim<'s> {
 
 fn victim(site: &Site, may_die: impl Fn(&str) -> bool) -> Option<Victim<'_>> {
     let ours = site.pods(DNS_NAMESPACE, DNS_PODS);
-    let theirs = site.pods(DNS_NAMESPACE, beside::PODS);
+    let theirs = site.pods(DNS_NAMESPACE, coredns::PODS);
     let on = |pods: &[Value], node: &str| {
         pods.iter().find(|pod| text(pod, "/spec/nodeName") == node).cloned()
     };
@@ -117,7 +117,7 @@ fn victim(site: &Site, may_die: impl Fn(&str) -> bool) -> Option<Victim<'_>> {
         let (ours, theirs) = (on(&ours, &node.name())?, on(&theirs, &node.name())?);
         let dead = [
             Dead::of(&ours, "kube-dns", CLUSTER_DNS),
-            Dead::of(&theirs, "coredns-beside", beside::CLUSTER_IP),
+            Dead::of(&theirs, "coredns-beside", coredns::CLUSTER_IP),
         ];
         Some(Victim { node, dead })
     })
@@ -132,7 +132,7 @@ enum Operators {
 
 async fn dies(site: &Site, Victim { node, dead }: Victim<'_>, expected: Operators) -> Death {
     let ours = site.pods(DNS_NAMESPACE, DNS_PODS).len();
-    let theirs = site.pods(DNS_NAMESPACE, beside::PODS).len();
+    let theirs = site.pods(DNS_NAMESPACE, coredns::PODS).len();
     let living: Vec<&Node> = site.nodes.iter().filter(|it| it.name() != node.name()).collect();
     let before = Before::read(site);
     let clients = Clients::start(site, living.iter().copied());
@@ -187,7 +187,7 @@ async fn recovers(site: &Site, ours: usize, theirs: usize) {
     })
     .await;
     site.until_ready(DNS_NAMESPACE, DNS_PODS, ours).await;
-    site.until_ready(DNS_NAMESPACE, beside::PODS, theirs).await;
+    site.until_ready(DNS_NAMESPACE, coredns::PODS, theirs).await;
     site.until_ready(SYSTEM, OPERATORS, 2).await;
     site.say("everything is ready again");
 }

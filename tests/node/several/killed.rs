@@ -10,8 +10,8 @@ use tests::node::Node;
 use tests::node::steady::now;
 
 use super::answers::Answers;
-use super::beside;
 use super::clients::{self, Clients};
+use super::coredns;
 use super::moving::{both_are_ready, until_none_ends};
 use super::table::{Seen, Table};
 use super::timeline::Timeline;
@@ -42,7 +42,7 @@ const ENDS: [(&str, End); 4] = [
 
 pub(super) async fn what_ends_comes_back(site: &Site, table: &mut Table) {
     for (what, end) in ENDS {
-        let servers = [("ClusterDNS", DNS_PODS), ("CoreDNS", beside::PODS)];
+        let servers = [("ClusterDNS", DNS_PODS), ("CoreDNS", coredns::PODS)];
         let before = servers.map(|(_, label)| site.pods(DNS_NAMESPACE, label));
         let ending: Vec<Value> = match end {
             End::Killed(count) => before.iter().flat_map(|pods| &pods[..count]).cloned().collect(),
@@ -139,7 +139,7 @@ pub(super) struct Watched {
 
 impl Watched {
     pub(super) async fn start(site: &Site) -> Watched {
-        let pods = [DNS_PODS, beside::PODS].map(|label| site.pods(DNS_NAMESPACE, label)).concat();
+        let pods = [DNS_PODS, coredns::PODS].map(|label| site.pods(DNS_NAMESPACE, label)).concat();
         let addresses: Vec<IpAddr> = pods.iter().map(address).collect();
         let answers = Answers::start(site, &addresses);
         Watched { timeline: Timeline::start(site).await, answers }

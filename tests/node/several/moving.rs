@@ -7,7 +7,7 @@ use tests::node::{OURS_NAME, OURS_TAG};
 
 use super::clients::{Clients, name};
 use super::table::Table;
-use super::{beside, cluster_dns};
+use super::{cluster_dns, coredns};
 use crate::installed::{self, DNS_NAMESPACE, DNS_PODS, OPERATORS, SYSTEM};
 use crate::site::{Site, text};
 
@@ -105,12 +105,12 @@ pub(super) async fn rolled_out(site: &Site) {
 
 pub(super) async fn both_are_ready(site: &Site, replicas: usize) {
     site.until_ready(DNS_NAMESPACE, DNS_PODS, replicas).await;
-    site.until_ready(DNS_NAMESPACE, beside::PODS, replicas).await;
+    site.until_ready(DNS_NAMESPACE, coredns::PODS, replicas).await;
 }
 
 /// New pods of both DNS servers, which kubelet starts without a pause when their processes end.
 pub(super) async fn both_are_new(site: &Site) {
-    for label in [DNS_PODS, beside::PODS] {
+    for label in [DNS_PODS, coredns::PODS] {
         let of = format!("--namespace {DNS_NAMESPACE} --selector {label}");
         site.kubectl(&format!("delete pod {of} --wait=false"));
     }

@@ -14,7 +14,7 @@ use tests::upstream::{Script, ScriptedUpstream};
 
 use super::clients::{self, Saw};
 use super::table::Table;
-use super::{beside, until_none_ends};
+use super::{coredns, until_none_ends};
 use crate::installed::{DNS_NAMESPACE, DNS_PODS, cluster_dns};
 use crate::resolving::one_name;
 use crate::site::{Site, text};
@@ -48,7 +48,7 @@ const THEIRS: Cache = Cache {
     name: "coredns-local-dns",
     pods: "coredns-beside",
     local: "169.254.20.11",
-    cluster_ip: beside::CLUSTER_IP,
+    cluster_ip: coredns::CLUSTER_IP,
     metrics: "9254",
 };
 
@@ -88,14 +88,14 @@ pub(super) async fn caches_on_nodes_keep_their_dns(site: &Site, table: &mut Tabl
     saw.await.lost_nothing_of_ours("a rolling restart behind node-local caches");
 
     let saw = Asking::start(site).during(site, table, "one pod force-deleted", async || {
-        for label in [DNS_PODS, beside::PODS] {
+        for label in [DNS_PODS, coredns::PODS] {
             let pods = site.pods(DNS_NAMESPACE, label);
             let name = text(&pods[0], "/metadata/name");
             let flags = "--grace-period=0 --force";
             site.kubectl(&format!("delete pod {name} --namespace {DNS_NAMESPACE} {flags}"));
         }
         site.until_ready(DNS_NAMESPACE, DNS_PODS, 2).await;
-        site.until_ready(DNS_NAMESPACE, beside::PODS, 2).await;
+        site.until_ready(DNS_NAMESPACE, coredns::PODS, 2).await;
         tokio::time::sleep(AFTER).await;
     });
     saw.await;

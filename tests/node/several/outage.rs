@@ -8,8 +8,8 @@ use std::time::Duration;
 use tests::node::CLUSTER_DNS_V6;
 use tests::node::steady::{Pace, Steady, now};
 
-use super::beside;
 use super::clients::{self, Clients, Saw};
+use super::coredns;
 use super::killed::{Processes, Watched, container, restarted, say_all};
 use super::moving::{both_are_new, both_are_ready};
 use super::table::{Seen, Table};
@@ -44,7 +44,7 @@ async fn outage(
     start_takes: Option<Duration>,
 ) -> Duration {
     both_are_new(site).await;
-    let pods = [DNS_PODS, beside::PODS].map(|label| site.pods(DNS_NAMESPACE, label)).concat();
+    let pods = [DNS_PODS, coredns::PODS].map(|label| site.pods(DNS_NAMESPACE, label)).concat();
     let watched = Watched::start(site).await;
     let clients = Clients::start(site, site.nodes.iter());
     tokio::time::sleep(clients::BEFORE).await;

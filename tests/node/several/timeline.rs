@@ -16,7 +16,7 @@ use tests::node::steady::now;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::beside;
+use super::coredns;
 use crate::installed::{DNS_NAMESPACE, DNS_PODS};
 use crate::site::Site;
 
@@ -56,7 +56,7 @@ impl Timeline {
         let client = site.plane.client().await;
         let (changes, listed) = (Arc::default(), Arc::new(Semaphore::new(0)));
         let mut watching = Vec::new();
-        for (pods, service) in [(DNS_PODS, "kube-dns"), (beside::PODS, "coredns-beside")] {
+        for (pods, service) in [(DNS_PODS, "kube-dns"), (coredns::PODS, "coredns-beside")] {
             let seen = Seen { changes: Arc::clone(&changes), listed: listed.clone() };
             let pods = Config::default().labels(pods);
             let api = Api::namespaced(client.clone(), DNS_NAMESPACE);

@@ -5,6 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use kube::Client;
 
 use crate::apply::memory::Memory;
+use crate::ask_pods::canary_analysis::RoundPermits;
+use crate::ask_pods::pod_reports::PodReports;
 use crate::controller::attempts::Attempts;
 use crate::controller::backoff::Backoff;
 use crate::controller::large::Turns;
@@ -15,8 +17,6 @@ use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
-use crate::probe::compare::RoundPermits;
-use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
 use crate::runtime::metrics::Metrics;

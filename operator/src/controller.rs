@@ -26,6 +26,8 @@ use tokio::sync::watch;
 
 use crate::apply::Stopped;
 use crate::apply::memory::Memory;
+use crate::ask_pods::canary_analysis::RoundPermits;
+use crate::ask_pods::pod_reports::PodReports;
 use crate::context::Context;
 use crate::decide::admit;
 use crate::desired::Kind;
@@ -38,8 +40,6 @@ use crate::observe::observed::Offers;
 use crate::observe::offers;
 use crate::observe::sample::Samples;
 use crate::observe::stubs;
-use crate::probe::compare::RoundPermits;
-use crate::probe::pod_reports::PodReports;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
 use crate::report::{report, report_unread, status};
@@ -112,7 +112,7 @@ pub async fn run(
     });
     let offers_again_in = tokio::select! {
         again_in = prepare(&ctx) => again_in,
-        why = ctx.caches.vital.ended() => anyhow::bail!("{why}"),
+        why = ctx.caches.critical.ended() => anyhow::bail!("{why}"),
         () = stop.clone() => return Ok(()),
     };
     tracing::info!("reconciling");
@@ -139,7 +139,7 @@ pub async fn run(
         () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
         () = forget_versions(&ctx, resets.subscribe()) => {}
-        why = ctx.caches.vital.ended() => anyhow::bail!("{why}"),
+        why = ctx.caches.critical.ended() => anyhow::bail!("{why}"),
     }
     Ok(())
 }

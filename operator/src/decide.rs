@@ -4,7 +4,7 @@
 pub mod plan;
 pub mod config_map;
 pub mod admit;
-pub mod account;
+pub mod service_account;
 pub mod adoption;
 pub mod disruption_budget;
 pub mod scale;

@@ -12,12 +12,12 @@ use kube::Client;
 use kube::runtime::reflector::{self, Store};
 use serde_json::{Value, json};
 
+use crate::ask_pods::canary_analysis::RoundPermits;
 use crate::context::Context;
 use crate::decide::plan::RolloutPlan;
 use crate::observe::caches::Caches;
 use crate::observe::lists::Lists;
 use crate::observe::observed::{Check, CheckResult, Comparison, Observed, PodReport, Reported};
-use crate::probe::compare::RoundPermits;
 use crate::report::events::Events;
 use crate::runtime::lease::Leadership;
 use crate::runtime::metrics::Metrics;

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use crds::ClusterDNS;
 use crds::v1alpha1::Upstreams;
 
-use crate::plain::plain_value;
+use crate::printable::plain_value;
 
 pub use command::{imported, run};
 use draft::Draft;

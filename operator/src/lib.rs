@@ -1,7 +1,7 @@
 //! The operator: ClusterDNS in, objects out, status back. It is never on the query path.
 //!
-//! [`reconcile::reconcile`] is the whole flow: `observe → probe → check → decide → desired → apply → report`. Each stage
-//! is a module here, except `check`, which is [`crds::check_resource`]. `observe`, `probe`, `apply` and `report` talk to
+//! [`reconcile::reconcile`] is the whole flow: `observe → ask_pods → check → decide → desired → apply → report`. Each stage
+//! is a module here, except `check`, which is [`crds::check_resource`]. `observe`, `ask_pods`, `apply` and `report` talk to
 //! the API server or to pods; `decide` and `desired` are pure: the time is an argument.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::unused_async)]
@@ -15,7 +15,7 @@ pub mod controller;
 pub mod reconcile;
 pub mod context;
 pub mod observe;
-pub mod probe;
+pub mod ask_pods;
 pub mod decide;
 pub mod desired;
 pub mod apply;
@@ -28,7 +28,7 @@ pub mod compare;
 pub mod plugin;
 pub mod names;
 pub mod shortened;
-mod plain;
-mod written;
+mod printable;
+mod output_loss;
 #[cfg(test)]
 mod fixtures;

@@ -76,7 +76,7 @@ pub async fn follow(it: Lookout) {
     tokio::select! {
         () = policy::follow(&it.client, &it.standing) => {}
         () = rounds(&it, &kept) => {}
-        why = kept.vital.ended() => tracing::error!("a defect of the operator: {why}"),
+        why = kept.critical.ended() => tracing::error!("a defect of the operator: {why}"),
     }
 }
 

@@ -8,11 +8,11 @@ use operator::args::{Args, Command, LogFormat, Run};
 use operator::controller::crd::Definition;
 use operator::lost_pods::{self, Lookout, PolicyStanding};
 use operator::report::events::Events;
+use operator::runtime::critical_tasks::CriticalTasks;
 use operator::runtime::decode::lenient;
 use operator::runtime::lease::{Elector, Leadership, clock};
 use operator::runtime::metrics::Metrics;
 use operator::runtime::restored::{Resets, confirming};
-use operator::runtime::vital::Vital;
 use operator::runtime::write::{WRITE_TIMEOUT, Writes};
 use operator::runtime::{client, http, shutdown, telemetry};
 use operator::{compare, controller, import, offline};
@@ -72,7 +72,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let leadership = Arc::new(Leadership::new(clock::now));
     let mut elector = Elector::new(client.clone(), &args.namespace, &name, leadership.clone());
     let writes = Writes::new(leadership, metrics.clone());
-    let (lost_pods, vital) = (Arc::new(PolicyStanding::default()), Vital::default());
+    let (lost_pods, critical) = (Arc::new(PolicyStanding::default()), CriticalTasks::default());
     if args.lost_pods {
         // Also before this process leads: the leader may be on the node that dies.
         let lookout = lost_pods::follow(Lookout {
@@ -84,11 +84,11 @@ async fn run(args: &Run) -> anyhow::Result<()> {
             standing: lost_pods.clone(),
             node: args.node_name.clone().filter(|name| !name.is_empty()),
         });
-        tokio::spawn(vital.clone().run("the lookout for lost pods".to_owned(), lookout));
+        tokio::spawn(critical.clone().run("the lookout for lost pods".to_owned(), lookout));
     }
     tokio::select! {
         () = elector.acquire() => metrics.leads(true),
-        why = vital.ended() => {
+        why = critical.ended() => {
             // Nothing was written yet, but the lease may have been taken by an attempt whose answer did not come.
             elector.release().await;
             anyhow::bail!("{DEFECT}: {why}");
@@ -105,7 +105,7 @@ async fn run(args: &Run) -> anyhow::Result<()> {
         biased;
         lost = elector.hold() => anyhow::bail!("{lost}: another may lead, so this process ends"),
         ended = controller::run(client, args.settings(), writes, events, metrics, definition, lost_pods, resets, stop.clone()) => ended,
-        why = vital.ended() => Err(anyhow::anyhow!("{why}")),
+        why = critical.ended() => Err(anyhow::anyhow!("{why}")),
         () = shutdown::time_to_finish(stop) => {
             tracing::warn!("some reconciles did not finish in time");
             has_finished = false;

@@ -37,13 +37,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
+use crate::ask_pods::canary_analysis::{self, Look};
 use crate::context::Context;
 use crate::controller::triggers;
 use crate::decide::{admit, config_map};
 use crate::desired::Kind;
 use crate::names;
 use crate::observe::observed::{Child, Observed, Sample};
-use crate::probe::compare::{self, Look};
 use possible_labels::PossibleLabels;
 pub use read::refusal;
 use read::{fresh_config_map, ours, typed, whole};
@@ -163,7 +163,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         Err(why) => observed.unread_foreign_pods = Some(why),
     }
     // Asks pods that were chosen from what they have just said.
-    observed.comparison = match compare::look(dns, &observed, &ctx.rounds) {
+    observed.comparison = match canary_analysis::look(dns, &observed, &ctx.rounds) {
         None => None,
         Some(Look::Postponed(comparison)) => Some(comparison),
         Some(Look::Round(round)) => {

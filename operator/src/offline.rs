@@ -37,8 +37,8 @@ use std::process::ExitCode;
 use crds::manifest::{self, Found, ManifestError};
 
 pub use crate::args::Format;
-use crate::written::Written;
-use crate::{args, written};
+use crate::output_loss::Written;
+use crate::{args, output_loss};
 
 /// The result of a run: the worst of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +87,7 @@ fn on(
     let failed = ExitCode::from(Severity::Unreadable);
     let (mut out, mut err) = (Written::to(out), Written::to(err));
     let found = command(&mut out, &mut err).map_or(failed, ExitCode::from);
-    written::ended(found, failed, out, err)
+    output_loss::ended(found, failed, out, err)
 }
 
 /// Larger manifests are not read: the API server would not take one object of this size.
@@ -149,7 +149,7 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::written::tests::Broken;
+    use crate::output_loss::tests::Broken;
 
     #[test]
     fn what_was_found_stays_the_status_where_the_reader_closed_the_pipe() {

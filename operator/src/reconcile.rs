@@ -1,4 +1,4 @@
-//! reconcile(): observe (which probes the pods) -> check -> decide -> desired -> apply -> report. Assumes nothing about
+//! reconcile(): observe (which asks the pods) -> check -> decide -> desired -> apply -> report. Assumes nothing about
 //! why it was called.
 
 use std::time::Duration;

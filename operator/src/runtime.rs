@@ -13,4 +13,4 @@ pub mod http;
 pub mod metrics;
 pub mod restored;
 pub mod telemetry;
-pub mod vital;
+pub mod critical_tasks;

@@ -10,7 +10,7 @@ use kube::core::DynamicObject;
 
 use super::contention::{Contention, Key};
 use super::fingerprint;
-use super::kept::Kept;
+use super::last_applied::Kept;
 use crate::desired::Kind;
 
 /// Objects that are remembered; a ClusterDNS has about a dozen.

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::json;
 
-use super::kept::KINDS;
+use super::last_applied::KINDS;
 use super::outcome::{PutBack, Restored};
 use super::owned::{SELECTOR, is_whole, owned};
 use super::ownership::{Ownership, ownership};

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::core::DynamicObject;
 
-use super::{beside, service};
+use super::{foreign_entries, service};
 use crate::context::Context;
 use crate::desired::Kind;
 use crate::desired::pod_monitor::for_older_schema;
@@ -32,7 +32,7 @@ pub(super) async fn send(
         made = apply(ctx, (kind, &objects), &sent).await;
     }
     if let (Err(error), Some(live)) = (&made, live)
-        && let Some(patch) = beside::taken_over(kind, &sent, live, error)
+        && let Some(patch) = foreign_entries::taken_over(kind, &sent, live, error)
     {
         let params = PatchParams {
             field_manager: Some(names::FIELD_MANAGER.to_owned()),

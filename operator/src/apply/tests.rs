@@ -5,7 +5,7 @@ mod story;
 mod held_back;
 mod refused;
 mod older_words;
-mod beside;
+mod foreign_entries;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -9,8 +9,8 @@ use hickory_proto::rr::Name;
 use tokio::time::{Instant, sleep_until};
 
 use super::names::Asked;
-use crate::probe::compare::once;
-use crate::probe::compare::reply::Reply;
+use crate::ask_pods::canary_analysis::once;
+use crate::ask_pods::canary_analysis::reply::Reply;
 
 /// For one reply: a resolver that asks others may take some seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ async fn turn(turns: &RefCell<Turns>) {
 async fn patiently(asked: &Asked, server: SocketAddr, turns: &RefCell<Turns>) -> Reply {
     let mut reply = once((&asked.name, asked.kind), server, PATIENCE).await;
     for _ in 1..ATTEMPTS {
-        if !matches!(reply, Err(crate::probe::compare::reply::NoReply::Silent(_))) {
+        if !matches!(reply, Err(crate::ask_pods::canary_analysis::reply::NoReply::Silent(_))) {
             break;
         }
         turn(turns).await;

@@ -11,7 +11,7 @@ use super::report::{Report, Tally};
 use super::servers::{self, Server};
 use crate::args::{self, CompareFormat};
 use crate::offline::{Severity, on_streams};
-use crate::plain::plain;
+use crate::printable::plain;
 
 /// Octets of a file with questions that are read: a capture may be much larger than what can be asked.
 const MAX_FILE_BYTES: u64 = 256 << 20;

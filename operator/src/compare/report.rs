@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::ask::Replies;
 use super::known::Known;
 use super::pair::{Pair, Said};
+use crate::ask_pods::canary_analysis::reply::{NoReply, Reply, ede};
 use crate::offline::Severity;
-use crate::plain::plain_value;
-use crate::probe::compare::reply::{NoReply, Reply, ede};
+use crate::printable::plain_value;
 
 /// Examples of one class that are shown; all are counted.
 const MAX_EXAMPLES: usize = 3;

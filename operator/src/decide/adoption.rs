@@ -8,16 +8,16 @@ mod deleted;
 mod replaced;
 mod ports;
 mod traffic;
-mod written;
+mod cluster_ips;
 mod of_others;
 
+pub use cluster_ips::asks_for_others;
+pub(crate) use cluster_ips::cluster_ips;
 pub use deleted::{emptied, last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
 pub use traffic::leads_to_own_node_only;
 pub(crate) use traffic::{is_local, remedy};
-pub use written::asks_for_others;
-pub(crate) use written::cluster_ips;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

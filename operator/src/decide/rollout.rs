@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::decide::config_map::{self, Current, Edit};
 use crate::decide::plan::{HeldBy, Notice, RolloutPlan, RolloutState, Size};
 use crate::decide::scale;
-use crate::decide::{account, adoption};
+use crate::decide::{adoption, service_account};
 use crate::observe::observed::{Observed, Reported};
 use crate::observe::pods;
 pub use nothing_new::nothing_new;
@@ -56,7 +56,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
     plan.state.switch = adoption::remember(dns, observed, now);
     plan.state.service = adoption::last_seen(dns, observed);
-    plan.state.account = account::seen(dns, observed);
+    plan.state.account = service_account::seen(dns, observed);
     plan.desired_revision = asked.revision;
     let warned_for = if plan.state.has_errors_only { WARNED_OF_ERRORS_FOR } else { WARNED_FOR };
     if is_over(&plan.state.warned_at, warned_for, now) {

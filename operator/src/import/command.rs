@@ -17,7 +17,7 @@ use super::{
 };
 use crate::args;
 use crate::offline::{Severity, on_streams, text_of};
-use crate::plain::plain;
+use crate::printable::plain;
 
 /// `import`, on standard output and standard error.
 pub fn run(args: &args::Import) -> ExitCode {

@@ -10,7 +10,7 @@ mod listeners;
 mod routes;
 mod scope;
 mod front;
-mod turns;
+mod directive_order;
 mod kubernetes;
 mod forward;
 mod cache;
@@ -26,13 +26,13 @@ mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use directive_order::Turn;
 pub(super) use front::{front, serves};
 use keys::Key;
 pub(super) use parse::Parsed;
 use parse::{Directive, ServerBlock, has_variable};
 use routes::{Led, Served};
 use scope::Scope;
-use turns::Turn;
 
 use super::draft::Draft;
 use super::report::{Outcome, Place};

@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::plain::plain_value;
+use crate::printable::plain_value;
 
 /// Characters of a directive that a line of the report shows.
 const MAX_SHOWN: usize = 120;

@@ -18,9 +18,9 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::silence::Heard;
+use crate::ask_pods::canary_analysis::query;
+use crate::ask_pods::pod_reports::http_address;
 use crate::observe::pods;
-use crate::probe::compare::query;
-use crate::probe::pod_reports::http_address;
 
 /// Time for a reply over UDP alone; after it, TCP and HTTP are tried beside it.
 const OVER_UDP_ALONE: Duration = Duration::from_millis(250);

@@ -37,9 +37,9 @@ use super::waits::LONGEST_WAIT;
 use crate::controller::triggers::{self, Triggers};
 use crate::desired::Kind;
 use crate::names;
+use crate::runtime::critical_tasks::CriticalTasks;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
-use crate::runtime::vital::Vital;
 use first_lists::FirstLists;
 pub use first_lists::Unread;
 use refusals::Refusals;
@@ -68,7 +68,7 @@ pub struct Caches {
     refusals: Arc<Refusals>,
     watches: Mutex<JoinSet<()>>,
     /// Says if one of them ends: what it keeps would stay as it is.
-    pub vital: Vital,
+    pub critical: CriticalTasks,
     /// What all stores but that of ClusterDNS may hold, and do.
     pub budget: Arc<Budget>,
     budget_of_resources: Arc<Budget>,
@@ -113,7 +113,7 @@ impl Caches {
             first_lists: Arc::default(),
             refusals: Arc::default(),
             watches: Mutex::default(),
-            vital: Vital::default(),
+            critical: CriticalTasks::default(),
             budget: Arc::default(),
             budget_of_resources: Arc::new(Budget::of_resources()),
             stores: AtomicU64::new(0),
@@ -233,7 +233,7 @@ impl Caches {
                 }
             }
         };
-        let counting = self.vital.clone().run("the count of nodes".to_owned(), counting);
+        let counting = self.critical.clone().run("the count of nodes".to_owned(), counting);
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).spawn(counting);
     }
 

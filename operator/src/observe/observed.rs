@@ -66,7 +66,7 @@ pub struct Observed {
     /// What our ready pods said when last asked, by pod uid.
     pub pod_reports: BTreeMap<String, PodReport>,
     /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this reconcile: what
-    /// [`crate::probe::compare::Round::ask`] returned, after both pods reported again.
+    /// [`crate::ask_pods::canary_analysis::Round::ask`] returned, after both pods reported again.
     pub comparison: Option<Comparison>,
     /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
     pub sample: Sample,

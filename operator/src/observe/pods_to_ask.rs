@@ -23,11 +23,11 @@ use super::budget::{Budget, Share};
 use super::list_and_watch::{Followed, Heard, Means, follow};
 use super::pods;
 use super::waits::LONGEST_WAIT;
+use crate::ask_pods::pod_reports::{HTTP_PORT_NAME, http_port};
 use crate::desired::ports::DNS;
 use crate::names;
-use crate::probe::pod_reports::{HTTP_PORT_NAME, http_port};
+use crate::runtime::critical_tasks::CriticalTasks;
 use crate::runtime::metrics::Metrics;
-use crate::runtime::vital::Vital;
 
 /// Octets of all that is kept here, as they are counted in [`super::stubs::octets`]: some 7,000 pods, or 6,300 with two addresses.
 const MOST: usize = 48 << 20;
@@ -46,7 +46,7 @@ pub struct PodsToAsk {
     /// They end with this value.
     watches: JoinSet<()>,
     /// Says if one of them ends: what it keeps would stay as it is.
-    pub vital: Vital,
+    pub critical: CriticalTasks,
 }
 
 impl std::fmt::Debug for PodsToAsk {
@@ -77,9 +77,9 @@ impl PodsToAsk {
             gauge: Metrics::cached_for_lookout,
             all: resources.clone(),
         };
-        let (watches, vital) = (JoinSet::new(), Vital::default());
+        let (watches, critical) = (JoinSet::new(), CriticalTasks::default());
         let out_lately = Arc::default();
-        let mut it = PodsToAsk { pods: Vec::new(), resources, out_lately, watches, vital };
+        let mut it = PodsToAsk { pods: Vec::new(), resources, out_lately, watches, critical };
         let share = Share::new(budget.clone(), 0, "clusterdnses");
         let all = followed(Api::all(client.clone()), None, slim_resource);
         it.keep(all, writer, (share, &means), |_| {});
@@ -112,7 +112,7 @@ impl PodsToAsk {
     {
         let name = format!("the watch of {}", followed.api.resource_url());
         let following = follow(followed, writer, share, means.clone(), heard);
-        self.watches.spawn(self.vital.clone().run(name, following));
+        self.watches.spawn(self.critical.clone().run(name, following));
     }
 }
 

@@ -16,8 +16,8 @@ use super::warning::{Warning, warning};
 use super::warnings::{may_be_asked_from, unwise};
 use super::{Severity, cluster_dns, conflicts, is_template, kubelets, names_our_kind, text_of};
 use crate::args::{self, Format};
+use crate::ask_pods::canary_analysis::clients::allows;
 use crate::names;
-use crate::probe::compare::clients::allows;
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it reads from one too.
 ///

@@ -15,9 +15,9 @@ use super::budget::budget;
 use super::exposure::api_server;
 use super::servers::servers_twice;
 use super::warning::{Warning, warning};
+use crate::ask_pods::canary_analysis::clients::allows;
 use crate::desired::ports;
 use crate::desired::without_effect::beside_others;
-use crate::probe::compare::clients::allows;
 
 /// A process needs permission for ports below this one.
 const UNPRIVILEGED: u16 = 1024;

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 
 use super::args::Which;
 use super::data_plane::{DataPlane, Target};
+use crate::ask_pods::pod_reports::http_port;
 use crate::names;
 use crate::observe::pods;
-use crate::probe::pod_reports::http_port;
 use crate::runtime::decode::lenient;
 
 /// One request where `--request-timeout` is 0, which is no limit: a day.

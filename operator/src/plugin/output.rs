@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::plain::{is_obeyed, plain};
-use crate::written::{self, Written};
+use crate::output_loss::{self, Written};
+use crate::printable::{is_obeyed, plain};
 
 /// What a command printed, and the status it ends with.
 pub(super) type Printed = Result<(String, ExitCode), String>;
@@ -39,7 +39,7 @@ pub(super) fn written(
         Err((why, status)) => (writeln!(err, "error: {}", plain(&why)), status),
     };
     // Streams that are lost are no errors here.
-    if said.is_err() { failed } else { written::ended(status, failed, out, err) }
+    if said.is_err() { failed } else { output_loss::ended(status, failed, out, err) }
 }
 
 #[cfg(test)]
@@ -47,7 +47,7 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::written::tests::Broken;
+    use crate::output_loss::tests::Broken;
 
     #[test]
     fn output_that_is_lost_is_no_success() {

@@ -13,7 +13,7 @@ const LISTED_FILE_BY_FILE: [&str; 13] = [
     "operator/src",
     "operator/src/controller",
     "operator/src/observe",
-    "operator/src/probe",
+    "operator/src/ask_pods",
     "operator/src/decide",
     "operator/src/apply",
     "operator/src/report",

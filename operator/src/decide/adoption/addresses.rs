@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 
-use super::written::{are_compatible, asks_for_others, written};
+use super::cluster_ips::{are_compatible, asks_for_others, written};
 use super::{cluster_ips, shown};
 use crate::decide::plan::Refusal;
 use crate::names;

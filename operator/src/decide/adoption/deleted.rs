@@ -8,7 +8,7 @@ use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 
-use super::written::written;
+use super::cluster_ips::written;
 use super::{Standing, addresses, cluster_ips, replaced, standing};
 use crate::decide::config_map;
 use crate::decide::plan::{LastService, Refusal, ServicePlan};

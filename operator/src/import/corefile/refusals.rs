@@ -3,7 +3,7 @@
 //! settings are also checked where they are converted.
 
 mod words;
-mod own;
+mod special_rules;
 mod rows;
 
 use std::collections::BTreeSet;

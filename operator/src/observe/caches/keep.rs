@@ -131,7 +131,7 @@ impl Caches {
     {
         let name = format!("the watch of {}", followed.api.resource_url());
         let following = follow(followed, writer, share, means, heard);
-        let following = self.vital.clone().run(name, following);
+        let following = self.critical.clone().run(name, following);
         let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were ended.
         while watches.try_join_next().is_some() {}

@@ -14,9 +14,9 @@ use process::items::MAX_OBJECT;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::ask_pods::pod_reports::http_address;
 use crate::observe::pods;
 use crate::observe::unlisted::Cause;
-use crate::probe::pod_reports::http_address;
 use crate::runtime::restored::{Resets, confirming};
 
 mod resources;

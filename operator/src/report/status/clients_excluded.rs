@@ -2,11 +2,11 @@
 
 use super::conditions::ConditionState;
 use super::problem::Problem;
+use crate::ask_pods::canary_analysis::clients;
 use crate::decide::config_map::{self, Document};
 use crate::decide::plan::Plan;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
-use crate::probe::compare::clients;
 
 /// The problem, as soon as the operator gives this list to every pod.
 pub(super) fn problem(plan: &Plan, observed: &Observed) -> Option<Problem> {

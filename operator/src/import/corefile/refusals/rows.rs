@@ -6,14 +6,14 @@ use super::words::{
     any, any_duration, boolean, certificate, classes, host_port, interval, line, monitor, natural,
     number, octets, on_or_off, positive_duration, rate, stdout,
 };
-use super::{Braces, Line, Row, own};
+use super::{Braces, Line, Row, special_rules};
 
 /// Any number of words.
 const MANY: usize = usize::MAX;
 
 /// All of them, by name.
 pub(in crate::import::corefile) const ROWS: &[Row] = &[
-    row("acl", 0..=MANY, any, Braces::Own(own::acl), Read),
+    row("acl", 0..=MANY, any, Braces::Own(special_rules::acl), Read),
     row("any", 0..=0, any, Braces::Refused, NotRead),
     row("autopath", 1..=MANY, any, Braces::Refused, Read),
     row("bind", 1..=MANY, any, Braces::Options(BIND), Read),
@@ -21,11 +21,11 @@ pub(in crate::import::corefile) const ROWS: &[Row] = &[
     row("cancel", 0..=1, positive_duration, Braces::NotRead, Read),
     row("chaos", 0..=MANY, any, Braces::Empty, NotRead),
     row("debug", 0..=0, any, Braces::Refused, Read),
-    row("dns64", 0..=1, own::prefix, Braces::Own(own::dns64), Read),
-    row("dnstap", 1..=MANY, own::reader, Braces::Own(own::dnstap), Read),
+    row("dns64", 0..=1, special_rules::prefix, Braces::Own(special_rules::dns64), Read),
+    row("dnstap", 1..=MANY, special_rules::reader, Braces::Own(special_rules::dnstap), Read),
     row("errors", 0..=1, stdout, Braces::Options(ERRORS), Refused),
     row("health", 0..=1, host_port, Braces::Options(HEALTH), Read),
-    row("loadbalance", 0..=2, own::policy, Braces::Own(own::loadbalance), Read),
+    row("loadbalance", 0..=2, special_rules::policy, Braces::Own(special_rules::loadbalance), Read),
     row("local", 0..=0, any, Braces::Options(LOCAL), Read),
     row("log", 0..=MANY, any, Braces::Options(LOG), Read),
     row("loop", 0..=0, any, Braces::Refused, Refused),
@@ -37,8 +37,8 @@ pub(in crate::import::corefile) const ROWS: &[Row] = &[
     row("ready", 0..=1, host_port, Braces::Options(READY), Refused),
     row("reload", 0..=2, interval, Braces::NotRead, NotRead),
     row("root", 1..=1, any, Braces::Refused, Read),
-    row("tls", 0..=3, certificate, Braces::Own(own::tls), Read),
-    row("trace", 0..=2, own::tracer, Braces::Options(TRACE), Read),
+    row("tls", 0..=3, certificate, Braces::Own(special_rules::tls), Read),
+    row("trace", 0..=2, special_rules::tracer, Braces::Options(TRACE), Read),
     row("whoami", 0..=0, any, Braces::Refused, NotRead),
 ];
 
@@ -53,8 +53,10 @@ const fn row(
 }
 
 const BIND: &[Line] = &[line("except", All(1..=MANY), any)];
-const ERRORS: &[Line] =
-    &[line("stacktrace", Nothing, any), line("consolidate", All(2..=4), own::consolidate)];
+const ERRORS: &[Line] = &[
+    line("stacktrace", Nothing, any),
+    line("consolidate", All(2..=4), special_rules::consolidate),
+];
 const HEALTH: &[Line] = &[line("lameduck", All(1..=1), any_duration)];
 const LOCAL: &[Line] = &[line("localhost_prefix", All(1..=1), on_or_off)];
 const LOG: &[Line] = &[line("class", All(1..=MANY), classes)];

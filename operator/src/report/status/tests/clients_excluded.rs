@@ -1,7 +1,7 @@
 //! A client list that refuses most pods, however it went out: Ready is false where pods run it, and only there.
 
 use super::*;
-use crate::probe::compare::clients::REASON;
+use crate::ask_pods::canary_analysis::clients::REASON;
 
 /// Two pods in a range of pods that [`LIST`] does not have.
 fn with_addresses(mut story: Story) -> Story {

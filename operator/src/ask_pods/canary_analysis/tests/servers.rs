@@ -1,7 +1,7 @@
 //! What the servers of groups are asked, and what shows that clients would lose them.
 
 use super::*;
-use crate::probe::compare::judge::check;
+use crate::ask_pods::canary_analysis::judge::check;
 
 fn silent() -> Reply {
     reply(ResponseCode::ServFail, &[22], "no upstream server answered")

@@ -142,7 +142,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::compare::question::Expects;
+    use crate::ask_pods::canary_analysis::question::Expects;
 
     fn questions(count: usize) -> Vec<Question> {
         let question = |n: usize| Question {

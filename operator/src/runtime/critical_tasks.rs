@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 /// Says which task ended first. Clones say the same.
 #[derive(Clone, Debug, Default)]
-pub struct Vital {
+pub struct CriticalTasks {
     ended: watch::Sender<Option<String>>,
 }
 
-impl Vital {
+impl CriticalTasks {
     /// The task, whose end is kept here under this name. One that is aborted is not.
     pub async fn run(self, name: String, task: impl Future<Output = ()>) {
         let why = match AssertUnwindSafe(task).catch_unwind().await {
@@ -51,23 +51,23 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_task_that_ends_or_panics_is_said_and_one_that_is_aborted_is_not() {
-        let vital = Vital::default();
+        let critical = CriticalTasks::default();
         let forever =
-            tokio::spawn(vital.clone().run("the first".to_owned(), std::future::pending()));
+            tokio::spawn(critical.clone().run("the first".to_owned(), std::future::pending()));
         forever.abort();
         assert!(forever.await.unwrap_err().is_cancelled());
-        assert!(vital.ended().now_or_never().is_none(), "it was aborted");
+        assert!(critical.ended().now_or_never().is_none(), "it was aborted");
         let panics = async { panic!("a defect at {}", 7) };
-        tokio::spawn(vital.clone().run("the second".to_owned(), panics)).await.unwrap();
-        tokio::spawn(vital.clone().run("the third".to_owned(), async {})).await.unwrap();
-        assert_eq!(vital.ended().await, "the second has panicked: a defect at 7");
-        assert_eq!(vital.clone().ended().await, "the second has panicked: a defect at 7");
+        tokio::spawn(critical.clone().run("the second".to_owned(), panics)).await.unwrap();
+        tokio::spawn(critical.clone().run("the third".to_owned(), async {})).await.unwrap();
+        assert_eq!(critical.ended().await, "the second has panicked: a defect at 7");
+        assert_eq!(critical.clone().ended().await, "the second has panicked: a defect at 7");
     }
 
     #[tokio::test]
     async fn a_task_that_ends_without_a_panic_is_said_too() {
-        let vital = Vital::default();
-        vital.clone().run("the watch of pods".to_owned(), async {}).await;
-        assert_eq!(vital.ended().await, "the watch of pods has ended");
+        let critical = CriticalTasks::default();
+        critical.clone().run("the watch of pods".to_owned(), async {}).await;
+        assert_eq!(critical.ended().await, "the watch of pods has ended");
     }
 }

@@ -77,7 +77,7 @@ fn is_pointer(question: &Question) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::compare::question::{Expects, question};
+    use crate::ask_pods::canary_analysis::question::{Expects, question};
 
     /// Names of Services of these namespaces, and whether each is worse, of one sort.
     fn outcome(kind: RecordType, of: &[(&str, bool)], is_hidden: bool) -> Vec<CheckResult> {

@@ -3,10 +3,10 @@
 
 pub mod question;
 pub mod questions;
-mod written;
+mod spec_records;
 mod groups;
 pub mod progress;
-mod turns;
+mod next_round;
 mod ask;
 pub mod reply;
 mod upstream_health;
@@ -34,10 +34,10 @@ use ask::ask;
 pub(crate) use ask::once;
 pub use ask::query;
 use judge::Asked;
+use next_round::Turns;
 use progress::{Progress, Trial, Trials};
 use question::{Expects, Question};
 use questions::questions;
-use turns::Turns;
 
 /// Questions in progress: a name of ours waits 3 s at most where a pod is silent, one that is forwarded 20 s.
 const SIDE_BY_SIDE: usize = 32;

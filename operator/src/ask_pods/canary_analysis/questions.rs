@@ -10,7 +10,7 @@ use hickory_proto::rr::RecordType;
 
 use super::progress::Progress;
 use super::question::{Expects, OfService, Question, is_untouched, question};
-use super::{groups, written};
+use super::{groups, spec_records};
 use crate::decide::adoption::cluster_ips;
 use crate::names;
 use crate::observe::observed::{Check, CheckResult, Observed, Sample, SampledService};
@@ -30,7 +30,7 @@ pub fn questions(
     progress: &mut Progress,
 ) -> Vec<Question> {
     let mut questions = own_names(config, before, observed);
-    let (changed, unchanged) = written::questions(config, before);
+    let (changed, unchanged) = spec_records::questions(config, before);
     questions.extend(progress.of_hosts(changed, worse));
     questions.extend(unchanged);
     questions.extend(progress.of_groups(groups::of_stub_domains(config, before, fresh), worse));
@@ -82,7 +82,7 @@ fn own_names(config: &Config, before: &Config, observed: &Observed) -> Vec<Quest
             add(
                 format!("{name}.{namespace}.svc.{domain}"),
                 kind,
-                Expects::Has(vec![written::address(ip)]),
+                Expects::Has(vec![spec_records::address(ip)]),
                 None,
             );
             add(names::reverse(ip), RecordType::PTR, Expects::Records, None);

@@ -1,5 +1,5 @@
 //! Asks our pods: which configuration each one runs ([`pod_reports`]), and whether a canary answers as well as a stable pod
-//! ([`compare`]).
+//! ([`canary_analysis`]).
 
 pub mod pod_reports;
-pub mod compare;
+pub mod canary_analysis;

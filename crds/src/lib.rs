@@ -16,7 +16,7 @@ pub mod bounds;
 pub mod names;
 pub mod rrtype;
 pub mod rcode;
-pub mod between;
+pub mod between_planes;
 pub mod image;
 mod punycode;
 pub mod check;

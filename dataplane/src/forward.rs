@@ -15,11 +15,11 @@ mod unresolved;
 mod flight;
 mod attempt;
 mod chain;
-mod walk;
-mod kept;
+mod cached_chain;
+mod explain_cache;
 pub(crate) mod upstreams;
 mod server;
-mod failing;
+mod member_health;
 mod server_identity;
 mod registry;
 mod sockets;
@@ -28,13 +28,13 @@ mod connections;
 mod common;
 mod probe;
 mod overdue;
-mod own;
+mod own_addresses;
 mod resolv_conf;
 mod view;
 mod unusable;
-mod shown;
+mod upstream_tap;
 mod clock;
-mod tidy;
+mod cache_sweeper;
 
 use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -48,20 +48,21 @@ use futures::FutureExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 
-use crate::endless::endless;
+use crate::restarting::restarting;
 use crate::state::{Published, State};
 use answer::End;
 pub(crate) use answer::LateEnd;
 pub use answer::{Cached, Resolved};
 use cache::{Cache, Found};
+pub use cached_chain::Held;
 pub use clock::Clock;
 pub(crate) use connections::Together;
 pub use connections::connection_failures;
+pub use explain_cache::{Kept, KeptEntry, KeptPart};
 use flight::Begun;
-pub use kept::{Kept, KeptEntry, KeptPart};
 use limits::{InFlight, Taken};
 pub use limits::{Limit, Slot};
-use own::OwnAddresses;
+use own_addresses::OwnAddresses;
 use random::random;
 pub use registry::RouteId;
 pub use resolv_conf::ResolvConf;
@@ -74,7 +75,6 @@ use upstreams::Group;
 pub use upstreams::Upstreams;
 pub(crate) use view::full_name;
 pub use view::{ConnectionsView, GroupView, OfAddress, ServerView, View};
-pub use walk::Held;
 
 /// Time after the end of the budget in which a lookup says why it failed.
 const GRACE: Duration = Duration::from_millis(20);
@@ -164,14 +164,14 @@ impl Forwarder {
     /// Probes the servers of the published configuration (FW27, FW28, FW50), as long as `runtime` runs.
     pub fn probe(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
         let begin = move || probe::run(Arc::clone(&state));
-        runtime.spawn(endless("probes", self.counts_panics(), begin));
+        runtime.spawn(restarting("probes", self.counts_panics(), begin));
     }
 
     /// Removes entries from the cache that no configuration can use any more, as long as `runtime` runs (CA1, CA5).
     pub fn tidy(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
         let forwarder = Arc::clone(self);
-        let begin = move || tidy::run(Arc::clone(&state), Arc::clone(&forwarder));
-        runtime.spawn(endless("tidy", self.counts_panics(), begin));
+        let begin = move || cache_sweeper::run(Arc::clone(&state), Arc::clone(&forwarder));
+        runtime.spawn(restarting("tidy", self.counts_panics(), begin));
     }
 
     fn counts_panics(self: &Arc<Self>) -> impl Fn() + Send + 'static {

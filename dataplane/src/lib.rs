@@ -12,7 +12,7 @@
 pub mod args;
 pub mod drain;
 pub mod background;
-mod endless;
+mod restarting;
 
 pub mod source;
 pub mod settings;
@@ -32,7 +32,7 @@ pub mod names;
 pub mod explain;
 
 pub mod status;
-pub mod probes;
+pub mod http_port;
 pub mod metrics;
 pub mod sidecar_probe;
 pub mod kube_dns;

@@ -1,4 +1,4 @@
-//! `clusterdns-dataplane`: room for descriptors -> args -> telemetry -> probes -> source -> first sync -> bind -> serve -> drain.
+//! `clusterdns-dataplane`: room for descriptors -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use crds::Config;
 use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::forward::Forwarder;
+use dataplane::http_port::{self, Health, Looks, Pages, Running, Samples, Views};
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
-use dataplane::probes::{self, Health, Looks, Pages, Running, Samples, Views};
 use dataplane::serve::{self, Listen, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
@@ -84,7 +84,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         running: running.clone(),
         pages: Pages::default(),
     };
-    probes::start(http, views.clone())?;
+    http_port::start(http, views.clone())?;
     tracing::debug!(%http_address, "probes are answered");
 
     let setup = Setup {

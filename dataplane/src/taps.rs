@@ -28,7 +28,7 @@ pub use query_log::QueryLog;
 pub use top::{LONGEST as LONGEST_TOP, Top, TopRow, TopView};
 
 use crate::background;
-use crate::endless::{endless, endless_on_thread};
+use crate::restarting::{restarting, restarting_on_thread};
 
 /// The taps of the process.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ impl Taps {
     }
 
     fn keep(&self, name: &'static str, run: impl Fn()) {
-        endless_on_thread(name, || self.count_panic(), run);
+        restarting_on_thread(name, || self.count_panic(), run);
     }
 
     fn count_panic(&self) {
@@ -143,7 +143,7 @@ impl Taps {
     pub fn follow(self: &Arc<Self>, configs: &watch::Receiver<Arc<Config>>, runtime: &Handle) {
         let (taps, counted, configs) = (Arc::clone(self), Arc::clone(self), configs.clone());
         let begin = move || Arc::clone(&taps).apply_each(configs.clone());
-        runtime.spawn(endless("taps", move || counted.count_panic(), begin));
+        runtime.spawn(restarting("taps", move || counted.count_panic(), begin));
     }
 
     async fn apply_each(self: Arc<Self>, mut configs: watch::Receiver<Arc<Config>>) {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use dataplane::forward::Forwarder;
+use dataplane::http_port::{Health, why_not_ready};
 use dataplane::metrics::{Form, Metrics, Sources};
-use dataplane::probes::{Health, why_not_ready};
 use dataplane::serve::{Limits, Listen, Serving, worker_counters};
 use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
 use dataplane::source::writer::Setup;

@@ -2,7 +2,7 @@
 
 mod bind;
 mod connections;
-mod noted;
+mod begun_request;
 mod places;
 mod rebinding;
 

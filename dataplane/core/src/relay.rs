@@ -13,7 +13,7 @@ mod query;
 // What came back: read, judged, and what of it may be relayed.
 mod errors;
 mod judge;
-mod looks;
+mod work_budget;
 mod protect;
 mod rdata;
 mod read;

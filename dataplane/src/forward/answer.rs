@@ -10,10 +10,10 @@ use dataplane_core::{
 use tokio::time::timeout_at;
 
 use super::cache::{CacheLimits, Found};
+use super::cached_chain::{CACHED_ERROR, Held, Hops, Walked, all_kept, remembered, walk};
 use super::chain::{Chain, NoHop};
 use super::lookup::Answered;
 use super::unresolved::Unresolved;
-use super::walk::{CACHED_ERROR, Held, Hops, Walked, all_kept, remembered, walk};
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
 

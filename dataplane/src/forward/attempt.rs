@@ -11,8 +11,8 @@ use super::connections::{self, Progress, Reply, Unsent};
 use super::plan::Transport;
 use super::random;
 use super::server::Server;
-use super::shown::Shown;
 use super::sockets::{self, Arrival, Exchange};
+use super::upstream_tap::Shown;
 
 /// Wrong datagrams after which the server is asked over TCP (FW13).
 const MAX_DISCARDS: usize = 3;

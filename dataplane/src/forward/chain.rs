@@ -7,8 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings, Written};
 
+use super::cached_chain::{CACHED_ERROR, remembered};
 use super::unresolved::Unresolved;
-use super::walk::{CACHED_ERROR, remembered};
 use super::{Client, Forwarder, random};
 use crate::state::Published;
 

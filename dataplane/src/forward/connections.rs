@@ -3,7 +3,7 @@
 
 mod connection;
 mod placing;
-mod turns;
+mod connect_turns;
 mod crowd;
 mod exchanges;
 mod outlet;
@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use super::common::Common;
 use super::now;
 use super::overdue::{self, Watch};
+use connect_turns::Turns;
 pub(super) use connection::{Arrived, Place, Reply};
 use connection::{Connection, MAX_QUERIES, Shared};
 pub(super) use counts::Counted;
@@ -46,7 +47,6 @@ pub(super) use pause::HOLD_OFF;
 pub(super) use tls::Client;
 use tls::Spoken;
 use tls_session::TlsSession;
-use turns::Turns;
 
 /// Connections to one server, those that are being closed among them.
 const MAX_CONNECTIONS: usize = 32;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::common::Common;
 use super::now;
-use crate::endless::endless;
+use crate::restarting::restarting;
 
 /// Between two looks: so much later the next send of a query may leave (FW23).
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -31,7 +31,7 @@ pub(super) fn watch<T: Send + Sync + 'static>(
     if !is_running.load(Ordering::Relaxed) && !is_running.swap(true, Ordering::AcqRel) {
         let (counted, owner) = (Arc::clone(owner), Arc::clone(owner));
         let begin = move || run(Arc::clone(&owner), watch, look);
-        tokio::spawn(endless("overdue queries", move || common(&counted).count_panic(), begin));
+        tokio::spawn(restarting("overdue queries", move || common(&counted).count_panic(), begin));
     }
 }
 

@@ -25,18 +25,18 @@ pub(super) enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Healthy,
-    /// It answers with errors only.
-    Failing,
+    /// It is up, but others are asked first: in this group it answers with errors only, or it has not answered lately.
+    Avoided,
     /// It does not reply at all.
     Down,
 }
 
 impl Standing {
-    /// As `/upstreams` and metrics call it.
+    /// As `/upstreams` and metrics call it: one that is only silent at times is `healthy` there.
     pub(super) const fn label(self) -> &'static str {
         match self {
             Standing::Healthy => "healthy",
-            Standing::Failing => "failing",
+            Standing::Avoided => "failing",
             Standing::Down => "down",
         }
     }

@@ -8,7 +8,7 @@ use dataplane_core::TtlCaps;
 
 use super::common::Common;
 use super::connections::Client;
-use super::failing::Failing;
+use super::member_health::MemberHealth;
 use super::plan::Transport;
 use super::server::{AddressCounts, Server};
 use super::server_identity::ServerIdentity;
@@ -65,7 +65,7 @@ pub(super) struct RouteState {
     /// How often one of its servers came back while none was up (FW29).
     pub(super) recoveries: AtomicU64,
     /// One for each of its servers, in their order (FW28).
-    pub(super) failing: Box<[Mutex<Failing>]>,
+    pub(super) health: Box<[Mutex<MemberHealth>]>,
 }
 
 /// The servers and routes that the next configuration uses, before it replaces the present one.
@@ -141,7 +141,7 @@ impl Taking<'_> {
                 lookups: AtomicUsize::new(0),
                 was_down: AtomicBool::new(false),
                 recoveries: AtomicU64::new(0),
-                failing: route.servers.iter().map(|_| Mutex::default()).collect(),
+                health: route.servers.iter().map(|_| Mutex::default()).collect(),
             })
         });
         self.routes.push((route, Arc::clone(&state)));

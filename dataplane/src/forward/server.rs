@@ -3,7 +3,7 @@
 
 mod address;
 mod sent;
-mod turns;
+mod place_queue;
 mod window;
 mod health;
 mod latency;
@@ -37,9 +37,9 @@ use process::histogram::Distribution;
 use window::Window;
 
 pub(super) use health::Heard;
+use place_queue::PlaceQueue;
+pub(super) use place_queue::Waiting;
 pub(super) use sent::Sent;
-use turns::Turns;
-pub(super) use turns::Waiting;
 
 /// Probes of one server that are on their way at once, for groups in which it is failing (FW28).
 const PROBE_PLACES: usize = 4;
@@ -75,7 +75,7 @@ struct ServerState {
     latency: Latency,
     loops: Loops,
     /// Lookups that wait for a place.
-    turns: Turns,
+    turns: PlaceQueue,
 }
 
 /// The state of a server, for people and metrics.

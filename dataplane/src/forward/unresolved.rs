@@ -1,6 +1,6 @@
 //! Why a lookup ended without an answer, and what its clients get (N16, N18, N20).
 
-use crds::between;
+use crds::between_planes;
 use dataplane_core::{ErrorCodes, ReplyHead};
 
 use super::limits::Limit;
@@ -54,10 +54,10 @@ impl Unresolved {
     /// The text of the Extended DNS Error; at most 64 octets.
     const fn text(self) -> &'static str {
         match self {
-            Unresolved::NoServer => between::NO_SERVER,
-            Unresolved::Silence => between::SILENCE,
-            Unresolved::Errors(_) => between::ERRORS,
-            Unresolved::Limited(_) => between::LIMIT,
+            Unresolved::NoServer => between_planes::NO_SERVER,
+            Unresolved::Silence => between_planes::SILENCE,
+            Unresolved::Errors(_) => between_planes::ERRORS,
+            Unresolved::Limited(_) => between_planes::LIMIT,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Upstreams {
         self.unusable(most, |group, member, server| {
             let seen = server.seen(now);
             let (standing, time) = group.standing(member, &seen, now);
-            let is_failing = standing == Standing::Failing && seen.looping_for.is_none();
+            let is_failing = standing == Standing::Avoided && seen.looping_for.is_none();
             Some((time.filter(|_| is_failing)?, Some(ERRORS_REMEDY)))
         })
     }

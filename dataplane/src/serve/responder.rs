@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crds::between;
+use crds::between_planes;
 use dataplane_core::{
     Action, Ahead, Counters, Forward, LookupKey, OwnedHead, Query, Reason, Surroundings, Transport,
     Waiting, WorkerCounters, Written, respond,
@@ -181,7 +181,7 @@ impl Responder {
         match from_cache {
             Some((written, origin)) => relayed(cached(written, query, own), origin, None),
             None => {
-                let octets = forward.head.fail(0, between::LIMIT, buffer);
+                let octets = forward.head.fail(0, between_planes::LIMIT, buffer);
                 relayed(octets, Origin::Failed, None)
             }
         }

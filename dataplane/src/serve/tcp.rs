@@ -5,7 +5,7 @@
 
 mod table;
 mod unread;
-mod turns;
+mod client_turns;
 mod reads;
 mod connection;
 mod frame;
@@ -75,9 +75,9 @@ struct TcpServer {
     answer: Answer,
     table: Rc<ConnectionTable>,
     /// How much each client gets in one turn.
-    turns: Rc<turns::Turns>,
+    turns: Rc<client_turns::Turns>,
     /// How much is read of HTTP/2 in one.
-    http2_reads: turns::AllReads,
+    http2_reads: client_turns::AllReads,
     counters: Arc<ServeCounters>,
     /// Where late replies are waited for.
     runtime: Handle,
@@ -212,7 +212,7 @@ impl TcpServer {
             answer,
             table: Rc::new(ConnectionTable::new(limits, Arc::clone(&counters))),
             turns: Rc::default(),
-            http2_reads: turns::AllReads::default(),
+            http2_reads: client_turns::AllReads::default(),
             counters,
             runtime,
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),

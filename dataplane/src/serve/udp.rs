@@ -2,7 +2,7 @@
 //! an answer of our own, unless the query log or dnstap is on. Upstreams are asked when the replies of the batch have left,
 //! for a few queries between two batches, and for each client in its turn.
 
-mod turns;
+mod client_queues;
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::forward::{Client, Held, Reading, Resolved, Slot, Together, Upstreams}
 use crate::origin::{Answered, Origin};
 use crate::state::Published;
 use crate::taps::{Began, Wanted};
-use turns::Turns;
+use client_queues::ClientQueues;
 
 /// Pause after receiving failed for another reason than a datagram: long enough not to spin, and short enough to lose
 /// little time.
@@ -59,7 +59,7 @@ pub(super) struct Worker {
     /// Of each reply of the batch: where it came from, and how long its query waited to be read.
     answered: Vec<(Origin, Duration)>,
     /// What an upstream is asked for: when the replies of the batch have left, as each may cost a socket.
-    later: Turns<Ask>,
+    later: ClientQueues<Ask>,
     /// Full batches in a row after which no upstream was asked.
     full: usize,
     /// New queries go to the sockets of others, as this one will close (D3).
@@ -113,7 +113,7 @@ impl Worker {
             seeds: Seeds::new(),
             room: AheadRoom::new(),
             answered: Vec::with_capacity(BATCH),
-            later: Turns::new(),
+            later: ClientQueues::new(),
             full: 0,
             has_turned_away: false,
             cannot_receive: false,
@@ -233,7 +233,7 @@ impl Worker {
         // No reference is counted for a batch: that is a locked instruction, on a count that all threads share.
         let published = self.responder.state.published.load();
         let received = batch.now();
-        self.decide(&published, batch);
+        self.decide_batch(&published, batch);
         let sent = self.socket.send(batch);
         if sent.failed > 0 {
             add(&self.responder.counters.udp_send_failed, sent.failed);
@@ -242,7 +242,7 @@ impl Worker {
     }
 
     /// Writes the replies of a batch, and notes for which queries an upstream is asked.
-    fn decide(&mut self, published: &Arc<Published>, batch: &mut Batch) {
+    fn decide_batch(&mut self, published: &Arc<Published>, batch: &mut Batch) {
         let (now_s, wanted) = (batch.now().as_secs(), self.responder.state.taps.wanted());
         let (mut is_first, mut room) = (true, std::mem::take(&mut self.room));
         let mut panics = 0;
@@ -281,7 +281,7 @@ impl Worker {
                     continue;
                 }
                 Some(Ask::ForClient(later, upstreams)) => {
-                    AssertUnwindSafe(|| self.reply_late(upstreams, *later))
+                    AssertUnwindSafe(|| self.ask_for_client(upstreams, *later))
                 }
             };
             if catch_unwind(asks).is_err() {
@@ -363,7 +363,7 @@ impl Worker {
         Asked { began, asker, query: datagram.bytes, is_cut: false }
     }
 
-    fn reply_late(&self, upstreams: Arc<Upstreams>, later: Later) {
+    fn ask_for_client(&self, upstreams: Arc<Upstreams>, later: Later) {
         let Later { waiting, held, slot, peer, from, waited, read, asked } = later;
         let place = self.number;
         let (responder, socket) = (Arc::clone(&self.responder), Arc::clone(&self.socket));

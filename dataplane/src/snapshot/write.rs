@@ -18,7 +18,7 @@ use super::format::{END, MAX_FILE};
 use super::shares::LeftOut;
 use super::{FILE, TEMPORARY};
 use crate::background;
-use crate::endless::endless_on_thread;
+use crate::restarting::restarting_on_thread;
 use crate::status::Status;
 use crate::telemetry::printable;
 
@@ -61,7 +61,7 @@ pub(super) fn start(folder: &Path, status: Arc<Status>) -> anyhow::Result<SyncSe
         .spawn(move || {
             background::give_way();
             let count = || panicked(&status);
-            endless_on_thread("snapshot", count, || run(&folder, &from, &status));
+            restarting_on_thread("snapshot", count, || run(&folder, &from, &status));
         })
         .context("cannot start the thread that writes snapshots")?;
     Ok(to)

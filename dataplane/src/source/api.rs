@@ -11,7 +11,7 @@ mod heartbeat;
 mod watch;
 mod list;
 mod supervise;
-mod turns;
+mod namespace_turns;
 mod sink;
 mod ingest;
 mod put_off;
@@ -38,7 +38,7 @@ use tokio::task::LocalSet;
 
 use super::configuration::Checked;
 use super::writer::{Setup, Writer};
-use crate::endless::endless;
+use crate::restarting::restarting;
 use crate::snapshot;
 use crate::state::State;
 use crate::status::Status;
@@ -250,7 +250,7 @@ async fn follow(
         keep(&status, resource.plural(), move || stream(Watched::Objects(resource)).follow());
     }
     let pods = || stream(Watched::Objects(Resource::Pods));
-    endless(Resource::Pods.plural(), count_in(&status), || follow_pods(&sink, pods)).await;
+    restarting(Resource::Pods.plural(), count_in(&status), || follow_pods(&sink, pods)).await;
 }
 
 /// Runs a task of this thread as long as the thread runs.
@@ -259,7 +259,7 @@ fn keep<T: Future<Output = ()> + 'static>(
     name: &'static str,
     begin: impl Fn() -> T + 'static,
 ) {
-    tokio::task::spawn_local(endless(name, count_in(status), begin));
+    tokio::task::spawn_local(restarting(name, count_in(status), begin));
 }
 
 fn count_in(status: &Arc<Status>) -> impl Fn() + 'static {

@@ -22,7 +22,7 @@ use dataplane_core::{Change, Key, Object, Relist, Resource};
 use super::configuration;
 use super::objects::assemble::World;
 use super::objects::documents;
-use super::objects::kept::Kept;
+use super::objects::encoded::Kept;
 use super::writer::{Setup, Writer};
 use crate::state::State;
 use crate::status::{Rejection, Skipped, Status};

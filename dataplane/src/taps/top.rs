@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use crds::between::LONGEST_TOP as LONGEST;
+pub use crds::between_planes::LONGEST_TOP as LONGEST;
 use dataplane_core::Name;
 use serde::Serialize;
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 mod boot;
 mod descriptors;
-mod turns;
+mod scheduling;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(any(test, not(target_os = "linux")))]
@@ -39,7 +39,7 @@ pub use linux::{Batch, Poller, Ready, Received, Socket};
 pub use portable::read_one_by_one;
 #[cfg(not(target_os = "linux"))]
 pub use portable::{Batch, Poller, Ready, Received, Socket};
-pub use turns::{ask_for_turns, give_way};
+pub use scheduling::{ask_for_turns, give_way};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

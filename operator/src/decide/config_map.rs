@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-pub use crds::between::{CANARY, ROLLOUT, STABLE};
+pub use crds::between_planes::{CANARY, ROLLOUT, STABLE};
 use crds::{ClusterDNS, Config, config};
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde::Deserialize;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crds::between::LONGEST_TOP;
+use crds::between_planes::LONGEST_TOP;
 use futures::StreamExt;
 use hyper::Method;
 use k8s_openapi::api::core::v1::Pod;

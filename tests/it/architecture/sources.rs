@@ -307,7 +307,7 @@ fn no_file_names_a_folder_of_somebodys_machine() {
     let this = "tests/it/architecture/sources.rs";
     for path in files().into_iter().filter(is_text).filter(|path| path != this) {
         // One of our own folders has such a name.
-        let text = read(&path).replace("src/probes/home/", "");
+        let text = read(&path).replace("src/http_port/home/", "");
         for folder in &folders {
             assert!(!text.contains(folder.as_str()), "{path} names {folder}");
         }

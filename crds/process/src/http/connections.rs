@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
-use super::noted::Noted;
+use super::begun_request::Noted;
 use super::places::{Limits, Places};
 use super::rebinding::{REBOUND, is_rebound};
 

@@ -8,8 +8,8 @@
 
 use alloc::vec::Vec;
 
-use super::looks::Looks;
 use super::read;
+use super::work_budget::WorkBudget;
 
 pub(super) const NS: u16 = 2;
 pub(super) const CNAME: u16 = 5;
@@ -81,16 +81,16 @@ impl Layout {
 }
 
 /// Appends RDATA with its names decompressed; `None` if it does not parse, or costs more than the message may, which
-/// [`Looks::why_unread`] distinguishes.
+/// [`WorkBudget::why_unread`] distinguishes.
 pub(super) fn expand(
     octets: &[u8],
     rtype: u16,
     extent: &core::ops::Range<usize>,
-    looks: &Looks,
+    budget: &WorkBudget,
     to: &mut Vec<u8>,
 ) -> Option<()> {
     let rdata = octets.get(extent.clone())?;
-    looks.spend_octets(rdata.len())?;
+    budget.spend_octets(rdata.len())?;
     let Some(layout) = Layout::of(rtype) else {
         // Addresses of another size would make the whole reply unreadable for the client.
         let size = match rtype {
@@ -105,7 +105,7 @@ pub(super) fn expand(
     to.extend_from_slice(&octets[extent.start..at]);
     for _ in 0..layout.names {
         // Pointers may lead anywhere before; the octets of the name itself must end within the RDATA.
-        at = read::read_name(octets, at, looks, to)?;
+        at = read::read_name(octets, at, budget, to)?;
         if at > extent.end {
             return None;
         }

@@ -9,8 +9,8 @@
 use alloc::vec::Vec;
 
 use super::header::{AD, OPCODE, QR, TC};
-use super::looks::Looks;
 use super::verdict::{Discard, RelayError};
+use super::work_budget::WorkBudget;
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::{MAX_LABEL, MAX_NAME};
 
@@ -100,7 +100,7 @@ pub(super) struct Message<'m> {
     pub(super) rcode: u16,
     pub(super) authentic: bool,
     /// What its records may still cost.
-    pub(super) looks: Looks,
+    pub(super) budget: WorkBudget,
     names: Vec<u8>,
     /// The pointer that the latest owner is written as, and the name: records of one RRset follow each other.
     latest: Option<([u8; 2], Span)>,
@@ -119,7 +119,7 @@ impl<'m> Message<'m> {
             octets,
             rcode: (octets[3] & 0x0f).into(),
             authentic: octets[3] & AD != 0,
-            looks: Looks::of(octets.len()),
+            budget: WorkBudget::of(octets.len()),
             names: Vec::new(),
             latest: None,
             answer: Vec::new(),
@@ -127,7 +127,7 @@ impl<'m> Message<'m> {
         };
         match message.sections(at) {
             Some(()) => Ok(message),
-            None => Err(message.looks.why_unread()),
+            None => Err(message.budget.why_unread()),
         }
     }
 
@@ -147,7 +147,7 @@ impl<'m> Message<'m> {
         }
         // None of these is relayed, and servers that copy the counts of our query announce an OPT record that they do not send.
         for _ in 0..count(10) {
-            self.looks.spend(1)?;
+            self.budget.spend(1)?;
             let Some(end) = self.additional(at) else { break };
             at = end;
         }
@@ -167,7 +167,7 @@ impl<'m> Message<'m> {
 
     /// The record at `at` unless it is of another class, and where it ends.
     fn record(&mut self, at: usize) -> Option<(Option<Record>, usize)> {
-        self.looks.spend(1)?;
+        self.budget.spend(1)?;
         let (owner, name_end) = self.owner_at(at)?;
         let fixed = self.octets.get(name_end..name_end + 8)?;
         let rdata = rdata_at(self.octets, name_end)?;
@@ -192,7 +192,7 @@ impl<'m> Message<'m> {
             return Some((owner, at + 2));
         }
         let start = self.names.len();
-        let end = read_name(self.octets, at, &self.looks, &mut self.names)?;
+        let end = read_name(self.octets, at, &self.budget, &mut self.names)?;
         let owner = Span { start, len: self.names.len() - start };
         if let Some(pair) = pair.filter(|pair| usize::from(pair[0]) > MAX_LABEL) {
             self.latest = Some((*pair, owner));
@@ -223,7 +223,7 @@ pub(super) fn rdata_at(octets: &[u8], name_end: usize) -> Option<core::ops::Rang
 pub(super) fn read_name(
     octets: &[u8],
     mut at: usize,
-    looks: &Looks,
+    budget: &WorkBudget,
     name: &mut Vec<u8>,
 ) -> Option<usize> {
     let start = name.len();
@@ -243,7 +243,7 @@ pub(super) fn read_name(
             at += label.len();
             labels += 1;
             if length == 0 {
-                looks.spend(labels + pointers)?;
+                budget.spend(labels + pointers)?;
                 return Some(end.unwrap_or(at));
             }
         } else {

@@ -108,7 +108,7 @@ pub(super) fn select(
         return Err(RelayError::Unrelated);
     }
     if rcode == 0 && kept.chain.is_empty() && kept.rrset.is_empty() {
-        message.looks.spend(2 * message.authority.len()).ok_or(TOO_MUCH)?;
+        message.budget.spend(2 * message.authority.len()).ok_or(TOO_MUCH)?;
         let has = |rtype| message.authority.iter().any(|record| record.rtype == rtype);
         // Where the name has other types, it exists, and this one does not: NODATA (FW40).
         if !message.answer.is_empty() && !kept.has_other_types {
@@ -247,11 +247,11 @@ impl<'s> Selection<'s, '_> {
     }
 
     fn spend(&self, steps: usize) -> Result<(), RelayError> {
-        self.message.looks.spend(steps).ok_or(TOO_MUCH)
+        self.message.budget.spend(steps).ok_or(TOO_MUCH)
     }
 
     fn spend_octets(&self, octets: usize) -> Result<(), RelayError> {
-        self.message.looks.spend_octets(octets).ok_or(TOO_MUCH)
+        self.message.budget.spend_octets(octets).ok_or(TOO_MUCH)
     }
 
     /// Whether a record is a signature over records of such a type.
@@ -276,8 +276,8 @@ impl<'s> Selection<'s, '_> {
         let owner = self.store(owner);
         let start = self.kept.octets.len();
         let (octets, to) = (message.octets, &mut self.kept.octets);
-        rdata::expand(octets, record.rtype, &record.rdata, &message.looks, to)
-            .ok_or_else(|| message.looks.why_unread())?;
+        rdata::expand(octets, record.rtype, &record.rdata, &message.budget, to)
+            .ok_or_else(|| message.budget.why_unread())?;
         let rdata = start..self.kept.octets.len();
         // Without compression, a record may be too large for any message.
         if rdata.len() > usize::from(u16::MAX) {
@@ -289,8 +289,8 @@ impl<'s> Selection<'s, '_> {
 
     fn expand(&self, record: &Record, to: &mut Vec<u8>) -> Result<(), RelayError> {
         let message = self.message;
-        rdata::expand(message.octets, record.rtype, &record.rdata, &message.looks, to)
-            .ok_or_else(|| message.looks.why_unread())
+        rdata::expand(message.octets, record.rtype, &record.rdata, &message.budget, to)
+            .ok_or_else(|| message.budget.why_unread())
     }
 
     /// Copies octets; records in a row with the same owner share one copy.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::Either;
 use tokio::time::{sleep, timeout};
 
+use super::connect_turns::Beginning;
 use super::connection::{Connection, Place};
-use super::turns::Beginning;
 use super::{Connections, Failure, MAX_CONNECTIONS, now};
 
 /// Time of a handshake, from the first packet on. A handshake continues without the query that began it.

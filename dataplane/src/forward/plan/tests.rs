@@ -129,7 +129,7 @@ fn fw24_servers_that_are_all_down_are_asked_once_and_two_seconds_are_enough() {
     assert_eq!(sends(&mut plan, started), [(0, 0, "udp"), (250, 1, "udp"), (500, 2, "udp")]);
     assert_eq!(plan.next(started + Duration::from_secs(2)), Next::Expired);
     let mut one_up: Vec<Candidate> = (0..3).map(down).collect();
-    one_up[2].standing = Standing::Failing;
+    one_up[2].standing = Standing::Avoided;
     let mut plan = Plan::new(one_up, started);
     assert!(matches!(plan.next(started + Duration::from_secs(3)), Next::Send(_)));
     assert_eq!(plan.next(started + Duration::from_secs(4)), Next::Expired);
@@ -365,7 +365,7 @@ fn fw22_fastest_asks_the_lowest_latency_first_and_explores_one_in_twenty() {
 fn fw22_what_does_not_answer_comes_last_and_in_its_order() {
     let mut servers = candidates(4);
     servers[0].standing = Standing::Down;
-    servers[1].standing = Standing::Failing;
+    servers[1].standing = Standing::Avoided;
     let order = order(servers, Policy::Sequential, 0, 0);
     let members: Vec<usize> = order.iter().map(|candidate| candidate.member).collect();
     assert_eq!(members, [2, 3, 1, 0]);

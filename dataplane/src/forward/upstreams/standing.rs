@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 use dataplane_core::Name;
 
 use super::Group;
-use crate::forward::failing::Failing;
+use crate::forward::member_health::MemberHealth;
 use crate::forward::plan::{Candidate, Standing};
 use crate::forward::server::{Heard, Seen};
 
 impl Group {
-    fn failing(&self, member: usize) -> MutexGuard<'_, Failing> {
-        self.state.failing[member].lock().expect("nothing panics while it holds this")
+    fn health(&self, member: usize) -> MutexGuard<'_, MemberHealth> {
+        self.state.health[member].lock().expect("nothing panics while it holds this")
     }
 
     /// A server of this group as a lookup may ask it; none while it leads back to us (FW50).
     pub(in crate::forward) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
         let mut candidate = self.servers[member].candidate(member, now)?;
-        let mut failing = self.failing(member);
+        let mut health = self.health(member);
         if candidate.standing == Standing::Down {
-            failing.went_down();
+            health.went_down();
         }
-        if failing.is_avoided(now) {
-            candidate.standing = candidate.standing.max(Standing::Failing);
+        if health.is_avoided(now) {
+            candidate.standing = candidate.standing.max(Standing::Avoided);
         }
         Some(candidate)
     }
@@ -37,9 +37,9 @@ impl Group {
         seen: &Seen,
         now: Instant,
     ) -> (Standing, Option<Duration>) {
-        match (seen.down_for, self.failing(member).since()) {
+        match (seen.down_for, self.health(member).since()) {
             (Some(time), _) => (Standing::Down, Some(time)),
-            (None, Some(since)) => (Standing::Failing, Some(now.saturating_duration_since(since))),
+            (None, Some(since)) => (Standing::Avoided, Some(now.saturating_duration_since(since))),
             (None, None) => (Standing::Healthy, None),
         }
     }
@@ -52,24 +52,24 @@ impl Group {
         sent: Instant,
         now: Instant,
     ) {
-        self.change(member, |failing| failing.replied(is_error, sent, now));
+        self.change(member, |health| health.replied(is_error, sent, now));
     }
 
     /// The query of a client of this group for this name is overdue. Of a server that is down this says nothing new.
     pub(in crate::forward) fn was_silent(&self, member: usize, name: &Name, now: Instant) {
         if self.servers[member].is_up() {
             let name = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-            self.failing(member).was_silent(name, now);
+            self.health(member).was_silent(name, now);
         }
     }
 
     /// When the server must be probed for this group next.
     pub(in crate::forward) fn failing_probe_at(&self, member: usize) -> Option<Instant> {
-        self.failing(member).probe_at()
+        self.health(member).probe_at()
     }
 
     pub(in crate::forward) fn failing_probe_started(&self, member: usize) {
-        self.failing(member).probe_started();
+        self.health(member).probe_started();
     }
 
     /// What came of that probe.
@@ -79,15 +79,15 @@ impl Group {
         heard: Heard,
         now: Instant,
     ) {
-        self.change(member, |failing| failing.probe_ended(heard, now));
+        self.change(member, |health| health.probe_ended(heard, now));
     }
 
-    fn change(&self, member: usize, change: impl FnOnce(&mut Failing)) {
-        let mut failing = self.failing(member);
-        let before = failing.since().is_some();
-        change(&mut failing);
-        let is_failing = failing.since().is_some();
-        drop(failing);
+    fn change(&self, member: usize, change: impl FnOnce(&mut MemberHealth)) {
+        let mut health = self.health(member);
+        let before = health.since().is_some();
+        change(&mut health);
+        let is_failing = health.since().is_some();
+        drop(health);
         if before == is_failing {
             return;
         }

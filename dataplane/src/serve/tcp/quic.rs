@@ -8,7 +8,7 @@
 mod entrance;
 mod frames;
 mod lingering;
-mod looks;
+mod costly_frames;
 mod message;
 mod opening;
 mod resets;
@@ -35,9 +35,9 @@ use super::frame::{self, PREFIX};
 use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
 use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
+use costly_frames::COSTLY_FRAMES;
 use entrance::Entrance;
 use frames::Frames;
-use looks::COSTLY_FRAMES;
 use message::message;
 use opening::{Opened, open};
 

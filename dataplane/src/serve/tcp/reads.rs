@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::client_turns::Reads;
 use super::table::Permit;
-use super::turns::Reads;
 use super::unread::Unread;
 
 /// A session that is read when it is the turn of its client.
@@ -97,9 +97,9 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::super::super::Limits;
+    use super::super::client_turns::{AllReads, Share, Turns};
     use super::super::table::ConnectionTable;
     use super::super::tests::local;
-    use super::super::turns::{AllReads, Share, Turns};
     use super::*;
 
     /// A session that always has more to read, this many octets at a time.

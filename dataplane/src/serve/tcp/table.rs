@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use super::super::counters::{CloseReason, ServeCounters};
 use super::super::{Deadlines, Limits};
-use super::turns::Share;
+use super::client_turns::Share;
 use order::{Among, Listed, Order, Own};
 pub(super) use sessions::most as sessions_most;
 

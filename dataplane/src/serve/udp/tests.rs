@@ -59,7 +59,7 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
     let mut batch = Batch::new();
     assert_eq!(socket.recv(&mut batch).unwrap(), 2);
     let published = responder.state.published.load_full();
-    worker.decide(&published, &mut batch);
+    worker.decide_batch(&published, &mut batch);
     assert!(!worker.later.is_empty() && responder.forwarder.in_flight() == 1, "it has its place");
     assert_eq!(responder.forwarder.lookups(), 0);
     assert_eq!(socket.send(&mut batch).sent, 1);
@@ -91,7 +91,7 @@ async fn e45_who_waits_for_the_last_late_reply_finds_the_socket_free() {
     let mut batch = Batch::new();
     assert_eq!(socket.recv(&mut batch).unwrap(), 1);
     let published = responder.state.published.load_full();
-    worker.decide(&published, &mut batch);
+    worker.decide_batch(&published, &mut batch);
     worker.ask();
     // The test, the worker and the lookup hold it.
     assert!(Arc::strong_count(&responder) > 2);
@@ -120,7 +120,7 @@ async fn a_panic_over_one_query_costs_no_other_query_of_its_batch_its_answer() {
             client.send(&question(&name(number), 1, true)).unwrap();
         }
         assert_eq!(socket.recv(&mut batch).unwrap(), 5);
-        worker.decide(&published, &mut batch);
+        worker.decide_batch(&published, &mut batch);
         assert_eq!(responder.counters.panics.load(Ordering::Relaxed), panics, "counted once");
         assert_eq!(socket.send(&mut batch).sent, 4);
         let mut octets = [0; 512];
@@ -157,7 +157,7 @@ async fn ca30_fw53_replies_leave_before_an_upstream_is_asked_again() {
     for number in 1..=4 {
         client.send(&question("www.example.org", 1, true)).unwrap();
         assert_eq!(socket.recv(&mut batch).unwrap(), 1);
-        worker.decide(&published, &mut batch);
+        worker.decide_batch(&published, &mut batch);
         if number < 4 {
             socket.send(&mut batch);
             worker.ask();
@@ -193,7 +193,7 @@ async fn l2_a_client_that_asks_for_many_names_delays_none_of_another_one() {
     }
     other.send(&question("www.example.org", 1, true)).unwrap();
     assert_eq!(worker.receive(&mut batch, None, false).unwrap(), MANY + 1);
-    worker.decide(&published, &mut batch);
+    worker.decide_batch(&published, &mut batch);
     worker.ask();
     assert_eq!(responder.forwarder.lookups(), ASKED_AT_ONCE, "then clients are read again");
     assert_eq!(worker.receive(&mut batch, None, false).unwrap(), 0, "and not waited for");
@@ -240,7 +240,7 @@ impl Site {
             self.client.send(&question("www.example.org", 1, true)).unwrap();
         }
         assert_eq!(self.socket.recv(&mut batch).unwrap(), queries);
-        self.worker.decide(&published, &mut batch);
+        self.worker.decide_batch(&published, &mut batch);
         self.socket.send(&mut batch);
         while !self.worker.later.is_empty() {
             self.worker.ask();
@@ -377,7 +377,7 @@ async fn l3_fw53_a_query_is_read_though_more_upstreams_reply_than_one_wait_shows
     for number in 0..ASKED {
         client.send(&question(&format!("n{number}.example.org"), 1, true)).unwrap();
         assert_eq!(worker.receive(&mut batch, None, false).unwrap(), 1);
-        worker.decide(&published, &mut batch);
+        worker.decide_batch(&published, &mut batch);
         worker.ask();
     }
     assert_eq!((reading.ports() as u64, responder.forwarder.lookups() as u64), (ASKED, ASKED));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-pub(super) use crds::between::{CANARY, ROLLOUT, STABLE};
+pub(super) use crds::between_planes::{CANARY, ROLLOUT, STABLE};
 use serde::Deserialize;
 
 /// If the operator is away, nothing is promoted. This long after the end of the trial the pod

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 
 use super::configuration::Configuration;
 use super::ingest::Ingest;
-use super::turns::{Event, Turns};
+use super::namespace_turns::{Event, Turns};
 use super::watched::{KINDS, Watched};
 use crate::status::feed::Feed;
 

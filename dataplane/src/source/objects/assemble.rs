@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use dataplane_core::{Key, Object, Resource, ServiceKind};
 
 use super::documents::{Entry, Manifests, SliceSource, UncheckedConfiguration};
-use super::kept::Kept;
+use super::encoded::Kept;
 use super::{Skipped, derive};
 
 /// Warnings about one folder that are kept; each is one log line.

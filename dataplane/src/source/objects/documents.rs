@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::convert::{self, Reasons};
 use super::derive;
-use super::kept::Kept;
+use super::encoded::Kept;
 use super::slim;
 use crate::status::Skipped;
 use syntax::first_line;

@@ -1,7 +1,7 @@
 //! Whether a reply shows that a server of a group replied. A data plane reports how a lookup ended by Extended DNS Errors
 //! (RFC 8914), so that a server's refusal and its silence differ. Pure.
 
-use crds::between;
+use crds::between_planes;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 
@@ -66,13 +66,13 @@ fn one(heard: &Reply) -> UpstreamHealth {
         (ResponseCode::NoError | ResponseCode::NXDomain, _) => UpstreamHealth::Answered,
         (ResponseCode::ServFail, Some(ONLY_ERRORS)) => UpstreamHealth::Errors,
         (ResponseCode::ServFail, Some(NO_SERVER_REPLIED)) => UpstreamHealth::Silent,
-        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between::SILENCE) => {
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between_planes::SILENCE) => {
             UpstreamHealth::Silent
         }
-        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between::ERRORS) => {
+        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between_planes::ERRORS) => {
             UpstreamHealth::Errors
         }
-        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, between::LIMIT) => {
+        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, between_planes::LIMIT) => {
             UpstreamHealth::Silent
         }
         // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.

@@ -66,13 +66,13 @@ async fn fw28_a_server_that_refuses_one_group_is_failing_in_it_while_it_answers_
     refused(&[second]);
     assert_eq!(failing(&upstreams), ["first.example", "second.example"]);
     probe_due(&upstreams, in_five_seconds());
-    while ranked(second) == Standing::Failing {
+    while ranked(second) == Standing::Avoided {
         tokio::task::yield_now().await;
     }
     assert_eq!(failing(&upstreams), ["first.example", "second.example"], "clients have not asked");
     assert!(lookup(second, &[0], &second.probe, now()).await.is_ok());
     assert_eq!(failing(&upstreams), ["first.example"], "the second one is answered");
-    assert_eq!(ranked(first), Standing::Failing);
+    assert_eq!(ranked(first), Standing::Avoided);
 }
 
 /// Answers `. NS`, as a resolver does that knows the root and reaches no other server, and counts what else it is asked.

@@ -306,4 +306,4 @@ fn an_idle_connection_holds_no_buffer() {
 
 mod buffers;
 mod draining;
-mod turns;
+mod client_turns;

@@ -21,8 +21,8 @@ use super::super::MESSAGE_OCTETS;
 use super::super::frame::PREFIX;
 use super::super::handshakes::{HANDSHAKES, Handshake, Handshakes, Rates};
 use super::super::requests::STREAMS;
+use super::costly_frames::{COSTLY_LOOK_EVERY, Looks, costly};
 use super::lingering::{Lingering, Places};
-use super::looks::{COSTLY_LOOK_EVERY, Looks, costly};
 use super::{Code, ended_by};
 use crate::quic_sockets::OneByOne;
 

@@ -5,7 +5,7 @@ mod pods;
 mod refused;
 mod relists;
 mod resolv_conf;
-mod turns;
+mod namespace_turns;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! A chain whose parts are all in the cache is answered on the thread that read the query: it takes no place and no task
 //! (FW42, FW52).
 
-use crds::between;
+use crds::between_planes;
 use dataplane_core::{
     Forward, Freshness, LookupKey, Relayed, ReplyHead, Resolution, Step, Surroundings, Written,
 };
@@ -17,8 +17,8 @@ pub(super) const CACHED_ERROR: u16 = 13;
 /// errors.
 pub(super) const fn remembered(was_silent: bool) -> &'static str {
     match was_silent {
-        true => between::SILENCE_BEFORE,
-        false => between::ERRORS_BEFORE,
+        true => between_planes::SILENCE_BEFORE,
+        false => between_planes::ERRORS_BEFORE,
     }
 }
 

@@ -5,7 +5,7 @@ use dataplane_core::{Forward, LookupKey, Name, Surroundings};
 
 use super::answer::Cached;
 use super::cache::{Found, Member, Peeked};
-use super::walk::all_kept;
+use super::cached_chain::all_kept;
 use super::{Forwarder, Upstreams};
 use crate::origin::Origin;
 

@@ -21,7 +21,7 @@ const PROBATION: Duration = Duration::from_secs(30);
 
 /// What replies to the queries of one group say about one server.
 #[derive(Debug, Default)]
-pub(super) struct Failing {
+pub(super) struct MemberHealth {
     errors: u32,
     since: Option<Instant>,
     probe_at: Option<Instant>,
@@ -66,7 +66,7 @@ fn wait(put_back: u32) -> Duration {
     WAIT.saturating_mul(1 << put_back.min(4)).min(LONGEST_WAIT)
 }
 
-impl Failing {
+impl MemberHealth {
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -100,7 +100,7 @@ impl Failing {
     /// Records a reply to the query of a client, which was sent then.
     pub(super) fn replied(&mut self, is_error: bool, sent: Instant, now: Instant) {
         if !is_error {
-            *self = Failing::default();
+            *self = MemberHealth::default();
             return;
         }
         self.silence = Silence::default();
@@ -125,7 +125,7 @@ impl Failing {
         match heard {
             Heard::Good if self.probation_since.is_some() => {
                 let silence = std::mem::take(&mut self.silence);
-                *self = Failing { silence, ..Failing::default() };
+                *self = MemberHealth { silence, ..MemberHealth::default() };
             }
             Heard::Good => {
                 self.probation_since = Some(now);
@@ -149,74 +149,74 @@ mod tests {
     }
 
     /// Failing since then, with a probe on its way.
-    fn probed(start: Instant) -> Failing {
-        let mut failing = Failing::default();
-        (0..10).for_each(|_| failing.replied(true, start, start));
-        failing.probe_started();
-        failing
+    fn probed(start: Instant) -> MemberHealth {
+        let mut health = MemberHealth::default();
+        (0..10).for_each(|_| health.replied(true, start, start));
+        health.probe_started();
+        health
     }
 
     #[test]
     fn fw28_ten_errors_in_a_row_are_failing_until_one_good_reply() {
         let start = Instant::now();
-        let mut failing = Failing::default();
-        (0..9).for_each(|_| failing.replied(true, start, start));
-        assert_eq!(failing.since, None);
-        failing.replied(false, start, start);
-        (0..10).for_each(|_| failing.replied(true, start, start));
-        assert_eq!((failing.since, failing.probe_at), (Some(start), Some(start + WAIT)));
-        assert!(failing.is_avoided(start));
-        failing.probe_started();
-        failing.replied(true, start + WAIT, start + WAIT);
-        assert_eq!(failing.probe_at, None, "one probe at a time");
-        failing.probe_ended(Heard::Error, start + WAIT);
-        assert_eq!((failing.since, failing.probe_at), (Some(start), Some(start + 2 * WAIT)));
-        failing.probe_started();
-        failing.replied(false, start, start);
-        assert_eq!((failing.since, failing.probe_at), (None, None), "a query of a client");
+        let mut health = MemberHealth::default();
+        (0..9).for_each(|_| health.replied(true, start, start));
+        assert_eq!(health.since, None);
+        health.replied(false, start, start);
+        (0..10).for_each(|_| health.replied(true, start, start));
+        assert_eq!((health.since, health.probe_at), (Some(start), Some(start + WAIT)));
+        assert!(health.is_avoided(start));
+        health.probe_started();
+        health.replied(true, start + WAIT, start + WAIT);
+        assert_eq!(health.probe_at, None, "one probe at a time");
+        health.probe_ended(Heard::Error, start + WAIT);
+        assert_eq!((health.since, health.probe_at), (Some(start), Some(start + 2 * WAIT)));
+        health.probe_started();
+        health.replied(false, start, start);
+        assert_eq!((health.since, health.probe_at), (None, None), "a query of a client");
         for heard in [Heard::Good, Heard::Error, Heard::Nothing] {
-            failing.probe_ended(heard, start);
-            assert_eq!((failing.since, failing.probe_at), (None, None), "nothing is left");
+            health.probe_ended(heard, start);
+            assert_eq!((health.since, health.probe_at), (None, None), "nothing is left");
         }
     }
 
     #[test]
     fn fw28_after_a_good_probe_the_next_reply_to_a_client_decides() {
         let start = Instant::now();
-        let mut failing = probed(start);
+        let mut health = probed(start);
         let mut at = start + WAIT;
         for wait_s in [10, 20, 40, 60, 60] {
-            failing.probe_ended(Heard::Good, at);
-            assert!(!failing.is_avoided(at) && failing.since == Some(start), "it has its turn");
-            failing.replied(true, at, at);
-            assert!(failing.is_avoided(at), "one error is enough");
-            failing.replied(true, after(at, 1), after(at, 1));
-            assert_eq!(failing.probe_at, Some(after(at, wait_s)));
+            health.probe_ended(Heard::Good, at);
+            assert!(!health.is_avoided(at) && health.since == Some(start), "it has its turn");
+            health.replied(true, at, at);
+            assert!(health.is_avoided(at), "one error is enough");
+            health.replied(true, after(at, 1), after(at, 1));
+            assert_eq!(health.probe_at, Some(after(at, wait_s)));
             at = after(at, wait_s);
-            failing.probe_started();
-            failing.probe_ended(Heard::Nothing, at);
-            assert_eq!(failing.probe_at, Some(after(at, wait_s)), "silence changes nothing");
-            failing.probe_started();
+            health.probe_started();
+            health.probe_ended(Heard::Nothing, at);
+            assert_eq!(health.probe_at, Some(after(at, wait_s)), "silence changes nothing");
+            health.probe_started();
         }
-        assert_eq!(failing.since, Some(start), "it is failing all the time");
-        failing.probe_ended(Heard::Good, at);
-        failing.replied(false, at, at);
-        assert_eq!((failing.since, failing.probe_at), (None, None));
-        (0..10).for_each(|_| failing.replied(true, at, at));
-        assert_eq!(failing.probe_at, Some(at + WAIT), "as if it were the first time");
+        assert_eq!(health.since, Some(start), "it is failing all the time");
+        health.probe_ended(Heard::Good, at);
+        health.replied(false, at, at);
+        assert_eq!((health.since, health.probe_at), (None, None));
+        (0..10).for_each(|_| health.replied(true, at, at));
+        assert_eq!(health.probe_at, Some(at + WAIT), "as if it were the first time");
     }
 
     #[test]
     fn fw28_a_second_good_probe_ends_it_where_no_client_asks() {
         let start = Instant::now();
         for (second, is_over) in [(Heard::Good, true), (Heard::Error, false)] {
-            let mut failing = probed(start);
-            failing.probe_ended(Heard::Good, start);
-            assert_eq!(failing.probe_at, Some(start + PROBATION));
-            failing.probe_started();
-            failing.probe_ended(second, start + PROBATION);
+            let mut health = probed(start);
+            health.probe_ended(Heard::Good, start);
+            assert_eq!(health.probe_at, Some(start + PROBATION));
+            health.probe_started();
+            health.probe_ended(second, start + PROBATION);
             assert_eq!(
-                (failing.since.is_none(), failing.is_avoided(start + PROBATION)),
+                (health.since.is_none(), health.is_avoided(start + PROBATION)),
                 (is_over, !is_over)
             );
         }
@@ -225,66 +225,66 @@ mod tests {
     #[test]
     fn fw28_a_probe_that_was_on_its_way_does_not_outweigh_an_error_to_a_client() {
         let start = Instant::now();
-        let mut failing = probed(start);
-        failing.probe_ended(Heard::Good, start);
-        failing.probe_started();
-        failing.replied(true, start + PROBATION, start + PROBATION);
-        failing.probe_ended(Heard::Good, start + PROBATION);
-        assert!(failing.is_avoided(start + PROBATION));
-        assert_eq!(failing.probe_at, Some(start + PROBATION + 2 * WAIT));
+        let mut health = probed(start);
+        health.probe_ended(Heard::Good, start);
+        health.probe_started();
+        health.replied(true, start + PROBATION, start + PROBATION);
+        health.probe_ended(Heard::Good, start + PROBATION);
+        assert!(health.is_avoided(start + PROBATION));
+        assert_eq!(health.probe_at, Some(start + PROBATION + 2 * WAIT));
     }
 
     #[test]
     fn fw28_an_error_to_a_query_that_was_sent_before_the_good_probe_is_no_news() {
         let start = Instant::now();
-        let mut failing = probed(start);
+        let mut health = probed(start);
         let good = start + WAIT;
-        failing.probe_ended(Heard::Good, good);
-        failing.replied(true, after(start, 4), after(good, 1));
-        assert!(!failing.is_avoided(after(good, 1)), "it keeps its turn");
-        assert_eq!(failing.probe_at, Some(good + PROBATION));
-        failing.replied(true, good, after(good, 2));
-        assert!(failing.is_avoided(after(good, 2)), "sent after it");
+        health.probe_ended(Heard::Good, good);
+        health.replied(true, after(start, 4), after(good, 1));
+        assert!(!health.is_avoided(after(good, 1)), "it keeps its turn");
+        assert_eq!(health.probe_at, Some(good + PROBATION));
+        health.replied(true, good, after(good, 2));
+        assert!(health.is_avoided(after(good, 2)), "sent after it");
     }
 
-    fn silent(names: std::ops::Range<u64>, at: Instant, failing: &mut Failing) {
-        names.for_each(|name| failing.was_silent(name, at));
+    fn silent(names: std::ops::Range<u64>, at: Instant, health: &mut MemberHealth) {
+        names.for_each(|name| health.was_silent(name, at));
     }
 
     #[test]
     fn fw27_twenty_names_without_a_reply_in_a_row_are_behind_others_until_one_reply() {
         let start = Instant::now();
         for is_error in [false, true] {
-            let mut failing = Failing::default();
-            silent(0..19, start, &mut failing);
-            silent(0..19, start, &mut failing);
-            assert!(!failing.is_avoided(start), "each name counts once");
-            failing.replied(is_error, start, start);
-            silent(1..20, start, &mut failing);
-            assert!(!failing.is_avoided(start), "from the beginning");
-            silent(20..21, start, &mut failing);
-            assert!(failing.is_avoided(start) && !failing.is_avoided(start + WAIT));
-            assert_eq!((failing.since, failing.probe_at), (None, None), "it is not failing");
-            failing.replied(is_error, start, start);
-            assert!(!failing.is_avoided(start), "a late reply ends it");
+            let mut health = MemberHealth::default();
+            silent(0..19, start, &mut health);
+            silent(0..19, start, &mut health);
+            assert!(!health.is_avoided(start), "each name counts once");
+            health.replied(is_error, start, start);
+            silent(1..20, start, &mut health);
+            assert!(!health.is_avoided(start), "from the beginning");
+            silent(20..21, start, &mut health);
+            assert!(health.is_avoided(start) && !health.is_avoided(start + WAIT));
+            assert_eq!((health.since, health.probe_at), (None, None), "it is not failing");
+            health.replied(is_error, start, start);
+            assert!(!health.is_avoided(start), "a late reply ends it");
         }
     }
 
     #[test]
     fn fw27_a_silent_server_has_its_turn_again_ever_more_seldom_up_to_a_minute() {
         let mut at = Instant::now();
-        let mut failing = Failing::default();
-        silent(0..20, at, &mut failing);
+        let mut health = MemberHealth::default();
+        silent(0..20, at, &mut health);
         for wait_s in [5, 10, 20, 40, 60, 60] {
-            silent(30..90, at, &mut failing);
+            silent(30..90, at, &mut health);
             let turn = after(at, wait_s);
-            assert!(failing.is_avoided(turn - Duration::from_millis(1)), "sent before: {wait_s}");
-            assert!(!failing.is_avoided(turn), "{wait_s}");
+            assert!(health.is_avoided(turn - Duration::from_millis(1)), "sent before: {wait_s}");
+            assert!(!health.is_avoided(turn), "{wait_s}");
             at = turn;
-            silent(0..1, at, &mut failing);
+            silent(0..1, at, &mut health);
         }
-        failing.replied(false, at, at);
-        silent(0..20, at, &mut failing);
-        assert!(!failing.is_avoided(at + WAIT), "as if it were the first time");
+        health.replied(false, at, at);
+        silent(0..20, at, &mut health);
+        assert!(!health.is_avoided(at + WAIT), "as if it were the first time");
     }
 }

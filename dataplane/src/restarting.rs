@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// Returns when the task ends by itself. `count` is called for each panic.
-pub(crate) async fn endless<T: Future<Output = ()>>(
+pub(crate) async fn restarting<T: Future<Output = ()>>(
     name: &'static str,
     count: impl Fn(),
     begin: impl Fn() -> T,
@@ -30,7 +30,7 @@ pub(crate) async fn endless<T: Future<Output = ()>>(
 }
 
 /// The same on a thread of its own.
-pub(crate) fn endless_on_thread(name: &'static str, count: impl Fn(), run: impl Fn()) {
+pub(crate) fn restarting_on_thread(name: &'static str, count: impl Fn(), run: impl Fn()) {
     let mut pauses = Pauses::default();
     loop {
         let begun = std::time::Instant::now();
@@ -76,7 +76,7 @@ mod tests {
         let (begun, panics) = (Cell::new(0), Cell::new(0));
         let start = tokio::time::Instant::now();
         let count = || panics.set(panics.get() + 1);
-        endless("test", count, || {
+        restarting("test", count, || {
             begun.set(begun.get() + 1);
             let number = begun.get();
             async move { assert!(number > 2, "a defect") }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_thread_that_panics_begins_again() {
         let (begun, panics) = (Cell::new(0), Cell::new(0));
-        endless_on_thread(
+        restarting_on_thread(
             "test",
             || panics.set(panics.get() + 1),
             || {

@@ -7,13 +7,13 @@ use std::net::IpAddr;
 
 /// Items in the order of their clients' turns. Each holds a place (FW52), so places bound how many there are.
 #[derive(Debug)]
-pub(super) struct Turns<T> {
+pub(super) struct ClientQueues<T> {
     /// Clients of which something waits, the next one first.
     next: VecDeque<IpAddr>,
     of_client: HashMap<IpAddr, VecDeque<T>>,
 }
 
-impl<T> Turns<T> {
+impl<T> ClientQueues<T> {
     pub(super) fn new() -> Self {
         Self { next: VecDeque::new(), of_client: HashMap::new() }
     }
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn clients_have_turns_and_each_keeps_its_order() {
         let client = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let mut turns = Turns::new();
+        let mut turns = ClientQueues::new();
         for (last, item) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")] {
             turns.push(client(last), item);
         }

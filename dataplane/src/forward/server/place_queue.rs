@@ -13,7 +13,7 @@ use super::{Sent, Server, ServerState};
 
 /// Those who wait, by their number: first come, first served. While there are any, no place is free.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct PlaceQueue {
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
     next: u64,
 }

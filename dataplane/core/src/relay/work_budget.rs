@@ -12,15 +12,15 @@ const MAX_PER_OCTET: usize = 8;
 
 /// What may still be spent.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct WorkBudget {
     /// None once more was wanted than was left.
     left: Cell<Option<usize>>,
 }
 
-impl Looks {
+impl WorkBudget {
     /// For a message of this length.
-    pub(super) fn of(octets: usize) -> Looks {
-        Looks { left: Cell::new(Some(octets * MAX_PER_OCTET)) }
+    pub(super) fn of(octets: usize) -> WorkBudget {
+        WorkBudget { left: Cell::new(Some(octets * MAX_PER_OCTET)) }
     }
 
     /// Takes this many steps; `None` when they are used up.

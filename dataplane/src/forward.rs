@@ -486,8 +486,11 @@ impl Forwarder {
         let count = match why {
             None => &self.counts.resolved,
             Some(why) => {
-                // Of clients each one is counted that waits for it.
-                if let (Unresolved::Limited(limit), Purpose::Prefetch) = (why, purpose) {
+                // Of clients each one is counted that waits for it. Those with a stale answer have left before a lookup ends for
+                // want of a place.
+                if let (Unresolved::Limited(limit), Purpose::Prefetch)
+                | (Unresolved::Limited(limit @ Limit::Server), Purpose::Stale) = (why, purpose)
+                {
                     self.in_flight.refuse(limit, purpose);
                 }
                 &self.counts.unresolved[why.place()]

@@ -202,9 +202,11 @@ fn why_no_data(reported: &Reported) -> Vec<String> {
     if let Some(loaded) = reported.snapshot.loaded
         && waits_for_live(loaded, Instant::now(), reported.source_answers)
     {
-        return vec![
-            "the snapshot is more than 5 min old: live data gets 10 s to arrive".to_owned(),
-        ];
+        let why = match loaded.is_partial {
+            true => "has not all records",
+            false => "is more than 5 min old",
+        };
+        return vec![format!("the snapshot {why}: live data gets 10 s to arrive")];
     }
     let lacking =
         Resource::ALL.iter().zip(&reported.feeds).filter(|(_, feed)| !feed.is_answerable());

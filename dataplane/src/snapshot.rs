@@ -43,16 +43,18 @@ const DISK_IS_BUSY: Duration = Duration::from_millis(50);
 /// How often to look whether one is due.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
-/// Younger snapshots are as good as live data for readiness (E43).
+/// Younger snapshots with all records are as good as live data for readiness (E43).
 const FRESH_S: u64 = 300;
-/// With an older one, how long to wait for live data first (E43).
+/// With another one, how long to wait for live data first (E43).
 const MAX_WAIT_FOR_LIVE: Duration = Duration::from_secs(10);
 
 /// E43: whether readiness waits for live data although there is a snapshot. `api_answers` is
 /// `None` until it is known.
 pub fn waits_for_live(loaded: Loaded, now: Instant, api_answers: Option<bool>) -> bool {
     let waited = now.saturating_duration_since(loaded.at);
-    loaded.age_s > FRESH_S && api_answers != Some(false) && waited < MAX_WAIT_FOR_LIVE
+    (loaded.age_s > FRESH_S || loaded.is_partial)
+        && api_answers != Some(false)
+        && waited < MAX_WAIT_FOR_LIVE
 }
 
 /// Opens the snapshot of a folder, at start. One that cannot be used is moved out of the way and

@@ -56,8 +56,14 @@ impl Pages {
 
     /// The API server says that a page was too large.
     pub fn shrink(&mut self) {
-        self.failures = self.failures.max(TOO_LARGE - 1);
+        self.suspect();
         self.failed();
+    }
+
+    /// One request for a page took all the time that there is for its tries: the next failure is the second in a row. Else each
+    /// list would begin with pages that succeed, and break off at the same page in the same size.
+    pub fn suspect(&mut self) {
+        self.failures = self.failures.max(TOO_LARGE - 1);
     }
 
     /// The list took longer than etcd keeps its version, 5 minutes: the next one needs fewer requests. Where no larger size is
@@ -106,6 +112,23 @@ mod tests {
         assert_eq!(sizes(&mut pages, 10 * MIB, 3), [8, 1, 1]);
         assert_eq!(sizes(&mut pages, 1_500, 4), [1, 2, 4, 8]);
         assert_eq!(Pages::new(50, 30).limit(), 30);
+    }
+
+    #[test]
+    fn k23_a_page_that_took_all_the_time_is_smaller_in_the_next_list() {
+        let mut pages = Pages::new(50, 500);
+        let mut lists = 0;
+        // Early pages succeed in any size, the last one only with fewer than 25 objects.
+        loop {
+            (0..5).for_each(|_| pages.took(pages.limit(), 50_000));
+            if pages.limit() < 25 {
+                break;
+            }
+            pages.suspect();
+            pages.failed();
+            lists += 1;
+        }
+        assert!(lists <= 12, "{lists} lists broke off");
     }
 
     /// Lists until one is complete, `lists` at most; pages of `too_many` objects fail. What was asked for.

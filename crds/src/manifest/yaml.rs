@@ -9,7 +9,7 @@ use crate::check::shown;
 
 /// How texts are read: the defaults of the parser suit small files. A dump of a cluster of 100,000 endpoints has some
 /// 10 million nodes; who reads a text has a limit for its octets. What aliases may expand to is bounded more tightly than
-/// by default, so there may be any number of them: 150 hosts can have one address by an alias each.
+/// by default, so there may be 50,000 of them however few anchors there are: 150 hosts can have one address by an alias each.
 pub fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

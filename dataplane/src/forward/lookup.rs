@@ -318,7 +318,7 @@ impl Lookup {
     fn lacks_signatures(&self, send: Send, relayed: &Relayed, now: Instant) -> bool {
         !send.edns
             && relayed.key().dnssec_ok()
-            && self.group.servers.iter().any(|server| server.uses_edns(now))
+            && self.group.servers.iter().any(|server| server.may_give_signatures(now))
     }
 
     /// The server could not be asked: waiting for a port would cost the client more than the next server does.

@@ -240,6 +240,13 @@ impl Server {
         self.state().edns.is_used(now)
     }
 
+    /// Whether its replies may have signatures: it understands OPT records, as far as is known. One that has
+    /// never replied and is down gives none.
+    pub(super) fn may_give_signatures(&self, now: Instant) -> bool {
+        let has_replied = self.heard[Heard::Good as usize].load(Ordering::Relaxed) > 0;
+        self.uses_edns(now) && (has_replied || self.is_up())
+    }
+
     /// What came of a probe for a group in which it is failing. A reply is one as to a client's query.
     pub(super) fn failing_probed(&self, with_edns: bool, heard: Heard, now: Instant) {
         if heard == Heard::Nothing {

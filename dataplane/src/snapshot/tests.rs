@@ -363,5 +363,9 @@ fn e43_an_old_snapshot_waits_for_live_data_if_the_api_server_answers() {
         let loaded = Loaded { confirmed_at_s: 0, age_s, is_partial: false, at: begin };
         let now = begin + Duration::from_secs(second);
         assert_eq!(waits_for_live(loaded, now, answers), waits, "{age_s} {second} {answers:?}");
+        // One without all records denies names that exist, however young it is.
+        let partial = Loaded { is_partial: true, age_s: 1, ..loaded };
+        let waits = answers != Some(false) && second < 10;
+        assert_eq!(waits_for_live(partial, now, answers), waits, "partial {second} {answers:?}");
     }
 }

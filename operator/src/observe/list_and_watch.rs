@@ -221,6 +221,9 @@ where
             let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
             let may_pass = params.continue_token.is_some() && page_may_pass(&error);
             if is_late || !may_pass {
+                if tries == 1 && params.continue_token.is_some() && since.elapsed() > TRIES_TIME {
+                    pages.suspect();
+                }
                 return Err(Error::InitialListFailed(error));
             }
             if after_page(&error) == Next::ListInSmallerPages {

@@ -83,7 +83,7 @@ pub(super) fn select(
     let end = selection.follow_chain(asked, qtype)?;
     if !selection.kept.leads_home || caps.relays_own_zone {
         selection.rrset_at(&end, qtype)?;
-        selection.kept.leads_home &= selection.kept.rrset.is_empty();
+        selection.kept.leads_home &= !selection.answers_for(&end)?;
     }
     if selection.kept.leads_home {
         // What our records say of that name decides, and also whether it exists.
@@ -186,6 +186,25 @@ impl<'s> Selection<'s, '_> {
             }
         }
         self.hashes[place] = hash;
+        Ok(false)
+    }
+
+    /// Whether a stub domain answers for the name of ours at the end of the chain, as the servers of another cluster of the same
+    /// domain do: with records of the type, or with NODATA. NXDOMAIN and an SOA above the zone come from any server that asks the
+    /// root (FW42).
+    fn answers_for(&self, end: &[u8]) -> Result<bool, RelayError> {
+        let kept = &self.kept;
+        if !kept.rrset.is_empty() {
+            return Ok(true);
+        }
+        if kept.rcode != 0 || kept.has_other_types {
+            return Ok(kept.rcode == 0);
+        }
+        for record in self.message.authority.iter().filter(|record| record.rtype == SOA) {
+            if self.is_above(record, end)? && self.is_ours(self.message.owner(record))? {
+                return Ok(true);
+            }
+        }
         Ok(false)
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Policy, Transport};
-use dataplane_core::{Discard, Name};
+use dataplane_core::{Discard, Freshness, Name, Relayed};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
@@ -244,6 +244,35 @@ async fn n20_each_query_of_a_lookup_that_ends_at_a_limit_is_counted() {
     assert_eq!(stage.forwarder.limited(Limit::Server), QUERIES);
     let lookups = stage.forwarder.unresolved().find(|(why, _)| *why == "limited");
     assert_eq!(lookups, Some(("limited", 1)));
+}
+
+#[tokio::test]
+async fn n20_a_lookup_for_a_stale_answer_that_ends_at_a_limit_is_counted_once() {
+    let stage = Stage::new((4096, false)).await;
+    let server = &stage.upstreams.group(0).unwrap().servers[0];
+    let _others: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
+    tokio::time::pause();
+    let key = LookupKey::new(Name::from_text("www.example.org").unwrap(), 1, false, false);
+    let stale = Relayed::failure(&key);
+    let client = || {
+        let slot = stage.forwarder.slot(&stage.upstreams, 0, IpAddr::from([10, 0, 0, 1])).unwrap();
+        Client::new(now(), slot)
+    };
+    let clients = [client(), client()];
+    for refreshed in futures::future::join_all(
+        clients
+            .iter()
+            .map(|it| stage.forwarder.refreshed(&stage.upstreams, 0, &key, stale.clone(), it)),
+    )
+    .await
+    {
+        assert!(matches!(refreshed, Ok((_, Freshness::Stale))));
+    }
+    assert_eq!(stage.forwarder.limited(Limit::Server), 0, "it waits for a place");
+    while stage.forwarder.lookups() > 0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(stage.forwarder.limited(Limit::Server), 1);
 }
 
 #[tokio::test]

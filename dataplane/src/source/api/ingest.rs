@@ -200,6 +200,16 @@ impl Ingest {
         removed
     }
 
+    /// Objects of its list that wait for its end.
+    pub(super) fn waiting(&self, resource: Resource) -> usize {
+        self.put_off.waiting(resource)
+    }
+
+    /// A page of its list broke off, before which this many waited.
+    pub(super) fn wait_no_more(&mut self, resource: Resource, waiting: usize) {
+        self.put_off.truncate(resource, waiting);
+    }
+
     /// A resource is not needed any more: its objects are removed.
     pub(super) fn forget(&mut self, resource: Resource) {
         self.put_off.take(resource);

@@ -60,6 +60,7 @@ impl Stream {
         let (mut supervisor, begun) = (Supervisor::default(), Instant::now());
         let mut tries = 1;
         loop {
+            let waiting = self.sink.borrow().waiting(&self.watched);
             let failure = match self.page(token).await {
                 Ok(page) => {
                     if tries > 1 {
@@ -70,9 +71,14 @@ impl Stream {
                 }
                 Err(failure) => failure,
             };
+            // Its objects come again.
+            self.sink.borrow_mut().wait_no_more(&self.watched, waiting);
             let next = supervisor.next(&failure, During::List, Instant::now(), chance());
             let is_late = begun.elapsed() + next.after > TRIES_TIME;
             if token.is_none() || !passes(&failure) || tries == MAX_TRIES || is_late {
+                if is_late && tries == 1 && token.is_some() && is_of_size(&failure) {
+                    self.pages.shrink();
+                }
                 return Err(failure);
             }
             self.log_failure(&failure, Next { relist: false, ..next });
@@ -216,6 +222,15 @@ fn passes(failure: &Failure) -> bool {
         | Failure::Garbage(_)
         | Failure::Link(_) => true,
         Failure::Status { .. } | Failure::End | Failure::Silence | Failure::Relist => false,
+    }
+}
+
+/// Whether a page that took long to fail may have been too large.
+fn is_of_size(failure: &Failure) -> bool {
+    match failure {
+        Failure::Status { code, .. } => *code >= 500,
+        Failure::Garbage(_) | Failure::Link(_) => true,
+        Failure::End | Failure::Silence | Failure::Relist => false,
     }
 }
 

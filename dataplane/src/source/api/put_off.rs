@@ -44,6 +44,18 @@ impl PutOff {
         true
     }
 
+    /// How many wait.
+    pub(super) fn waiting(&self, resource: Resource) -> usize {
+        self.objects[resource as usize].len()
+    }
+
+    /// Only the first ones still wait: the others are of a page that broke off, and come again with it.
+    pub(super) fn truncate(&mut self, resource: Resource, waiting: usize) {
+        let objects = &mut self.objects[resource as usize];
+        let dropped = objects.drain(waiting.min(objects.len())..);
+        self.octets -= dropped.map(|text| text.len()).sum::<usize>();
+    }
+
     /// Those of a resource, which do not wait any more.
     pub(super) fn take(&mut self, resource: Resource) -> Vec<Box<[u8]>> {
         let taken = std::mem::take(&mut self.objects[resource as usize]);
@@ -72,6 +84,19 @@ mod tests {
         put_off.complete(pods);
         put_off.begin(pods);
         assert!(put_off.keep(pods, b"{}"));
+    }
+
+    #[test]
+    fn e21_a_page_that_is_tried_again_takes_room_once() {
+        let (mut put_off, pods) = (PutOff::default(), Resource::Pods);
+        let text = vec![b'x'; MAX_PUT_OFF / 4];
+        assert!(put_off.keep(pods, b"{}"));
+        for _ in 0..5 {
+            let waiting = put_off.waiting(pods);
+            assert!(put_off.keep(pods, &text));
+            put_off.truncate(pods, waiting);
+        }
+        assert_eq!((put_off.octets, put_off.take(pods).len()), (2, 1));
     }
 
     #[test]

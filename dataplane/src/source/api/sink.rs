@@ -170,6 +170,22 @@ impl Sink {
         }
     }
 
+    /// Objects of a list that wait for its end.
+    pub(super) fn waiting(&self, watched: &Watched) -> usize {
+        match watched {
+            Watched::Objects(resource) => self.ingest.waiting(*resource),
+            Watched::ConfigMap { .. } => 0,
+        }
+    }
+
+    /// A page of a list broke off, before which this many objects waited.
+    pub(super) fn wait_no_more(&mut self, watched: &Watched, waiting: usize) {
+        match watched {
+            Watched::Objects(resource) => self.ingest.wait_no_more(*resource, waiting),
+            Watched::ConfigMap { .. } => {}
+        }
+    }
+
     /// An object is longer than any can be: it is counted, and not served. Only news are logged.
     pub(super) fn skip_too_long(&mut self, watched: &Watched, is_news: bool) {
         let resource = watched.plural();

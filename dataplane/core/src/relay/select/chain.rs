@@ -25,7 +25,7 @@ struct At<'s> {
 
 impl<'s> Selection<'s, '_> {
     /// Keeps the CNAMEs and DNAMEs that lead away from `asked`; returns the name at the end, which is the first one of ours
-    /// (FW42). A question for CNAME ends at the first CNAME, which may be made of a DNAME.
+    /// where these are not relayed (FW42). A question for CNAME ends at the first CNAME, which may be made of a DNAME.
     pub(super) fn follow_chain(&mut self, asked: &[u8], qtype: u16) -> Result<Vec<u8>, RelayError> {
         let mut current = asked.to_vec();
         for _ in 0..=MAX_CNAMES {
@@ -76,8 +76,8 @@ impl<'s> Selection<'s, '_> {
                 (None, None) => {}
             }
             current = target;
-            if self.is_ours(&current)? {
-                self.kept.leads_home = true;
+            self.kept.leads_home = self.is_ours(&current)?;
+            if self.kept.leads_home && !self.caps.relays_own_zone {
                 return Ok(current);
             }
         }
@@ -85,7 +85,7 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// Whether a name is in the cluster zone.
-    fn is_ours(&self, name: &[u8]) -> Result<bool, RelayError> {
+    pub(super) fn is_ours(&self, name: &[u8]) -> Result<bool, RelayError> {
         let Some(zone) = &self.caps.own_zone else { return Ok(false) };
         self.spend(1 + name.len() / 2)?;
         Ok(is_suffix(name, zone.wire()))

@@ -129,19 +129,35 @@ fn line(record: &Record) -> String {
     format!("{} {} {}", record.name, record.record_type(), record.data)
 }
 
+/// Caps of a stub domain, whose servers may be those of another cluster of the same domain.
+fn caps_of_stub() -> TtlCaps {
+    let own_zone = Some(name("cluster.local"));
+    TtlCaps { own_zone, relays_own_zone: true, ..TtlCaps::default() }
+}
+
 #[test]
-fn fw42_a_stub_domain_may_give_addresses_of_names_in_z_and_denies_none() {
-    let caps = TtlCaps {
-        own_zone: Some(name("cluster.local")),
-        relays_own_zone: true,
-        ..TtlCaps::default()
-    };
+fn fw42_a_stub_domain_may_give_records_of_names_in_z_and_says_of_none_that_it_is_absent() {
     let asked = "cart.example.org.";
-    let answer = [TO_CART, "cart.shop.svc.cluster.local. A 10.1.1.1"];
-    let relayed = judged(asked, NoError, &answer, &[], &caps);
-    assert!(!relayed.is_partial(), "the address of the other cluster");
-    for (rcode, authority) in [(NXDomain, "cluster.local. SOA ns."), (NoError, ". SOA ns.")] {
-        let relayed = judged(asked, rcode, &[TO_CART], &[authority], &caps);
-        assert!(relayed.is_partial() && relayed.rcode() == 0, "{rcode}");
+    let of_zone = "cluster.local. SOA ns.";
+    let behind = "cart.shop.svc.cluster.local. CNAME db.example.net.";
+    for (rcode, answer, authority, ends_here) in [
+        (NoError, &[TO_CART, "cart.shop.svc.cluster.local. A 10.1.1.1"][..], None, true),
+        // An ExternalName there.
+        (NoError, &[TO_CART, behind, "db.example.net. A 192.0.2.9"], None, true),
+        // The Service there has no address of this family. A client that gets NXDOMAIN for one family gives up on both.
+        (NoError, &[TO_CART], Some(of_zone), true),
+        (NoError, &[TO_CART], Some("shop.svc.cluster.local. SOA ns."), true),
+        (NoError, &[TO_CART, "cart.shop.svc.cluster.local. AAAA fd00::1"], None, true),
+        (NoError, &[TO_CART], Some(OF_ROOT), false),
+        (NoError, &[TO_CART], Some("other.local. SOA ns."), false),
+        (NoError, &[TO_CART], None, false),
+        (NXDomain, &[TO_CART], Some(of_zone), false),
+        (NXDomain, &[TO_CART, behind, "db.example.net. CNAME x.cluster.local."], None, false),
+    ] {
+        let relayed = judged(asked, rcode, answer, authority.as_slice(), &caps_of_stub());
+        assert_eq!(!relayed.is_partial(), ends_here, "{rcode} {answer:?} {authority:?}");
+        assert_eq!(relayed.rcode(), 0, "{rcode} {answer:?} {authority:?}");
     }
+    let nodata = judged(asked, NoError, &[TO_CART], &[of_zone], &caps_of_stub());
+    assert!(nodata.is_negative() && nodata.lifetime_s() == 30, "its SOA is kept");
 }

@@ -1,5 +1,7 @@
 //! Clusters for tests, as small as they can be written.
 
+pub(crate) mod api;
+
 use std::net::{TcpListener, UdpSocket};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;

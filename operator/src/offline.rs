@@ -23,8 +23,6 @@ pub(crate) use helm::is_template;
 pub(crate) use kubelets::client;
 pub(crate) use named_files::named_files;
 pub use output::{Finding, Findings};
-#[cfg(test)]
-pub(crate) use paged::server_of_pages;
 pub(crate) use paged::{PAGE, Paged, paged};
 pub use render::{render, rendered};
 pub use warning::Warning;

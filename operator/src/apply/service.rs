@@ -233,23 +233,13 @@ fn body(instance: &str, patch: &SelectorPatch) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hyper::{Request, Response};
-    use kube::client::Body;
-
     use super::*;
-    use crate::fixtures;
+    use crate::fixtures::{self, api};
 
     #[tokio::test]
     async fn o15_a_patch_that_conflicts_with_an_edit_is_remembered_as_not_made() {
-        let server = tower::service_fn(async |_: Request<Body>| {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                "message": "the object has been modified", "reason": "Conflict", "code": 409});
-            let body = Body::from(status.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(409).body(body).unwrap())
-        });
-        let ctx = fixtures::context(Client::new(server, "default"), fixtures::settings());
+        let client = api::client(|_| api::Reply::status(409, "the object has been modified"));
+        let ctx = fixtures::context(client, fixtures::settings());
         let dns = fixtures::dns("{service: {adopt: true}}");
         let mut tries = Tries::of(&ctx, &dns, None);
         let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };

@@ -8,19 +8,16 @@ mod older_words;
 mod foreign_entries;
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::future::pending;
 use std::sync::{LazyLock, Mutex};
 use std::time::Instant;
 
-use hyper::{Method, Request, Response};
 use kube::Client;
-use kube::client::Body;
 use serde_json::Value;
 
 use super::*;
 use crate::controller::attempts::Attempts;
 use crate::decide::plan::RolloutPlan;
+use crate::fixtures::api::{self, Reply};
 use crate::fixtures::{at, context, dns, from, settings};
 use contention::Contention;
 
@@ -53,23 +50,16 @@ impl Contested {
 async fn o4_a_field_that_another_client_always_sets_back_is_not_written_each_time() {
     let contested = Arc::<Mutex<Contested>>::default();
     let asked = contested.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let (asked, is_write) = (asked.clone(), request.method() != Method::GET);
-        let is_it = request.uri().path().ends_with("/deployments/clusterdns-default");
-        async move {
-            if !is_it {
-                // Watches of a cluster in which nothing happens.
-                pending::<()>().await;
-            }
-            let shown = {
-                let mut contested = asked.lock().unwrap();
-                contested.written += usize::from(is_write);
-                contested.shown(is_write)
-            };
-            Ok::<_, Infallible>(Response::new(Body::from(shown.to_string().into_bytes())))
+    let client = api::client(move |it| {
+        if !it.path.ends_with("/deployments/clusterdns-default") {
+            // Watches of a cluster in which nothing happens.
+            return Reply::silence();
         }
+        let mut contested = asked.lock().unwrap();
+        contested.written += usize::from(it.is_write());
+        Reply::ok(contested.shown(it.is_write()))
     });
-    let (dns, mut ctx) = (dns("{}"), context(Client::new(server, "default"), settings()));
+    let (dns, mut ctx) = (dns("{}"), context(client, settings()));
     ctx.memory.contention = Contention::by(|| *NOW);
     let wanted: DynamicObject = from(json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "clusterdns-default", "namespace": "kube-system"}, "spec": {"paused": false, "replicas": 2}}));
@@ -117,18 +107,11 @@ struct Store {
 }
 
 impl Store {
-    fn reply(&mut self, path: &str, applied: Option<Value>) -> (u16, Value) {
-        let failed = |code: u16| {
-            let reason = if code == 404 { "NotFound" } else { "Forbidden" };
-            let status = json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "denied"});
-            (code, status)
-        };
-        let Some(mut object) = applied else {
-            return self.objects.get(path).map_or_else(|| failed(404), |it| (200, it.clone()));
-        };
+    fn reply(&mut self, path: &str, applied: Option<Value>) -> Reply {
+        let Some(mut object) = applied else { return Reply::found(self.objects.get(path)) };
         self.written.push(path.to_owned());
         if !self.denied.is_empty() && path.contains(self.denied) {
-            return failed(403);
+            return Reply::status(403, "denied");
         }
         self.version += 1;
         let metadata = &mut object["metadata"];
@@ -137,7 +120,7 @@ impl Store {
         metadata["managedFields"] = json!([{"manager": names::FIELD_MANAGER, "operation": "Apply",
             "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
         self.objects.insert(path.to_owned(), object.clone());
-        (200, object)
+        Reply::ok(object)
     }
 
     /// As `kubectl scale` does.
@@ -157,22 +140,13 @@ impl Store {
 /// A client of it; watches of other objects show nothing.
 fn client(store: &Arc<Mutex<Store>>) -> Client {
     let store = store.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let store = store.clone();
-        async move {
-            let path = request.uri().path().to_owned();
-            if !path.ends_with("/clusterdns-default") {
-                pending::<()>().await;
-            }
-            let is_write = request.method() != Method::GET;
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let applied = is_write.then(|| serde_json::from_slice(&body).unwrap());
-            let (code, reply) = store.lock().unwrap().reply(&path, applied);
-            let reply = Body::from(reply.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
+    api::client(move |asked| {
+        if !asked.path.ends_with("/clusterdns-default") {
+            return Reply::silence();
         }
-    });
-    Client::new(server, "default")
+        let applied = asked.is_write().then(|| asked.body.clone());
+        store.lock().unwrap().reply(&asked.path, applied)
+    })
 }
 
 fn ours(api_version: &str, kind: &str, spec: Value) -> DynamicObject {

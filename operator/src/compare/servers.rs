@@ -173,15 +173,14 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
-    use crate::offline::server_of_pages;
+    use crate::fixtures::api::{self, Reply};
 
     /// Lists of `pages` pages, each with as many Services as it is asked for.
     async fn listed(pages: usize, most: usize) -> (usize, Vec<String>) {
-        let client = server_of_pages(pages);
+        let client = api::of_pages(pages);
         let api: Api<Service> = Api::all(client.clone());
         let (mut cut, mut found) = (Vec::new(), 0);
         let take = |_| found += 1;
@@ -223,24 +222,15 @@ mod tests {
 
     /// What is read of an API server with these Services and slices.
     async fn read_of(services: String, slices: String) -> Result<Objects, String> {
-        let server = tower::service_fn(move |request: hyper::Request<Body>| {
-            let path = request.uri().path().to_owned();
-            let items = if path.ends_with("/services") {
-                services.clone()
-            } else if path.ends_with("/endpointslices") {
-                slices.clone()
-            } else {
-                "[]".to_owned()
+        let client = api::client(move |asked| {
+            let items = match asked.last() {
+                "services" => &services,
+                "endpointslices" => &slices,
+                _ => "[]",
             };
-            let list =
-                format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":{items}}}"#);
-            async move {
-                Ok::<_, std::convert::Infallible>(hyper::Response::new(Body::from(
-                    list.into_bytes(),
-                )))
-            }
+            Reply::text(format!(r#"{{"metadata":{{}},"items":{items}}}"#))
         });
-        of_cluster(&Client::new(server, "default")).await
+        of_cluster(&client).await
     }
 
     #[tokio::test]
@@ -285,26 +275,12 @@ mod tests {
 
     /// What is read of an API server that has one Service, and answers a list of ClusterDNS with this status.
     async fn beside(code: u16, message: &'static str) -> Objects {
-        let server = tower::service_fn(move |request: hyper::Request<Body>| async move {
-            let path = request.uri().path().to_owned();
-            let items = if path.ends_with("/services") {
-                json!([{"metadata": {"name": "a"}}])
-            } else {
-                json!([])
-            };
-            let list = json!({"kind": "List", "apiVersion": "v1", "items": items, "metadata": {}});
-            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": message, "reason": "", "code": code});
-            let (code, body) = match path.ends_with("/clusterdnses") {
-                true => (code, status),
-                false => (200, list),
-            };
-            let response = hyper::Response::builder().status(code);
-            Ok::<_, std::convert::Infallible>(
-                response.body(Body::from(body.to_string().into_bytes())).unwrap(),
-            )
+        let client = api::client(move |asked| match asked.last() {
+            "clusterdnses" => Reply::status(code, message),
+            "services" => Reply::list([json!({"metadata": {"name": "a"}})]),
+            _ => api::empty(asked),
         });
-        of_cluster(&Client::new(server, "default")).await.unwrap()
+        of_cluster(&client).await.unwrap()
     }
 
     #[tokio::test]

@@ -108,12 +108,11 @@ pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
 
 #[cfg(test)]
 mod tests {
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use kube::runtime::reflector;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::api::{self, Reply};
     use crate::observe::caches::Caches;
 
     fn failure(code: u16) -> watcher::Error {
@@ -134,53 +133,25 @@ mod tests {
         assert!(!definition.is_missing());
     }
 
-    /// What the scripted API server does with one request.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    enum Reply {
-        /// 404, as while the definition is missing.
-        NotFound,
-        /// None at all.
-        Silence,
-        /// An empty list.
-        List,
-    }
+    const NOT_FOUND: fn() -> Reply = Reply::not_found;
+    const SILENCE: fn() -> Reply = Reply::silence;
 
     /// An API server that replies in this order, and with lists after that; and when it was asked. It has no other kinds.
-    fn api_server(replies: &[Reply]) -> (kube::Client, Arc<Mutex<Vec<Instant>>>) {
+    fn api_server(replies: &[fn() -> Reply]) -> (kube::Client, Arc<Mutex<Vec<Instant>>>) {
         let asked = Arc::<Mutex<Vec<Instant>>>::default();
         let (times, replies) = (Arc::clone(&asked), replies.to_vec());
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let mut times = times.lock().unwrap();
-            let is_asked_for = request.uri().path().ends_with("/clusterdnses");
-            let reply = match replies.get(times.len()) {
-                _ if !is_asked_for => Reply::Silence,
-                Some(reply) => *reply,
-                None => Reply::List,
-            };
-            if is_asked_for {
-                times.push(Instant::now());
+        let client = api::client(move |it| {
+            if it.last() != "clusterdnses" {
+                return Reply::silence();
             }
-            async move {
-                let (code, body) = match reply {
-                    Reply::NotFound => (
-                        404,
-                        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                        "message": "the server could not find the requested resource", "reason": "NotFound", "code": 404}),
-                    ),
-                    Reply::Silence => std::future::pending().await,
-                    Reply::List => (
-                        200,
-                        json!({"kind": "ClusterDNSList", "apiVersion": "clusterdns.dev/v1alpha1",
-                        "metadata": {"resourceVersion": "7"}, "items": []}),
-                    ),
-                };
-                let response = Response::builder().status(code);
-                Ok::<_, std::convert::Infallible>(
-                    response.body(Body::from(body.to_string().into_bytes())).unwrap(),
-                )
+            let mut times = times.lock().unwrap();
+            times.push(Instant::now());
+            match replies.get(times.len() - 1) {
+                Some(reply) => reply(),
+                None => Reply::list(json!([])),
             }
         });
-        (kube::Client::new(server, "default"), asked)
+        (client, asked)
     }
 
     fn longest_wait(began: Instant, asked: &Mutex<Vec<Instant>>) -> Duration {
@@ -191,9 +162,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn o14_a_definition_that_is_back_is_looked_for_at_least_every_5_s() {
-        use Reply::{NotFound, Silence};
         let replies =
-            [[NotFound; 4], [Silence, NotFound, Silence, Silence], [NotFound; 4]].concat();
+            [[NOT_FOUND; 4], [SILENCE, NOT_FOUND, SILENCE, SILENCE], [NOT_FOUND; 4]].concat();
         let (client, asked) = api_server(&replies);
         let definition = Arc::new(Definition::default());
         definition.failed(&failure(404));
@@ -215,7 +185,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn o14_the_watch_of_a_missing_definition_begins_again_at_least_every_5_s() {
-        let replies = [Reply::NotFound; 20];
+        let replies = [NOT_FOUND; 20];
         let (client, asked) = api_server(&replies);
         let (resources, writer) = reflector::store();
         let definition = Arc::new(Definition::default());

@@ -43,69 +43,44 @@ pub(super) async fn whole(name: &str, client: &Client) -> anyhow::Result<Option<
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::future::pending;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
-    use hyper::{Method, Request, Response};
-    use kube::client::Body;
     use kube::runtime::controller::Action;
-    use serde_json::{Value, json};
 
     use super::super::reconcile;
     use super::*;
-    use crate::fixtures;
+    use crate::fixtures::{self, api};
     use crate::observe::stubs::stub_of_resource;
-
-    /// A cluster in which there is nothing but this ClusterDNS. Its writes are remembered, and so are reads of it.
-    fn server(dns: &ClusterDNS, sent: &Arc<Mutex<Vec<String>>>) -> Client {
-        let (text, sent) = (serde_json::to_string(dns).unwrap(), sent.clone());
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let (text, sent) = (text.clone(), sent.clone());
-            async move {
-                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-                let is_watch = request.uri().query().is_some_and(|it| it.contains("watch"));
-                let body = request.into_body().collect_bytes().await.unwrap();
-                let reply = match method {
-                    Method::GET if is_watch => pending().await,
-                    Method::GET if path.ends_with("/default") => {
-                        sent.lock().unwrap().push("read".to_owned());
-                        text
-                    }
-                    Method::GET => {
-                        json!({"metadata": {"resourceVersion": "7"}, "items": []}).to_string()
-                    }
-                    _ => {
-                        sent.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
-                        let reply: Value = serde_json::from_str(&text).unwrap();
-                        json!({"metadata": reply["metadata"]}).to_string()
-                    }
-                };
-                Ok::<_, Infallible>(Response::new(Body::from(reply.into_bytes())))
-            }
-        });
-        Client::new(server, "default")
-    }
 
     #[tokio::test]
     async fn k23_a_clusterdns_that_is_kept_as_a_stub_is_read_and_reconciled_one_at_a_time() {
-        let sent = Arc::<Mutex<Vec<String>>>::default();
         let dns = fixtures::dns("{image: 'elsewhere.example/dns'}");
         let mut stub = dns.clone();
         stub_of_resource(&mut stub);
         assert_eq!(stub.spec.image, None);
-        let ctx = Arc::new(fixtures::context(server(&dns, &sent), fixtures::settings()));
+        // A cluster in which there is nothing but this ClusterDNS.
+        let (client, log) = api::logged(move |asked| match asked.path.ends_with("/default") {
+            true if !asked.is_write() => api::Reply::ok(&dns),
+            _ => api::empty(asked),
+        });
+        let reads_and_writes = || {
+            let mut all = log.all();
+            all.retain(|it| it.is_write() || it.path.ends_with("/default"));
+            all
+        };
+        let ctx = Arc::new(fixtures::context(client, fixtures::settings()));
         ctx.caches.wait_until_read("kube-system").await;
         let stub = Arc::new(stub);
         let turn = ctx.large.begin().unwrap();
         let again = reconcile(stub.clone(), ctx.clone()).await;
         assert_eq!(again, Action::requeue(AGAIN_IN));
-        assert!(sent.lock().unwrap().is_empty(), "another has its turn");
+        assert!(reads_and_writes().is_empty(), "another has its turn");
         drop(turn);
         reconcile(stub, ctx.clone()).await;
-        let sent = sent.lock().unwrap();
-        assert!(sent[0] == "read" && sent.len() > 1, "{sent:?}");
-        assert!(sent[1].contains("ImageNotAllowed"), "by its whole spec: {}", sent[1]);
+        let sent = reads_and_writes();
+        assert!(!sent[0].is_write() && sent.len() > 1, "{sent:?}");
+        let written = sent[1].body.to_string();
+        assert!(written.contains("ImageNotAllowed"), "by its whole spec: {written}");
         assert!(ctx.large.begin().is_some(), "its turn is over");
     }
 }

@@ -184,16 +184,16 @@ impl<'a> Peers<'a> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::convert::Infallible;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
 
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use serde_json::Value;
     use tokio::net::UdpSocket;
 
     use super::*;
     use crate::fixtures;
+    use crate::fixtures::api::{self, Asked, Log, Reply};
     use crate::runtime::lease::Leadership;
     use crate::runtime::metrics::Metrics;
     use crate::runtime::write::Writes;
@@ -254,23 +254,16 @@ pub(super) mod tests {
         assert!(may_go("p3", &["p0", "p1", "gone"]));
     }
 
-    /// A list with this many pods on each of these pages, and what was asked for.
-    fn server(pages: usize) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let queries = asked.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let mut queries = queries.lock().unwrap();
-            queries.push(request.uri().query().unwrap_or_default().to_owned());
-            let page = queries.len();
-            let name = format!("pod-{page}");
-            let items = [pod(&name, "True", "2026-01-01T00:00:00Z")];
-            let token = if page < pages { "more" } else { "" };
-            let list =
-                json!({"metadata": {"resourceVersion": "7", "continue": token}, "items": items});
-            let body = Body::from(list.to_string().into_bytes());
-            async move { Ok::<_, Infallible>(Response::new(body)) }
-        });
-        (Client::new(server, "dns"), asked)
+    /// A list with this many pages of one pod each, and what was asked for.
+    fn server(pages: usize) -> (Client, Log) {
+        let lists = AtomicUsize::new(0);
+        api::logged(move |_| {
+            let page = lists.fetch_add(1, Relaxed) + 1;
+            let items = [pod(&format!("pod-{page}"), "True", "2026-01-01T00:00:00Z")];
+            let mut list = api::list(items);
+            list["metadata"]["continue"] = json!(if page < pages { "more" } else { "" });
+            Reply::ok(list)
+        })
     }
 
     #[tokio::test]
@@ -278,16 +271,16 @@ pub(super) mod tests {
         for (pages, asked_for, is_whole) in
             [(3, 3, true), (MAX_PAGES, MAX_PAGES, true), (1_000, MAX_PAGES, false)]
         {
-            let (client, asked) = server(pages);
+            let (client, log) = server(pages);
             let pods = Api::<Pod>::namespaced(client.clone(), "dns");
             let mut peers = Peers::of(("pod-3", &[]), Timestamp::MAX);
             let read = read(&client, &Lists::default(), (&pods, "default"), &mut peers).await;
             assert_eq!(read.unwrap(), is_whole, "{pages} pages");
             assert_eq!((peers.ready, peers.version.as_deref()), (asked_for, Some("7")));
-            let asked = asked.lock().unwrap();
+            let asked = log.all();
             assert_eq!(asked.len(), asked_for, "{pages} pages");
             let is_page =
-                |query: &&String| query.contains("limit=500") && query.contains("labelSelector=");
+                |it: &&Asked| it.query.contains("limit=500") && it.query.contains("labelSelector=");
             assert_eq!(asked.iter().filter(is_page).count(), asked_for, "{asked:?}");
         }
     }
@@ -322,32 +315,24 @@ pub(super) mod tests {
     /// Whether a pod is patched that was silent at this time, where the first list shows all three pods as ready. Each list after it
     /// shows that another operator took the second one out meanwhile, or that it did not.
     async fn is_patched(lost: &Target, heard: Instant, taken_out_meanwhile: bool) -> bool {
-        let lists = Arc::<Mutex<usize>>::default();
-        let patches = Arc::<Mutex<usize>>::default();
-        let counted = patches.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let is_list = request.method() == hyper::Method::GET;
+        let lists = AtomicUsize::new(0);
+        let (client, log) = api::logged(move |asked| {
             let mut pods =
                 ["pod-1", "pod-2", "pod-3"].map(|it| pod(it, "True", "2026-01-01T00:00:00Z"));
-            let mut lists = lists.lock().unwrap();
-            if taken_out_meanwhile && *lists > 0 {
+            if asked.is_write() {
+                return Reply::ok(&pods[0]);
+            }
+            if lists.fetch_add(1, Relaxed) > 0 && taken_out_meanwhile {
                 let mut out = pod("pod-2", "False", &Timestamp::now().to_string());
                 let conditions = out.status.as_mut().unwrap().conditions.as_mut().unwrap();
                 conditions[0].reason = Some(pods::LOST.to_owned());
                 pods[1] = out;
             }
-            *lists += usize::from(is_list);
-            let reply = match is_list {
-                true => json!({"metadata": {"resourceVersion": "7"}, "items": pods}),
-                false => json!(pods[0]),
-            };
-            *counted.lock().unwrap() += usize::from(!is_list);
-            async move { Ok::<_, Infallible>(Response::new(Body::from(reply.to_string().into_bytes()))) }
+            Reply::list(pods)
         });
-        let it = lookout(Client::new(server, "dns"));
+        let it = lookout(client);
         let is_settled = take_out(&it, ("default", &[]), lost, heard).await;
-        let patches = *patches.lock().unwrap();
-        assert_eq!(patches, usize::from(is_settled));
+        assert_eq!(log.writes().len(), usize::from(is_settled));
         is_settled
     }
 

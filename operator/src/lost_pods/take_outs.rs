@@ -57,38 +57,22 @@ impl TakeOuts {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::future::pending;
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use hyper::{Method, Request, Response};
-    use kube::Client;
-    use kube::client::Body;
-    use serde_json::json;
-
     use super::*;
+    use crate::fixtures::api::{self, Reply};
     use crate::lost_pods::take_out::tests::{lookout, pod, target};
 
     #[tokio::test]
     async fn o20_a_write_without_an_answer_delays_neither_other_pods_nor_the_questions() {
-        let patched = Arc::<Mutex<Vec<String>>>::default();
-        let asked = patched.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let (asked, path) = (asked.clone(), request.uri().path().to_owned());
-            async move {
-                if request.method() != Method::GET {
-                    let name = path.split('/').rev().nth(1).unwrap_or_default().to_owned();
-                    asked.lock().unwrap().push(name);
-                    pending::<()>().await;
-                }
-                let all = (0..9).map(|n| pod(&format!("pod-{n}"), "True", "2026-01-01T00:00:00Z"));
-                let all: Vec<_> = all.collect();
-                let list = json!({"metadata": {"resourceVersion": "7"}, "items": all});
-                Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+        let (client, log) = api::logged(|asked| {
+            let all = (0..9).map(|n| pod(&format!("pod-{n}"), "True", "2026-01-01T00:00:00Z"));
+            match asked.is_write() {
+                true => Reply::silence(),
+                false => Reply::list(all.collect::<Vec<_>>()),
             }
         });
-        let it = lookout(Client::new(server, "dns"));
+        let it = lookout(client);
         let (mut take_outs, mut silences) = (TakeOuts::default(), Silences::default());
         // However slow this machine is, the silence is no old one.
         let now = Instant::now() + Duration::from_secs(3_600);
@@ -98,7 +82,7 @@ mod tests {
             take_outs.begin(&it, ("default", &mut silences), &lost, now);
         }
         let all = async {
-            while patched.lock().unwrap().len() < 3 {
+            while log.writes().len() < 3 {
                 tokio::task::yield_now().await;
             }
         };
@@ -108,9 +92,9 @@ mod tests {
             tokio::task::yield_now().await;
             take_outs.ended(&mut silences, now);
         }
-        let mut patched = patched.lock().unwrap().clone();
+        let mut patched: Vec<String> = log.writes().into_iter().map(|it| it.path).collect();
         patched.sort();
-        let third = ["pod-0", "pod-1", "pod-2"];
+        let third = ["0", "1", "2"].map(|n| format!("/api/v1/namespaces/dns/pods/pod-{n}/status"));
         assert_eq!(patched, third, "though all nine are listed as ready");
     }
 }

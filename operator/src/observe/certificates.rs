@@ -164,53 +164,31 @@ fn judge(of_type: &Listed, of_any: &Listed, is_named: bool) -> Certificate {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
 
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
-
-    /// An API server with one Secret, whose labels a test changes, and the lists that it was asked for.
-    #[derive(Default)]
-    struct Server {
-        label: Mutex<Option<&'static str>>,
-        lists: Mutex<usize>,
-    }
-
-    impl Server {
-        fn client(self: &Arc<Self>) -> Client {
-            let server = self.clone();
-            let service = tower::service_fn(move |_: Request<Body>| {
-                *server.lists.lock().unwrap() += 1;
-                let labels = server.label.lock().unwrap().map(|value| json!({CERTIFICATE: value}));
-                let metadata = json!({"name": "dns-tls", "namespace": "dns", "labels": labels});
-                let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
-                    "items": [{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}]});
-                let body = Body::from(list.to_string().into_bytes());
-                async move { Ok::<_, Infallible>(Response::new(body)) }
-            });
-            Client::new(service, "dns")
-        }
-
-        fn lists(&self) -> usize {
-            std::mem::take(&mut *self.lists.lock().unwrap())
-        }
-    }
+    use crate::fixtures::api::{self, Reply};
 
     #[tokio::test]
     async fn s14_a_usable_secret_is_looked_at_every_few_seconds_and_any_other_each_time() {
-        let (server, certificates) = (Arc::new(Server::default()), Certificates::default());
-        let client = server.client();
+        let (is_marked, certificates) = (Arc::new(AtomicBool::new(false)), Certificates::default());
+        let shown = is_marked.clone();
+        let (client, log) = api::logged(move |_| {
+            let labels = shown.load(Relaxed).then(|| json!({CERTIFICATE: "true"}));
+            let metadata = json!({"name": "dns-tls", "namespace": "dns", "labels": labels});
+            Reply::list([json!({"metadata": metadata})])
+        });
         let read = async || {
             let (wanted, mounted) = (["dns-tls"].into(), BTreeSet::new());
             let read = certificates.read(&client, "dns", wanted, &[], &mounted).await;
-            (read.found["dns-tls"], server.lists())
+            (read.found["dns-tls"], log.count())
         };
         assert_eq!(read().await, (Certificate::NotMarked, 1));
-        *server.label.lock().unwrap() = Some("true");
+        is_marked.store(true, Relaxed);
         assert_eq!(read().await, (Certificate::Usable, 1), "a correction counts at once");
         assert_eq!(read().await, (Certificate::Usable, 0));
         let now = Instant::now();

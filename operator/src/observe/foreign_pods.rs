@@ -87,25 +87,17 @@ fn slim(mut pod: Pod) -> Pod {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::api::{self, Log, Reply};
     use crate::fixtures::{deploy, dns, foreign_pod, kube_dns, own_service, pod};
 
-    /// The value of a parameter of the request, as it is written in selectors.
-    fn parameter(request: &Request<Body>, name: &str) -> String {
-        let query = request.uri().query().unwrap_or_default();
-        let mut all = query.split('&').filter_map(|it| it.split_once('='));
-        let value = all.find(|(key, _)| *key == name).map_or("", |(_, value)| value);
+    /// A selector as it is written, of its form in a query.
+    fn decoded(text: &str) -> String {
         [("%3D", "="), ("%2C", ","), ("%21", "!"), ("%2F", "/")]
             .iter()
-            .fold(value.to_owned(), |text, (code, octet)| text.replace(code, octet))
+            .fold(text.to_owned(), |text, (code, octet)| text.replace(code, octet))
     }
 
     /// Does the selector have these labels? Of its forms: `key=value` and `!key`.
@@ -117,25 +109,16 @@ mod tests {
         })
     }
 
-    /// An API server with these pods, and how often they were listed.
-    fn server(all: Vec<Pod>) -> (Client, Arc<AtomicUsize>) {
-        let lists = Arc::new(AtomicUsize::new(0));
-        let counted = lists.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            counted.fetch_add(1, Ordering::Relaxed);
-            let (selector, limit) =
-                (parameter(&request, "labelSelector"), parameter(&request, "limit"));
-            let limit: usize = limit.parse().unwrap();
+    /// An API server with these pods, and what was asked.
+    fn server(all: Vec<Pod>) -> (Client, Log) {
+        api::logged(move |asked| {
+            let selector = decoded(asked.parameter("labelSelector").unwrap());
+            let limit: usize = asked.parameter("limit").unwrap().parse().unwrap();
             let mut page = all.clone();
             page.retain(|pod| is_selected(pod, &selector));
             page.truncate(limit);
-            let list = json!({"metadata": {"resourceVersion": "7"}, "items": page});
-            async move {
-                let body = Body::from(list.to_string().into_bytes());
-                Ok::<_, Infallible>(Response::new(body))
-            }
-        });
-        (Client::new(server, "default"), lists)
+            Reply::list(page)
+        })
     }
 
     fn switched() -> Service {
@@ -188,13 +171,9 @@ mod tests {
             ("our own", "{}", with(Some(own_service())), 0),
             ("none", "{}", with(None), 0),
         ] {
-            let (client, lists) = server(vec![foreign_pod()]);
+            let (client, log) = server(vec![foreign_pod()]);
             let found = needed(&client, &Lists::default(), &dns(spec), &observed).await.unwrap();
-            assert_eq!(
-                (found.len(), lists.load(Ordering::Relaxed)),
-                (expected, expected),
-                "{what}"
-            );
+            assert_eq!((found.len(), log.all().len()), (expected, expected), "{what}");
         }
     }
 }

@@ -188,18 +188,17 @@ pub(super) fn silent(time: Duration) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use futures::Stream;
     use futures::future::join_all;
-    use http_body_util::StreamBody;
-    use hyper::body::{Bytes, Frame};
-    use kube::client::Body;
+    use hyper::body::Bytes;
     use kube::core::DynamicObject;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::api::{self, Reply};
 
     /// Of the largest objects that etcd stores, this many in each page.
     const OBJECTS: usize = 6;
@@ -213,9 +212,7 @@ mod tests {
     }
 
     /// A page of objects of 1.4 MB each, which is sent piece by piece.
-    fn body(
-        bodies: Arc<Bodies>,
-    ) -> impl hyper::body::Body<Data = Bytes, Error = Infallible> + Send {
+    fn pieces(bodies: Arc<Bodies>) -> impl Stream<Item = Bytes> + Send {
         let filling = "x".repeat(1_400_000);
         let object =
             |n: usize| json!({"metadata": {"name": n.to_string(), "annotations": {"a": filling}}});
@@ -232,25 +229,20 @@ mod tests {
                 bodies.now.fetch_sub(1, Ordering::SeqCst);
             }
             let end = text.len().min((n + 1) * CHUNK);
-            Ok::<_, Infallible>(Frame::data(text.slice(n * CHUNK..end)))
+            text.slice(n * CHUNK..end)
         });
         // Between two pieces others may run.
-        let pieces = futures::StreamExt::then(futures::stream::iter(pieces), |piece| async {
+        futures::StreamExt::then(futures::stream::iter(pieces), |piece| async {
             tokio::task::yield_now().await;
             piece
-        });
-        StreamBody::new(pieces)
+        })
     }
 
     #[tokio::test]
     async fn k23_however_many_lists_begin_at_once_one_page_is_read_at_a_time_object_by_object() {
         let bodies = Arc::new(Bodies::default());
         let served = bodies.clone();
-        let server = tower::service_fn(move |_: hyper::Request<Body>| {
-            let body = body(served.clone());
-            async move { Ok::<_, Infallible>(hyper::Response::new(body)) }
-        });
-        let client = Client::new(server, "default");
+        let client = api::client(move |_| Reply::stream(pieces(served.clone())));
         let (lists, held, most) = (Lists::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let list = async || {
             let mut objects = 0;

@@ -166,31 +166,26 @@ fn has_gaps(served: &Value, known: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::api::{self, Reply};
 
     /// An API server whose metrics API gives this answer; none: it has no metrics API.
     fn server(metrics_api: Option<(u16, Value)>) -> Client {
-        let server = tower::service_fn(move |request: Request<Body>| {
+        api::client(move |asked| {
             let group = json!({"name": CUSTOM_METRICS, "versions": [
                 {"groupVersion": "custom.metrics.k8s.io/v1beta2", "version": "v1beta2"}]});
             let groups: Vec<Value> = metrics_api.iter().map(|_| group.clone()).collect();
-            let (code, reply) = match (request.uri().path(), &metrics_api) {
-                ("/version", _) => (200, json!({"major": "1", "minor": "36"})),
-                ("/apis", _) => (200, json!({"kind": "APIGroupList", "groups": groups})),
-                ("/apis/custom.metrics.k8s.io/v1beta2", Some(reply)) => reply.clone(),
-                _ => (404, json!({"kind": "Status", "code": 404, "message": "not found"})),
-            };
-            let reply =
-                Response::builder().status(code).body(Body::from(reply.to_string().into_bytes()));
-            async move { Ok::<_, Infallible>(reply.unwrap()) }
-        });
-        Client::new(server, "default")
+            match (asked.path.as_str(), &metrics_api) {
+                ("/version", _) => Reply::ok(json!({"major": "1", "minor": "36"})),
+                ("/apis", _) => Reply::ok(json!({"kind": "APIGroupList", "groups": groups})),
+                ("/apis/custom.metrics.k8s.io/v1beta2", Some((code, reply))) => {
+                    Reply::ok(reply).with_code(*code)
+                }
+                _ => Reply::not_found(),
+            }
+        })
     }
 
     #[tokio::test]

@@ -141,32 +141,19 @@ fn addresses(list: &Value) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hyper::{Request, Response};
-    use kube::Client;
-    use kube::client::Body;
     use serde_json::json;
 
     use super::{addresses_of, in_kubelet_configuration, in_nodes};
+    use crate::fixtures::api::{self, Reply};
 
     #[tokio::test]
     async fn the_addresses_of_adopted_services_are_read_where_they_exist() {
-        let server = tower::service_fn(async |request: Request<Body>| {
-            let (code, body) = match request.uri().path() {
-                "/api/v1/namespaces/kube-system/services/kube-dns" => (
-                    200,
-                    json!({"metadata": {"name": "kube-dns"}, "spec": {"clusterIPs": ["10.96.0.10", "fd00::a"]}}),
-                ),
-                _ => (
-                    404,
-                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "status": "Failure"}),
-                ),
-            };
-            let body = Body::from(body.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+        let client = api::client(|asked| match asked.path.as_str() {
+            "/api/v1/namespaces/kube-system/services/kube-dns" => Reply::ok(
+                json!({"metadata": {"name": "kube-dns"}, "spec": {"clusterIPs": ["10.96.0.10", "fd00::a"]}}),
+            ),
+            _ => Reply::not_found(),
         });
-        let client = Client::new(server, "default");
         let name = |name: &str| ("kube-system".to_owned(), name.to_owned());
         let asked = [name("kube-dns"), name("gone")].into();
         let found = addresses_of(&client, &asked).await.unwrap();

@@ -52,23 +52,3 @@ pub(crate) async fn paged<T: DeserializeOwned>(
         }
     }
 }
-
-/// A client of an API server with lists of `pages` pages, each with as many objects as it is asked for.
-#[cfg(test)]
-pub(crate) fn server_of_pages(pages: usize) -> kube::Client {
-    let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| async move {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let of = |key: &str| {
-            let value = query.split('&').find_map(|it| it.strip_prefix(key))?;
-            value.parse::<usize>().ok()
-        };
-        let (page, limit) = (of("continue=").unwrap_or(0) + 1, of("limit=").unwrap());
-        let next = if page < pages { page.to_string() } else { String::new() };
-        let items = vec![serde_json::json!({"metadata": {"name": "a"}}); limit];
-        let list = serde_json::json!({"kind": "List", "apiVersion": "v1", "items": items,
-                "metadata": {"continue": next}});
-        let body = kube::client::Body::from(list.to_string().into_bytes());
-        Ok::<_, std::convert::Infallible>(hyper::Response::new(body))
-    });
-    kube::Client::new(server, "default")
-}

@@ -258,13 +258,10 @@ pub(super) fn at(which: &Which, address: std::net::SocketAddr) -> DataPlane {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::api::{self, Reply};
 
     /// A cluster with these ClusterDNS.
     fn cluster(specs: &[(&str, Value)]) -> Cluster {
@@ -276,13 +273,7 @@ mod tests {
                 "status": {"observedGeneration": 7}})
         };
         let items: Vec<Value> = specs.iter().map(object).collect();
-        let list = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNSList",
-            "metadata": {"resourceVersion": "9"}, "items": items});
-        let server = tower::service_fn(move |_: Request<Body>| {
-            let body = Body::from(list.to_string().into_bytes());
-            async move { Ok::<_, Infallible>(Response::new(body)) }
-        });
-        let client = lenient(Client::new(server, "default"));
+        let client = lenient(api::client(move |_| Reply::list(&items)));
         Cluster { client, namespace: "default".to_owned(), patience: Duration::from_secs(9) }
     }
 

@@ -1,68 +1,36 @@
 //! What one reconcile sends to the API server, which is a function.
 
-use std::convert::Infallible;
-use std::future::pending;
-use std::sync::{Arc, Mutex};
-
-use hyper::{Method, Request, Response};
-use kube::Client;
-use kube::client::Body;
-use serde_json::json;
+use hyper::Method;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::fixtures;
+use crate::fixtures::api::{self, Reply};
 use crate::settings::Settings;
 
 mod refused_reads;
 
 /// The Events that a reconcile sends in a cluster in which nothing happens, and there are only these Services; no status can be
 /// written.
-async fn events(settings: Settings, services: serde_json::Value) -> Vec<String> {
-    let events = Arc::<Mutex<Vec<String>>>::default();
-    let sent = events.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let (sent, services) = (sent.clone(), services.clone());
-        async move {
-            let path = request.uri().path().to_owned();
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            let asks = |text: &str| query.contains(text);
-            let code = match *request.method() {
-                Method::GET if asks("watch") => pending().await,
-                // The list of pods of another DNS server.
-                Method::GET if path.ends_with("/pods") && asks("k8s-app") => 500,
-                Method::GET => 200,
-                Method::PATCH => 422,
-                _ => {
-                    let body = request.into_body().collect_bytes().await.unwrap();
-                    sent.lock().unwrap().push(String::from_utf8_lossy(&body).into_owned());
-                    201
-                }
-            };
-            let reply = match code {
-                200 if path.ends_with("/services") => {
-                    json!({"metadata": {"resourceVersion": "7"}, "items": services})
-                }
-                200 => json!({"metadata": {"resourceVersion": "7"}, "items": []}),
-                201 => json!({"metadata": {"name": "event"}}),
-                _ => {
-                    json!({"kind": "Status", "code": code, "message": "too long", "reason": "Invalid",
-                    "status": "Failure"})
-                }
-            };
-            let body = Body::from(reply.to_string().into_bytes());
-            let reply = Response::builder().status(code).body(body).unwrap();
-            Ok::<_, Infallible>(reply)
-        }
+async fn events(settings: Settings, services: Value) -> Vec<String> {
+    let (client, log) = api::logged(move |asked| match asked.last() {
+        _ if asked.is_watch() => Reply::silence(),
+        // The list of pods of another DNS server.
+        "pods" if asked.query.contains("k8s-app") => Reply::status(500, "too long"),
+        "services" => Reply::list(&services),
+        _ if asked.method == Method::PATCH => Reply::status(422, "too long"),
+        _ => api::empty(asked),
     });
-    let ctx = fixtures::context(Client::new(server, "default"), settings);
+    let ctx = fixtures::context(client, settings);
     ctx.caches.wait_until_read("kube-system").await;
     let reconciled = reconcile(&fixtures::dns("{}"), &ctx, true).await.unwrap();
     assert!(!reconciled.is_complete && reconciled.again.is_some(), "{reconciled:?}");
-    events.lock().unwrap().clone()
+    let posted = log.all().into_iter().filter(|it| it.method == Method::POST);
+    posted.map(|it| it.body.to_string()).collect()
 }
 
 /// An autoscaled Deployment from which another client took the label by which it is watched, so that no list shows it.
-fn unlabelled_deployment() -> serde_json::Value {
+fn unlabelled_deployment() -> Value {
     let owner = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "name": "default", "uid": "dns-uid"});
     let of_autoscaler = json!({"f:spec": {"f:replicas": {}}});
     json!({"apiVersion": "apps/v1", "kind": "Deployment",
@@ -74,44 +42,19 @@ fn unlabelled_deployment() -> serde_json::Value {
 
 #[tokio::test]
 async fn o12_an_autoscaled_deployment_that_lost_its_label_keeps_its_pods() {
-    let written = Arc::<Mutex<Vec<serde_json::Value>>>::default();
-    let sent = written.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let sent = sent.clone();
-        async move {
-            let path = request.uri().path().to_owned();
-            let is_watch = request.uri().query().is_some_and(|it| it.contains("watch"));
-            let is_deployment = path.ends_with("/deployments/clusterdns-default");
-            let is_object = path.ends_with("default") || path.ends_with("/kube-dns");
-            let method = request.method().clone();
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let body = serde_json::from_slice(&body).unwrap_or_default();
-            let (code, reply) = match method {
-                Method::GET if is_watch => pending().await,
-                Method::GET if is_deployment => (200, unlabelled_deployment()),
-                Method::GET if is_object => (
-                    404,
-                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "status": "Failure"}),
-                ),
-                Method::GET => (200, json!({"metadata": {"resourceVersion": "7"}, "items": []})),
-                _ if is_deployment => {
-                    sent.lock().unwrap().push(body);
-                    (200, unlabelled_deployment())
-                }
-                _ => (200, body),
-            };
-            let reply = Body::from(reply.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
-        }
+    const DEPLOYMENT: &str = "/deployments/clusterdns-default";
+    let (client, log) = api::logged(|asked| match asked.path.ends_with(DEPLOYMENT) {
+        true => Reply::ok(unlabelled_deployment()),
+        false => api::empty(asked),
     });
-    let ctx = fixtures::context(Client::new(server, "default"), fixtures::settings());
+    let ctx = fixtures::context(client, fixtures::settings());
     ctx.caches.wait_until_read("kube-system").await;
     let dns = fixtures::dns("{scaling: {load: {minReplicas: 2, maxReplicas: 50}}}");
     reconcile(&dns, &ctx, true).await.unwrap();
-    let written = written.lock().unwrap();
+    let written = log.written(DEPLOYMENT);
     let labels = written.iter().filter(|it| it["metadata"]["labels"][names::INSTANCE] == "default");
     assert_eq!(labels.count(), 1, "the label is put back: {written:?}");
-    for write in &*written {
+    for write in &written {
         assert!(write["spec"]["replicas"].as_i64().is_none_or(|pods| pods >= 20), "{write}");
     }
 }

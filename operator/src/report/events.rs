@@ -136,28 +136,19 @@ impl Events {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Arc;
 
-    use hyper::{Request, Response};
-    use kube::client::Body;
-    use serde_json::json;
-
     use super::*;
-    use crate::fixtures::dns;
+    use crate::fixtures::{api, dns};
     use crate::runtime::lease::Leadership;
 
     #[tokio::test]
     async fn k23_of_an_event_that_quotes_much_no_more_is_remembered_than_is_sent() {
-        let server = tower::service_fn(|_: Request<Body>| async {
-            let reply = json!({"metadata": {"name": "event"}}).to_string();
-            let body = Body::from(reply.into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(201).body(body).unwrap())
-        });
+        let client = api::client(api::empty);
         let leadership = Arc::new(Leadership::new(Instant::now));
         leadership.renewed(Instant::now());
         let writes = Writes::new(leadership, Arc::default());
-        let events = Events::new(Client::new(server, "default"), "operator", writes);
+        let events = Events::new(client, "operator", writes);
         events.warn(&dns("{}"), "PodLabelsSelected", &"x".repeat(1_000_000)).await;
         let published = events.published.lock().unwrap();
         let octets: Vec<usize> = published.0.iter().map(|it| it.message.len()).collect();

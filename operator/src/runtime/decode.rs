@@ -146,6 +146,7 @@ mod tests {
     use kube::core::DynamicObject;
 
     use super::*;
+    use crate::fixtures::api::{self, Reply};
 
     /// What the API server shows of a time that was written as 9999-12-31T23:59:59-01:00.
     const YEAR_10000: &str =
@@ -188,11 +189,7 @@ mod tests {
     /// An API server that gives this text for every request.
     fn server(text: impl AsRef<[u8]>) -> Client {
         let text = text.as_ref().to_vec();
-        let server = tower::service_fn(move |_: Request<Body>| {
-            let body = Body::from(text.clone());
-            async move { Ok::<_, std::convert::Infallible>(Response::new(body)) }
-        });
-        Client::new(server, "default")
+        api::client(move |_| Reply::text(text.clone()))
     }
 
     #[tokio::test]

@@ -94,6 +94,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::api::{self, Log, Reply};
     use crate::runtime::decode::lenient;
 
     #[test]
@@ -120,62 +121,47 @@ mod tests {
 
     /// An API server that has one Pod with these managed fields, and patches it only while their times can be read. It answers a
     /// GET with `read`.
-    fn server(
-        managers: &Value,
-        read: u16,
-        may_mend: bool,
-        asked: Arc<Mutex<Vec<String>>>,
-    ) -> Client {
-        let managers = Arc::new(Mutex::new(managers.clone()));
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let (managers, asked) = (managers.clone(), asked.clone());
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await.unwrap().to_bytes();
-                let patch: Value = serde_json::from_slice(&body).unwrap_or_default();
-                let mut managers = managers.lock().unwrap();
-                let mends = patch["metadata"].get("managedFields");
-                let what = if mends.is_some() { "mended" } else { "" };
-                asked.lock().unwrap().push(format!("{} {} {what}", parts.method, parts.uri.path()));
-                let is_unreadable = managers.to_string().contains("10000-");
-                let status = match (parts.method == Method::PATCH, mends) {
-                    (true, Some(_)) if !may_mend => 403,
-                    (true, Some(mends)) => {
-                        let entries = mends.as_array().unwrap();
-                        assert!(entries.iter().all(|it| it["manager"] != "late"), "{mends}");
-                        assert_eq!(
-                            patch["metadata"]["resourceVersion"], "7",
-                            "over what was read only"
-                        );
-                        *managers = mends.clone();
-                        200
-                    }
-                    (true, None) if is_unreadable => 500,
-                    (true, None) if patch["spec"].is_string() => 422,
-                    (true, None) => 200,
-                    (false, _) => read,
-                };
-                let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
-                    "metadata": {"name": "a", "resourceVersion": "7", "managedFields": *managers}});
-                let failure = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "x", "code": status});
-                let body = if status == 200 { object } else { failure };
-                let reply = Response::builder()
-                    .status(status)
-                    .body(Body::from(body.to_string().into_bytes()));
-                Ok::<_, std::convert::Infallible>(reply.unwrap())
+    fn server(managers: &Value, read: u16, may_mend: bool) -> (Client, Log) {
+        let managers = Mutex::new(managers.clone());
+        api::logged(move |asked| {
+            let mut managers = managers.lock().unwrap();
+            let is_unreadable = managers.to_string().contains("10000-");
+            let code = match (asked.is_write(), asked.body["metadata"].get("managedFields")) {
+                (true, Some(_)) if !may_mend => 403,
+                (true, Some(mends)) => {
+                    let entries = mends.as_array().unwrap();
+                    assert!(entries.iter().all(|it| it["manager"] != "late"), "{mends}");
+                    let version = &asked.body["metadata"]["resourceVersion"];
+                    assert_eq!(version, "7", "over what was read only");
+                    *managers = mends.clone();
+                    200
+                }
+                (true, None) if is_unreadable => 500,
+                (true, None) if asked.body["spec"].is_string() => 422,
+                (true, None) => 200,
+                (false, _) => read,
+            };
+            let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
+                "metadata": {"name": "a", "resourceVersion": "7", "managedFields": *managers}});
+            match code {
+                200 => Reply::ok(object),
+                code => Reply::status(code, "no"),
             }
-        });
-        Client::new(server, "dns")
+        })
     }
 
     /// Patches the Pod; whether that was accepted, and what was asked.
     async fn patch(managers: Value, may_mend: bool, patch: Value) -> (bool, Vec<String>) {
-        let asked = Arc::default();
-        let client = lenient(server(&managers, 200, may_mend, Arc::clone(&asked)));
+        let (client, log) = server(&managers, 200, may_mend);
+        let client = lenient(client);
         let pods = kube::Api::<Pod>::namespaced(client, "dns");
         let patched = pods.patch_status("a", &PatchParams::default(), &Patch::Merge(patch)).await;
-        let asked = asked.lock().unwrap().clone();
-        (patched.is_ok(), asked)
+        let asked = log.all().into_iter().map(|it| {
+            let mends = it.body["metadata"].get("managedFields");
+            let what = if mends.is_some() { "mended" } else { "" };
+            format!("{} {} {what}", it.method, it.path)
+        });
+        (patched.is_ok(), asked.collect())
     }
 
     const POD: &str = "/api/v1/namespaces/dns/pods/a";
@@ -199,9 +185,9 @@ mod tests {
 
     /// What is logged on this thread.
     #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
+    struct Lines(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Log {
+    impl Write for Lines {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(octets)
         }
@@ -215,18 +201,19 @@ mod tests {
         let late =
             json!([{"manager": "late", "operation": "Update", "time": "10000-01-01T00:59:59Z"}]);
         for (read, is_said) in [(403, true), (404, false)] {
-            let (log, asked) = (Log::default(), Arc::<Mutex<Vec<String>>>::default());
-            let lines = log.clone();
-            let subscriber = tracing_subscriber::fmt().with_writer(move || lines.clone()).finish();
+            let lines = Lines::default();
+            let logged = lines.clone();
+            let subscriber = tracing_subscriber::fmt().with_writer(move || logged.clone()).finish();
             let _guard = tracing::subscriber::set_default(subscriber);
-            let client = lenient(server(&late, read, true, Arc::clone(&asked)));
+            let (client, log) = server(&late, read, true);
+            let client = lenient(client);
             let pods = kube::Api::<Pod>::namespaced(client, "dns");
             let patch = Patch::Merge(json!({}));
             assert!(pods.patch_status("a", &PatchParams::default(), &patch).await.is_err());
-            assert_eq!(asked.lock().unwrap().len(), 2);
-            let log = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
-            assert_eq!(log.contains("without managedFields"), is_said, "{read}: {log}");
-            assert_eq!(log.contains(POD), is_said, "{read}: {log}");
+            assert_eq!(log.all().len(), 2);
+            let text = String::from_utf8_lossy(&lines.0.lock().unwrap()).into_owned();
+            assert_eq!(text.contains("without managedFields"), is_said, "{read}: {text}");
+            assert_eq!(text.contains(POD), is_said, "{read}: {text}");
         }
     }
 

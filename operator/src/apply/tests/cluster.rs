@@ -2,16 +2,13 @@
 //! edit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
-use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hyper::{Method, Request, Response};
 use kube::Client;
-use kube::client::Body;
 use serde_json::{Map, Value, json};
 
 use crate::desired::Kind;
+use crate::fixtures::api::{self, Asked, Reply};
 use crate::fixtures::from;
 use crate::names;
 use crate::observe::observed::Observed;
@@ -52,28 +49,13 @@ fn is_object(path: &str) -> bool {
 /// each object is read by itself.
 pub(super) fn client(cluster: &Shared, with_lists: bool) -> Client {
     let cluster = cluster.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let cluster = cluster.clone();
-        async move {
-            let (path, query) = (
-                request.uri().path().to_owned(),
-                request.uri().query().unwrap_or_default().to_owned(),
-            );
-            let method = request.method().clone();
-            let is_list = method == Method::GET && !is_object(&path);
-            if is_list && (!with_lists || query.contains("watch=")) {
-                pending::<()>().await;
-            }
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let sent = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let manager = query.split('&').find_map(|it| it.strip_prefix("fieldManager="));
-            let (code, reply) =
-                lock(&cluster).reply(&method, &path, (manager.unwrap_or_default(), sent));
-            let reply = Body::from(reply.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
+    api::client(move |asked| {
+        let is_list = !asked.is_write() && !is_object(&asked.path);
+        if is_list && (!with_lists || asked.is_watch()) {
+            return Reply::silence();
         }
-    });
-    Client::new(server, "default")
+        lock(&cluster).reply(asked)
+    })
 }
 
 pub(super) fn lock(cluster: &Shared) -> MutexGuard<'_, Cluster> {
@@ -81,59 +63,44 @@ pub(super) fn lock(cluster: &Shared) -> MutexGuard<'_, Cluster> {
 }
 
 impl Cluster {
-    fn reply(&mut self, method: &Method, path: &str, sent: (&str, Value)) -> (u16, Value) {
-        let failed = |code: u16| {
-            let reason = if code == 404 { "NotFound" } else { "Forbidden" };
-            (
-                code,
-                json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "denied"}),
-            )
-        };
+    fn reply(&mut self, asked: &Asked) -> Reply {
+        let (path, sent) = (&*asked.path, &asked.body);
         let is_object = is_object(path);
-        if *method == Method::GET {
-            return match (is_object, self.objects.get(path)) {
-                (true, Some(object)) => (200, object.clone()),
-                (true, None) => failed(404),
-                (false, _) => {
-                    let within = format!("{path}/");
-                    let of_it = self.objects.iter().filter(|(path, _)| path.starts_with(&within));
-                    let items: Vec<&Value> = of_it.map(|(_, object)| object).collect();
-                    (
-                        200,
-                        json!({"metadata": {"resourceVersion": self.version.to_string()}, "items": items}),
-                    )
-                }
-            };
+        if !asked.is_write() {
+            if is_object {
+                return Reply::found(self.objects.get(path));
+            }
+            let within = format!("{path}/");
+            let of_it = self.objects.iter().filter(|(path, _)| path.starts_with(&within));
+            let items: Vec<&Value> = of_it.map(|(_, object)| object).collect();
+            return Reply::list_at(self.version, items);
         }
         self.written.push(path.to_owned());
         if self.denied.iter().any(|plural| path.contains(&format!("/{plural}"))) {
-            return failed(403);
+            return Reply::status(403, "denied");
         }
-        let distribution = sent.1["spec"]["trafficDistribution"].as_str().unwrap_or("PreferClose");
+        let distribution = sent["spec"]["trafficDistribution"].as_str().unwrap_or("PreferClose");
         if self.knows_close_only && distribution != "PreferClose" {
             let message = format!(
                 "Service \"kube-dns\" is invalid: spec.trafficDistribution: Unsupported value: \"{distribution}\": supported values: \
                  \"PreferClose\""
             );
-            return (
-                422,
-                json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": message}),
-            );
+            return Reply::status(422, &message);
         }
         if !is_object {
-            return (201, sent.1);
+            return Reply::ok(sent);
         }
         let live = self.objects.remove(path).unwrap_or(Value::Null);
         // It chooses, and not the same one twice.
         let address = if live.is_null() { "10.96.0.10" } else { "10.96.7.7" };
-        let object = self.objects.entry(path.to_owned()).or_insert(applied(live, sent));
+        let object = self.objects.entry(path.to_owned()).or_insert(applied(live, asked));
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if path.contains("/services/") && object["spec"]["clusterIPs"].is_null() {
             object["spec"]["clusterIP"] = json!(address);
             object["spec"]["clusterIPs"] = json!([address]);
         }
-        (200, object.clone())
+        Reply::ok(object)
     }
 
     /// Another client sets a field, or removes it.
@@ -187,7 +154,9 @@ impl Cluster {
 }
 
 /// The live object after an apply, or a merge patch without a manager's fields.
-fn applied(mut live: Value, (manager, mut sent): (&str, Value)) -> Value {
+fn applied(mut live: Value, asked: &Asked) -> Value {
+    let manager = asked.parameter("fieldManager").unwrap_or_default();
+    let mut sent = asked.body.clone();
     let mut entries = live["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     if let Some(metadata) = sent["metadata"].as_object_mut() {
         metadata.retain(|key, _| !["resourceVersion", "uid"].contains(&key.as_str()));

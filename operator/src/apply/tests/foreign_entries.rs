@@ -1,6 +1,7 @@
 //! A port that another client put beside ours, with the name of ours: the API server refuses ours until it is gone.
 
 use super::*;
+use crate::fixtures::api::Asked;
 
 /// An API server that has one Service, and keeps the ports of other managers at an apply.
 struct Ports {
@@ -35,23 +36,20 @@ impl Ports {
         shown
     }
 
-    fn reply(&mut self, sent: Option<(bool, Value)>) -> (u16, Value) {
-        let failed = |code: u16, message: &str| {
-            (
-                code,
-                json!({"kind": "Status", "status": "Failure", "code": code, "reason": "x", "message": message}),
-            )
-        };
-        let Some((is_apply, sent)) = sent else { return (200, self.shown()) };
+    fn reply(&mut self, asked: &Asked) -> Reply {
+        if !asked.is_write() {
+            return Reply::ok(self.shown());
+        }
+        let (is_apply, sent) = (asked.is_apply, &asked.body);
         let version = sent["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
         self.sent.push((if is_apply { "apply" } else { "merge" }, version.clone()));
         if version != self.version.to_string() {
-            return failed(409, "the object has been modified");
+            return Reply::status(409, "the object has been modified");
         }
         if is_apply {
             let managers = self.service["metadata"]["managedFields"].to_string();
             if managers.contains("kubectl-edit") {
-                return failed(
+                return Reply::status(
                     422,
                     "Service \"kube-dns\" is invalid: spec.ports[2].name: Duplicate value: \"dns\"",
                 );
@@ -61,7 +59,7 @@ impl Ports {
             self.service["metadata"]["managedFields"] = sent["metadata"]["managedFields"].clone();
         }
         self.version += 1;
-        (200, self.shown())
+        Reply::ok(self.shown())
     }
 }
 
@@ -74,25 +72,11 @@ fn wanted() -> DynamicObject {
 async fn o4_a_port_that_others_put_beside_ours_does_not_keep_ours_away() {
     let state = Arc::new(Mutex::new(Ports::edited()));
     let shared = state.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let state = shared.clone();
-        async move {
-            if !request.uri().path().ends_with("/clusterdns-default") {
-                pending::<()>().await;
-            }
-            let is_write = request.method() == Method::PATCH;
-            let is_apply = request
-                .headers()
-                .get("content-type")
-                .is_some_and(|it| it == "application/apply-patch+yaml");
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let sent = is_write.then(|| (is_apply, serde_json::from_slice(&body).unwrap()));
-            let (code, reply) = state.lock().unwrap().reply(sent);
-            let reply = Body::from(reply.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
-        }
+    let client = api::client(move |asked| match asked.path.ends_with("/clusterdns-default") {
+        true => shared.lock().unwrap().reply(asked),
+        false => Reply::silence(),
     });
-    let (dns, ctx) = (dns("{}"), context(Client::new(server, "default"), settings()));
+    let (dns, ctx) = (dns("{}"), context(client, settings()));
     let mut newest = Newest::new(&ctx, &dns, true);
     let desired = Desired { objects: vec![(Kind::Service, wanted())] };
     let observed =

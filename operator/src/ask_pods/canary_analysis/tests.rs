@@ -7,7 +7,9 @@ mod servers;
 use super::reply::{NoReply, Reply};
 use super::*;
 use crate::decide::plan::{CanaryPod, RolloutPlan, RolloutState};
-use crate::fixtures::{compared, config, deploy, dns, from, on_one_port, own_service, says, write};
+use crate::fixtures::{
+    api, compared, config, deploy, dns, from, on_one_port, own_service, says, write,
+};
 use crate::observe::observed::CheckResult;
 use hickory_proto::op::{Message, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, SOA};
@@ -362,11 +364,8 @@ async fn o7_a_canary_that_answers_wrongly_is_seen_beside_one_that_does_not() {
     let Some(Look::Round(round)) = begin(&dns, &observed, &rounds) else {
         panic!("a canary is on trial, and a place is free")
     };
-    let no_server = tower::service_fn(|_: hyper::Request<kube::client::Body>| async {
-        Err::<hyper::Response<kube::client::Body>, _>("no one asks the API server")
-    });
-    let comparison =
-        round.ask(&observed, &Client::new(no_server, "default"), &Lists::default()).await;
+    let no_server = api::client(|asked| panic!("no one asks the API server: {asked:?}"));
+    let comparison = round.ask(&observed, &no_server, &Lists::default()).await;
     assert_eq!(comparison.canary_uid, compared("dns-1", "", true, true).canary_uid);
     let is_worse = |outcome: &CheckResult| matches!(outcome, CheckResult::Worse(_));
     let wrong = comparison.checks.iter().filter(|check| is_worse(&check.outcome));

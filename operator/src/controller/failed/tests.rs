@@ -1,12 +1,5 @@
 //! What is said of a ClusterDNS whose reconciles fail, by an API server that is a function.
 
-use std::convert::Infallible;
-use std::future::pending;
-use std::sync::Mutex;
-
-use hyper::{Method, Request, Response};
-use kube::Client;
-use kube::client::Body;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
@@ -14,44 +7,18 @@ use super::super::on_a_task;
 use super::*;
 use crate::desired::Kind;
 use crate::fixtures;
+use crate::fixtures::api::{self, Log, Reply};
 use crate::observe::stubs::stub_of_resource;
 
-/// What was written: bodies of all requests that are no reads.
-type Written = Arc<Mutex<Vec<Value>>>;
-
 /// A cluster in which there is nothing, and no ClusterDNS can be read. To read this Deployment is a defect.
-fn cluster() -> (Arc<Context>, Written) {
-    let written = Written::default();
-    let sent = written.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let sent = sent.clone();
-        async move {
-            let path = request.uri().path().to_owned();
-            let is_watch = request.uri().query().is_some_and(|it| it.contains("watch"));
-            let method = request.method().clone();
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let (code, reply) = match method {
-                Method::GET if is_watch => pending().await,
-                Method::GET if path.ends_with("/deployments/clusterdns-default") => {
-                    panic!("the defect of a test")
-                }
-                Method::GET if path.ends_with("/clusterdnses/default") => (
-                    500,
-                    json!({"kind": "Status", "code": 500, "status": "Failure", "message": "no", "reason": "r"}),
-                ),
-                Method::GET => (200, json!({"metadata": {"resourceVersion": "7"}, "items": []})),
-                _ => {
-                    sent.lock().unwrap().push(body.clone());
-                    (200, body)
-                }
-            };
-            let reply = Body::from(reply.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
-        }
+fn cluster() -> (Arc<Context>, Log) {
+    let (client, log) = api::logged(|asked| match asked.path.as_str() {
+        _ if asked.is_write() => api::empty(asked),
+        path if path.ends_with("/deployments/clusterdns-default") => panic!("the defect of a test"),
+        path if path.ends_with("/clusterdnses/default") => Reply::status(500, "no"),
+        _ => api::empty(asked),
     });
-    let ctx = fixtures::context(Client::new(server, "default"), fixtures::settings());
-    (Arc::new(ctx), written)
+    (Arc::new(fixtures::context(client, fixtures::settings())), log)
 }
 
 /// As if this many reconciles had failed some time ago.
@@ -69,7 +36,7 @@ const DEGRADED: &str =
 #[tokio::test]
 async fn o14_an_operator_that_panics_each_time_does_not_look_healthy() {
     for (before, is_said) in [(0, false), (6, true)] {
-        let (ctx, written) = cluster();
+        let (ctx, log) = cluster();
         ctx.caches.wait_until_read("kube-system").await;
         // So that it is read.
         let deployment: DynamicObject =
@@ -81,7 +48,7 @@ async fn o14_an_operator_that_panics_each_time_does_not_look_healthy() {
         on_a_task(dns, ctx.clone()).await.unwrap();
         assert_eq!(ctx.backoff.errored("default"), before + 2, "this is one, too");
         assert_eq!(ctx.metrics.text().contains(DEGRADED), is_said, "{}", ctx.metrics.text());
-        let written = written.lock().unwrap();
+        let written = log.written("");
         let status = written.iter().find(|it| it["status"].is_object());
         let conditions = status.map(|it| it["status"]["conditions"].to_string());
         let says = |words: &str| conditions.as_ref().is_some_and(|it| it.contains(words));
@@ -94,14 +61,14 @@ async fn o14_an_operator_that_panics_each_time_does_not_look_healthy() {
 
 #[tokio::test]
 async fn k23_one_that_is_kept_as_a_stub_and_cannot_be_read_keeps_its_status() {
-    let (ctx, written) = cluster();
+    let (ctx, log) = cluster();
     ctx.caches.wait_until_read("kube-system").await;
     let mut stub = fixtures::dns("{}");
     stub_of_resource(&mut stub);
     have_failed(&ctx, &stub, 6);
     on_a_task(Arc::new(stub), ctx.clone()).await.unwrap();
     assert!(ctx.metrics.text().contains(DEGRADED), "{}", ctx.metrics.text());
-    let written = written.lock().unwrap();
+    let written = log.written("");
     assert!(written.iter().any(|it| it["reason"] == "ReconcileFailed"), "an Event: {written:?}");
     assert!(written.iter().all(|it| it["status"].is_null()), "{written:?}");
 }

@@ -1,13 +1,8 @@
 //! Whose Services are given back, and when. The API server is a function.
 
-use std::convert::Infallible;
-use std::future::pending;
-use std::sync::Mutex;
-
 use crds::v1alpha1::ClusterDNSStatus;
-use hyper::{Method, Request, Response};
+use hyper::Method;
 use kube::Client;
-use kube::client::Body;
 use kube::runtime::reflector;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -15,6 +10,7 @@ use tokio::time::Instant as Now;
 
 use super::*;
 use crate::fixtures;
+use crate::fixtures::api::{self, Log, Reply};
 
 fn dns(name: &str, generation: i64) -> Arc<ClusterDNS> {
     let mut dns = fixtures::dns("{}");
@@ -88,45 +84,19 @@ fn adopted() -> Value {
         "spec": {"clusterIP": "10.96.0.10", "selector": {"k8s-app": "kube-dns", names::INSTANCE: "default"}}})
 }
 
-/// An API server with that Service and these ClusterDNS, none: it does not know the kind; and the patches that it got.
-fn api_server(all: Option<Value>, has_definition: bool) -> (Client, Arc<Mutex<Vec<Value>>>) {
-    let patches = Arc::<Mutex<Vec<Value>>>::default();
-    let got = patches.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let (got, all) = (got.clone(), all.clone());
-        async move {
-            let path = request.uri().path().to_owned();
-            if request.uri().query().is_some_and(|query| query.contains("watch")) {
-                pending::<()>().await;
-            }
-            let list =
-                |items: Value| json!({"metadata": {"resourceVersion": "100"}, "items": items});
-            let named = path.rsplit('/').next().unwrap_or_default();
-            let reply = match (request.method() == Method::PATCH, named) {
-                (true, _) => {
-                    let body = request.into_body().collect_bytes().await.unwrap();
-                    got.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
-                    Some(adopted())
-                }
-                (false, "clusterdnses") => all.map(list),
-                (false, "default") => all.and_then(|all| all.as_array()?.first().cloned()),
-                (false, "clusterdnses.clusterdns.dev") => {
-                    has_definition.then(|| json!({"metadata": {"name": named}}))
-                }
-                (false, "services") => Some(list(json!([adopted()]))),
-                (false, _) => Some(list(json!([]))),
-            };
-            let not_found = || {
-                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                "message": "not found", "reason": "NotFound", "code": 404})
-            };
-            let code = if reply.is_some() { 200 } else { 404 };
-            let body = reply.unwrap_or_else(not_found).to_string().into_bytes();
-            let reply = Response::builder().status(code).body(Body::from(body)).unwrap();
-            Ok::<_, Infallible>(reply)
+/// An API server with that Service and these ClusterDNS, none: it does not know the kind; and what was asked.
+fn api_server(all: Option<Value>, has_definition: bool) -> (Client, Log) {
+    api::logged(move |asked| match asked.last() {
+        _ if asked.is_watch() => Reply::silence(),
+        _ if asked.method == Method::PATCH => Reply::ok(adopted()),
+        "clusterdnses" => Reply::found(all.as_ref().map(api::list)),
+        "default" => Reply::found(all.as_ref().and_then(|all| all.get(0))),
+        name @ "clusterdnses.clusterdns.dev" => {
+            Reply::found(has_definition.then(|| json!({"metadata": {"name": name}})))
         }
-    });
-    (Client::new(server, "default"), patches)
+        "services" => Reply::list_at(100, [adopted()]),
+        _ => Reply::list(json!([])),
+    })
 }
 
 /// A store of ClusterDNS that were listed once.
@@ -147,13 +117,14 @@ async fn given_back(
     has_definition: bool,
     (resources, writer): (reflector::Store<ClusterDNS>, reflector::store::Writer<ClusterDNS>),
 ) -> Option<(Duration, Value)> {
-    let (client, patches) = api_server(all, has_definition);
+    let (client, log) = api_server(all, has_definition);
+    let patches = || log.written("/services/kube-dns");
     let ctx = fixtures::context_with(client, fixtures::settings(), resources);
     let (definition, triggers) = (Arc::new(Definition::default()), Triggers::default());
     ctx.caches.keep_resources(writer, definition.clone());
     let began = Now::now();
     let patched = async {
-        while patches.lock().unwrap().is_empty() {
+        while patches().is_empty() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -162,7 +133,7 @@ async fn given_back(
         () = patched => {}
         () = tokio::time::sleep(Duration::from_secs(300)) => return None,
     }
-    Some((began.elapsed(), patches.lock().unwrap().remove(0)))
+    Some((began.elapsed(), patches().remove(0)))
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::api::{self, Reply};
 
 fn service(namespace: &str, name: &str, ip: &str) -> Service {
     let metadata = json!({"namespace": namespace, "name": name});
@@ -45,32 +46,20 @@ fn server_of(services: &[(&str, &str, &str)]) -> Client {
             "spec": {"clusterIP": ip}})
     };
     let all: Vec<serde_json::Value> = services.iter().map(item).collect();
-    let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| {
-        let path = request.uri().path().trim_start_matches("/api/v1/").to_owned();
-        let mut parts = path.split('/');
+    api::client(move |asked| {
+        let mut parts = asked.path.trim_start_matches("/api/v1/").split('/');
         let namespace = (parts.next() == Some("namespaces")).then(|| parts.next()).flatten();
         let name = namespace.and_then(|_| parts.nth(1));
         let of = |it: &&serde_json::Value| {
             namespace.is_none_or(|at| it["metadata"]["namespace"] == at)
                 && name.is_none_or(|name| it["metadata"]["name"] == name)
         };
-        let found: Vec<&serde_json::Value> = all.iter().filter(of).take(500).collect();
-        let (code, body) = match (name, found.first()) {
-            (None, _) => {
-                (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": found}))
-            }
-            (Some(_), Some(one)) => (200, (*one).clone()),
-            (Some(_), None) => (
-                404,
-                json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
-                "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}),
-            ),
-        };
-        let body = kube::client::Body::from(body.to_string().into_bytes());
-        let response = hyper::Response::builder().status(code).body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(response) }
-    });
-    Client::new(server, "default")
+        let mut found = all.iter().filter(of);
+        match name {
+            Some(_) => Reply::found(found.next()),
+            None => Reply::list(found.take(500).collect::<Vec<_>>()),
+        }
+    })
 }
 
 async fn found(services: &[(&str, &str, &str)], wanted: Option<&str>) -> Result<String, String> {
@@ -105,7 +94,7 @@ async fn who_may_edit_another_namespace_does_not_choose_the_service_that_is_impo
 /// Lists of `pages` pages, each with as many Deployments as it is asked for.
 async fn listed(pages: usize) -> (Vec<Deployment>, Vec<String>) {
     let mut cut = Vec::new();
-    let client = offline::server_of_pages(pages);
+    let client = api::of_pages(pages);
     let api: Api<Deployment> = Api::namespaced(client.clone(), "kube-system");
     let found = all(&client, &api, "Deployments", &mut cut).await.unwrap();
     (found, cut)

@@ -1,20 +1,16 @@
 //! Which ClusterDNS are enqueued when all watches start, and which when one object changes. The API server is a
 //! function.
 
-use std::convert::Infallible;
-
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt};
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
-use hyper::{Request, Response};
-use kube::client::Body;
+use hyper::body::Bytes;
 use kube::runtime::watcher::Event;
 use process::items::MAX_OBJECT;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::ask_pods::pod_reports::http_address;
+use crate::fixtures::api::{self, Asked, Reply};
 use crate::observe::pods;
 use crate::observe::unlisted::Cause;
 use crate::runtime::restored::{Resets, confirming};
@@ -25,7 +21,7 @@ const MANY: usize = 200;
 /// Each ClusterDNS has one object of each of these kinds.
 const KINDS: [&str; 5] = ["services", "configmaps", "deployments", "pods", "replicasets"];
 
-type Pieces = UnboundedSender<Result<Frame<Bytes>, Infallible>>;
+type Pieces = UnboundedSender<Bytes>;
 
 /// Lists what each ClusterDNS has, and keeps every watch open.
 #[derive(Clone)]
@@ -56,42 +52,27 @@ fn child(kind: &str, instance: &str, version: usize) -> Value {
 impl Api {
     fn client(&self) -> Client {
         let api = self.clone();
-        let server = tower::service_fn(move |request: Request<Body>| {
-            let reply = api.reply(&request);
-            async move { Ok::<_, Infallible>(reply) }
-        });
-        Client::new(server, "dns")
+        api::client(move |asked| api.reply(asked))
     }
 
-    fn reply(
-        &self,
-        request: &Request<Body>,
-    ) -> Response<impl hyper::body::Body<Data = Bytes, Error = Infallible> + Send + use<>> {
-        let kind = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-        let (pieces, body) = unbounded();
-        let is_refused =
-            |namespace| request.uri().path().contains(&format!("/namespaces/{namespace}/"));
+    fn reply(&self, asked: &Asked) -> Reply {
+        let kind = asked.last();
+        let is_refused = |namespace| asked.path.contains(&format!("/namespaces/{namespace}/"));
         if self.refused.lock().unwrap().is_some_and(is_refused) {
-            let status = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden",
-                "message": format!("{kind} is forbidden"), "code": 403});
-            pieces.unbounded_send(Ok(Frame::data(status.to_string().into()))).unwrap();
-            return Response::builder().status(403).body(StreamBody::new(body)).unwrap();
+            return Reply::status(403, &format!("{kind} is forbidden"));
         }
-        if request.uri().query().unwrap_or_default().contains("watch=true") {
-            self.watches.lock().unwrap().insert(kind, pieces);
-        } else {
-            let is_made = KINDS.contains(&kind.as_str());
-            let (version, many) = *self.has.lock().unwrap();
-            let count = if is_made { many } else { 0 };
-            let items: Vec<Value> = match kind.as_str() {
-                "clusterdnses" => self.resources.lock().unwrap().clone(),
-                kind => (0..count).map(|n| child(kind, &format!("d{n}"), 1)).collect(),
-            };
-            let version = version.to_string();
-            let list = json!({"metadata": {"resourceVersion": version}, "items": items});
-            pieces.unbounded_send(Ok(Frame::data(list.to_string().into()))).unwrap();
+        if asked.is_watch() {
+            let (pieces, body) = unbounded();
+            self.watches.lock().unwrap().insert(kind.to_owned(), pieces);
+            return Reply::stream(body);
         }
-        Response::new(StreamBody::new(body))
+        let (version, many) = *self.has.lock().unwrap();
+        let count = if KINDS.contains(&kind) { many } else { 0 };
+        let items: Vec<Value> = match kind {
+            "clusterdnses" => self.resources.lock().unwrap().clone(),
+            kind => (0..count).map(|n| child(kind, &format!("d{n}"), 1)).collect(),
+        };
+        Reply::list_at(version, items)
     }
 
     /// Its etcd is restored from a backup: it is started again, and accepts watches at versions that it does not have yet.
@@ -111,8 +92,7 @@ impl Api {
         loop {
             let watch = self.watches.lock().unwrap().get(kind).cloned();
             if let Some(watch) = watch {
-                let piece = Frame::data(format!("{event}\n").into());
-                return watch.unbounded_send(Ok(piece)).unwrap();
+                return watch.unbounded_send(format!("{event}\n").into()).unwrap();
             }
             tokio::task::yield_now().await;
         }
@@ -231,10 +211,10 @@ async fn k23_an_event_that_is_too_long_ends_no_watch_and_a_list_follows() {
     api.change("services", "d1").await;
     let watch = api.watches.lock().unwrap()["services"].clone();
     for piece in [vec![b'x'; MAX_OBJECT], vec![b'x'; MAX_OBJECT], b"\n".to_vec()] {
-        watch.unbounded_send(Ok(Frame::data(piece.into()))).unwrap();
+        watch.unbounded_send(piece.into()).unwrap();
     }
     let behind = json!({"type": "MODIFIED", "object": child("services", "d7", 3)});
-    watch.unbounded_send(Ok(Frame::data(format!("{behind}\n").into()))).unwrap();
+    watch.unbounded_send(format!("{behind}\n").into()).unwrap();
     let read = async {
         while newest().as_deref() != Some("3") {
             tokio::time::sleep(Duration::from_millis(10)).await;

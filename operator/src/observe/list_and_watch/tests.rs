@@ -2,26 +2,21 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::Mutex;
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
-use hyper::{Request, Response, StatusCode};
+use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::client::Body;
 use serde_json::json;
 
 use super::super::budget::Budget;
 use super::*;
+use crate::fixtures::api::{self, Asked, Reply};
 
 /// Has three pages of one ConfigMap each, and watches in which nothing happens.
 #[derive(Default)]
 struct Server {
     /// Answers to the next requests for the second page.
-    refusals: Mutex<Vec<StatusCode>>,
+    refusals: Mutex<Vec<u16>>,
     /// How often each request was made: the page, or `watch`.
     asked: Mutex<BTreeMap<&'static str, usize>>,
 }
@@ -29,52 +24,34 @@ struct Server {
 impl Server {
     fn client(self: &Arc<Self>) -> Client {
         let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let answer = server.answer(request.uri().query().unwrap_or_default());
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        Client::new(service, "dns")
+        api::client(move |asked| server.answer(asked))
     }
 
-    fn answer(&self, query: &str) -> Response<Streamed> {
-        let parameter = |wanted: &str| query.split('&').any(|it| it == wanted);
-        let (request, page) = match () {
-            () if parameter("watch=true") => ("watch", 0),
-            () if parameter("continue=to-2") => ("page 2", 2),
-            () if parameter("continue=to-3") => ("page 3", 3),
-            () => ("page 1", 1),
+    fn answer(&self, asked: &Asked) -> Reply {
+        let (request, page) = match asked.parameter("continue") {
+            _ if asked.is_watch() => ("watch", 0),
+            Some("to-2") => ("page 2", 2),
+            Some("to-3") => ("page 3", 3),
+            _ => ("page 1", 1),
         };
         *self.asked.lock().unwrap().entry(request).or_default() += 1;
         if request == "watch" {
-            return Response::new(StreamBody::new(stream::pending().boxed()));
+            return Reply::stream(stream::pending());
         }
         if page == 2
             && let Some(code) = self.refusals.lock().unwrap().pop()
         {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                "code": code.as_u16(), "message": "refused", "reason": "Refused"});
-            return reply(code, &status);
+            return Reply::status(code, "refused");
         }
         let next = (page < 3).then(|| format!("to-{}", page + 1));
-        reply(
-            StatusCode::OK,
-            &json!({"metadata": {"resourceVersion": "7", "continue": next},
+        Reply::ok(json!({"metadata": {"resourceVersion": "7", "continue": next},
             "items": [{"metadata": {"name": format!("map-{page}"), "namespace": "dns",
-                "uid": format!("uid-{page}"), "resourceVersion": "5"}}]}),
-        )
+                "uid": format!("uid-{page}"), "resourceVersion": "5"}}]}))
     }
 
     fn asked(&self, request: &str) -> usize {
         self.asked.lock().unwrap().get(request).copied().unwrap_or_default()
     }
-}
-
-type Streamed = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
-
-fn reply(code: StatusCode, body: &serde_json::Value) -> Response<Streamed> {
-    let frame = Frame::data(Bytes::from(body.to_string()));
-    let body = StreamBody::new(stream::iter([Ok(frame)]).boxed());
-    Response::builder().status(code).body(body).expect("a response")
 }
 
 /// Follows the ConfigMaps of this server for a while; the names that are known at its end.
@@ -118,7 +95,7 @@ const ALL: [&str; 3] = ["map-1", "map-2", "map-3"];
 
 #[tokio::test(start_paused = true)]
 async fn k9_one_refused_page_is_asked_for_again_and_not_the_whole_list() {
-    for code in [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE] {
+    for code in [429, 503] {
         let server = Arc::new(Server::default());
         *server.refusals.lock().unwrap() = vec![code; 3];
         let (names, failures) = heard(&server, Duration::from_secs(60)).await;
@@ -131,7 +108,7 @@ async fn k9_one_refused_page_is_asked_for_again_and_not_the_whole_list() {
 #[tokio::test(start_paused = true)]
 async fn k5_a_page_whose_version_has_expired_is_not_asked_for_again() {
     let server = Arc::new(Server::default());
-    *server.refusals.lock().unwrap() = vec![StatusCode::GONE];
+    *server.refusals.lock().unwrap() = vec![410];
     assert_eq!(followed(&server, Duration::from_secs(60)).await, ALL);
     assert_eq!((server.asked("page 1"), server.asked("page 2")), (2, 2));
 }
@@ -139,7 +116,7 @@ async fn k5_a_page_whose_version_has_expired_is_not_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn k23_a_page_that_never_comes_does_not_hold_the_list_for_good() {
     let server = Arc::new(Server::default());
-    *server.refusals.lock().unwrap() = vec![StatusCode::SERVICE_UNAVAILABLE; 6];
+    *server.refusals.lock().unwrap() = vec![503; 6];
     assert_eq!(followed(&server, Duration::from_secs(600)).await, ALL);
     assert_eq!(server.asked("page 1"), 2, "a new list after 30 s of tries");
 }

@@ -1,15 +1,10 @@
 //! What is kept of pods and resources that are much larger than that. The API server is a function.
 
-use std::convert::Infallible;
-
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
-use hyper::{Request, Response};
 use kube::ResourceExt;
-use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::api::{self, Reply};
 use crate::fixtures::from;
 use crate::observe::stubs::octets;
 
@@ -43,24 +38,11 @@ fn large_resource() -> Value {
 
 /// Lists what there is, and keeps every watch open.
 fn server() -> Client {
-    let server = tower::service_fn(|request: Request<Body>| async move {
-        let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
-        let items: Vec<Value> = match request.uri().path().rsplit('/').next() {
-            Some("pods") => (0..PODS).map(large_pod).collect(),
-            Some(_) | None => vec![large_resource()],
-        };
-        let list = json!({"metadata": {"resourceVersion": "7"}, "items": items}).to_string();
-        let frame = Ok::<_, Infallible>(Frame::data(Bytes::from(list)));
-        let frames = if is_watch { Vec::new() } else { vec![frame] };
-        let frames = futures::stream::iter(frames);
-        let rest = futures::stream::poll_fn(move |_| match is_watch {
-            true => std::task::Poll::Pending,
-            false => std::task::Poll::Ready(None),
-        });
-        let body = StreamBody::new(futures::StreamExt::chain(frames, rest));
-        Ok::<_, Infallible>(Response::new(body))
-    });
-    Client::new(server, "default")
+    api::client(|asked| match asked.last() {
+        _ if asked.is_watch() => Reply::stream(futures::stream::pending()),
+        "pods" => Reply::list((0..PODS).map(large_pod).collect::<Vec<_>>()),
+        _ => Reply::list([large_resource()]),
+    })
 }
 
 async fn kept(most: usize, metrics: &Arc<Metrics>) -> PodsToAsk {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
+use crate::fixtures::api::{self, Reply};
 use serde_json::{Value, json};
 
 #[test]
@@ -46,13 +47,7 @@ fn listed(path: &str, octets: usize) -> Value {
 
 #[tokio::test]
 async fn l12_of_objects_with_thousands_of_labels_a_sample_keeps_versions_at_most() {
-    let server = tower::service_fn(|request: hyper::Request<kube::client::Body>| async move {
-        let list = listed(request.uri().path(), 3 * LABEL_OCTETS).to_string();
-        Ok::<_, std::convert::Infallible>(hyper::Response::new(kube::client::Body::from(
-            list.into_bytes(),
-        )))
-    });
-    let client = Client::new(server, "default");
+    let client = api::client(|asked| Reply::ok(listed(&asked.path, 3 * LABEL_OCTETS)));
     let samples = Samples::default();
     let exposure = Exposure { namespaces: vec!["wide".to_owned()], ..Exposure::default() };
     let sample = samples.read(&client, &Lists::default(), &exposure).await;
@@ -67,14 +62,10 @@ async fn l12_of_objects_with_thousands_of_labels_a_sample_keeps_versions_at_most
 
 /// An API server that answers each path with this list, or refuses.
 fn sampled(list: fn(&str) -> Option<Value>) -> impl Future<Output = Sample> {
-    let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| {
-        let body = list(request.uri().path()).map(|list| list.to_string().into_bytes());
-        let status = if body.is_some() { 200 } else { 500 };
-        let body = kube::client::Body::from(body.unwrap_or_default());
-        let response = hyper::Response::builder().status(status).body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(response) }
+    let client = api::client(move |asked| match list(&asked.path) {
+        Some(list) => Reply::ok(list),
+        None => Reply::status(500, "etcdserver: request timed out"),
     });
-    let client = Client::new(server, "default");
     async move { Samples::default().read(&client, &Lists::default(), &Exposure::default()).await }
 }
 
@@ -144,25 +135,22 @@ async fn o17_a_change_beyond_the_slices_that_are_listed_is_seen() {
 /// a Service with a label.
 fn edited(is_edited: &Arc<AtomicBool>) -> Client {
     let is_edited = Arc::clone(is_edited);
-    let server = tower::service_fn(move |request: hyper::Request<kube::client::Body>| {
-        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+    api::client(move |asked| {
         let is_edited = is_edited.load(Relaxed);
+        let query = &asked.query;
         let is_about_new = query.contains("labelSelector=team") || query.contains("name%3Dnew");
-        let list = match path.rsplit('/').next() {
-            Some("namespaces") if is_about_new && is_edited => {
+        Reply::ok(match asked.last() {
+            "namespaces" if is_about_new && is_edited => {
                 let mut list = named(&["new"]);
                 list["items"][0]["metadata"]["labels"] = json!({"team": "a"});
                 list
             }
-            Some("namespaces") if is_about_new => named(&[]),
-            Some("namespaces") => named(&["shop"]),
-            Some("services") if query.contains("labelSelector") && !is_edited => named(&[]),
+            "namespaces" if is_about_new => named(&[]),
+            "namespaces" => named(&["shop"]),
+            "services" if query.contains("labelSelector") && !is_edited => named(&[]),
             _ => named(&["web"]),
-        };
-        let body = kube::client::Body::from(list.to_string().into_bytes());
-        async move { Ok::<_, std::convert::Infallible>(hyper::Response::new(body)) }
-    });
-    Client::new(server, "default")
+        })
+    })
 }
 
 #[tokio::test]

@@ -1,27 +1,29 @@
 //! Reads that the API server refuses: the status says so, and no other namespace is read than those that are managed.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use kube::core::DynamicObject;
-use serde_json::Value;
 
 use super::*;
 use crate::context::Context;
 use crate::controller::backoff::Failure;
 use crate::controller::failed::{self, Why};
+use crate::fixtures::api::Log;
 
-/// What was asked for, and the last status that was written.
-#[derive(Clone, Default)]
-struct Seen {
-    paths: Arc<Mutex<Vec<String>>>,
-    status: Arc<Mutex<Value>>,
-}
+/// What was asked.
+struct Seen(Log);
 
 impl Seen {
+    /// The last status that was written.
+    fn status(&self) -> Value {
+        let written = self.0.written("/status").pop().unwrap_or_default();
+        written["status"].clone()
+    }
+
     /// Status and reason of a condition.
     fn condition(&self, kind: &str) -> (String, String) {
-        let status = self.status.lock().unwrap();
-        let all = status["conditions"].as_array().cloned().unwrap_or_default();
+        let all = self.status()["conditions"].as_array().cloned().unwrap_or_default();
         let found = all.iter().find(|it| it["type"] == kind).cloned().unwrap_or_default();
         let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
         (text("status"), text("reason"))
@@ -29,43 +31,17 @@ impl Seen {
 
     fn is(&self, kind: &str, status: &str, reason: &str) {
         let expected = (status.to_owned(), reason.to_owned());
-        assert_eq!(self.condition(kind), expected, "{kind} of {:?}", self.status.lock().unwrap());
+        assert_eq!(self.condition(kind), expected, "{kind} of {:?}", self.status());
     }
 }
 
 /// An API server in which there is nothing, and which refuses reads of these paths with this code.
 fn refusing(code: u16, is_refused: fn(&str) -> bool, settings: Settings) -> (Context, Seen) {
-    let seen = Seen::default();
-    let noted = seen.clone();
-    let server = tower::service_fn(move |request: Request<Body>| {
-        let noted = noted.clone();
-        async move {
-            let path = request.uri().path().to_owned();
-            noted.paths.lock().unwrap().push(path.clone());
-            let is_watch = request.uri().query().is_some_and(|it| it.contains("watch"));
-            let method = request.method().clone();
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let (code, reply) = match method {
-                Method::GET if is_refused(&path) => (
-                    code,
-                    json!({"kind": "Status", "code": code, "reason": "r", "status": "Failure",
-                        "message": format!("{path} is forbidden")}),
-                ),
-                Method::GET if is_watch => pending().await,
-                Method::GET => (200, json!({"metadata": {"resourceVersion": "7"}, "items": []})),
-                _ => {
-                    if path.ends_with("/status") {
-                        *noted.status.lock().unwrap() = body["status"].clone();
-                    }
-                    (200, body)
-                }
-            };
-            let reply = Body::from(reply.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(reply).unwrap())
-        }
+    let (client, log) = api::logged(move |asked| match is_refused(&asked.path) {
+        true if !asked.is_write() => Reply::status(code, &format!("{} is forbidden", asked.path)),
+        _ => api::empty(asked),
     });
-    (fixtures::context(Client::new(server, "default"), settings), seen)
+    (fixtures::context(client, settings), Seen(log))
 }
 
 #[tokio::test]
@@ -81,9 +57,9 @@ async fn o14_a_namespace_that_is_not_managed_is_not_read_and_the_status_says_why
     reconcile(&dns, &ctx, true).await.unwrap();
     seen.is("Accepted", "False", "NamespaceNotManaged");
     seen.is("Ready", "Unknown", "NamespaceNotManaged");
-    assert_eq!(seen.status.lock().unwrap()["replicas"], Value::Null, "it does not know");
-    let paths = seen.paths.lock().unwrap();
-    let there: Vec<_> = paths.iter().filter(|path| is_refused(path)).collect();
+    assert_eq!(seen.status()["replicas"], Value::Null, "it does not know");
+    let mut there = seen.0.all();
+    there.retain(|asked| is_refused(&asked.path));
     assert!(there.is_empty(), "{there:?}");
 }
 
@@ -127,12 +103,12 @@ async fn k23_a_refused_read_of_an_object_is_said_in_the_status() {
         for _ in 0..6 {
             fail(&dns, &ctx).await;
             // An API server that has just started refuses what it has not read the rights of.
-            assert_eq!(*seen.status.lock().unwrap(), Value::Null);
+            assert_eq!(seen.status(), Value::Null);
         }
         fail(&dns, &ctx).await;
         seen.is("Ready", "Unknown", "NamespaceUnread");
         seen.is("Degraded", "True", "NamespaceUnread");
-        let message = format!("{:?}", seen.status.lock().unwrap());
+        let message = format!("{:?}", seen.status());
         assert!(message.contains("cannot read Deployment kube-system/clusterdns-default"));
         assert!(message.contains("helm upgrade"), "{message}");
     }
@@ -146,12 +122,12 @@ async fn o14_a_clusterdns_whose_reads_fail_again_and_again_says_so() {
         let dns = was_ready();
         for _ in 0..6 {
             fail(&dns, &ctx).await;
-            assert_eq!(*seen.status.lock().unwrap(), Value::Null);
+            assert_eq!(seen.status(), Value::Null);
         }
         fail(&dns, &ctx).await;
         seen.is("Ready", "Unknown", "ReconcileFailed");
         seen.is("Degraded", "True", "ReconcileFailed");
-        let message = format!("{:?}", seen.status.lock().unwrap());
+        let message = format!("{:?}", seen.status());
         assert!(message.contains("cannot read Deployment kube-system/clusterdns-default"));
         assert!(!message.contains("helm upgrade"), "no right is missing: {message}");
     }

@@ -1,15 +1,12 @@
 //! O8: an operator that ends in order leaves a free lease, also when its last attempt was cancelled.
 
-use std::convert::Infallible;
 use std::sync::Mutex;
 
-use http_body_util::BodyExt;
-use hyper::{Method, Request, Response, StatusCode};
-use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::fixtures::api::{self, Asked, Reply};
 use crate::runtime::write::{WRITE_TIMEOUT, Writes};
 
 /// One Lease with optimistic concurrency, as an API server keeps it.
@@ -26,63 +23,37 @@ struct Server {
 impl Server {
     fn client(self: &Arc<Self>) -> Client {
         let server = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let server = server.clone();
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        Client::new(service, "dns")
+        api::client(move |asked| server.answer(asked))
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        if request.uri().path().contains("selfsubjectreviews") {
-            return reply(StatusCode::NOT_FOUND, &json!({}));
+    fn answer(&self, asked: &Asked) -> Reply {
+        if asked.path.contains("selfsubjectreviews") {
+            return Reply::not_found();
         }
-        if request.method() == Method::GET {
+        let mut lease = self.lease.lock().unwrap();
+        if !asked.is_write() {
             let slow = self.slow_read.lock().unwrap().take();
-            if let Some(slow) = slow {
-                tokio::time::sleep(slow).await;
-            }
-            let lease = self.lease.lock().unwrap().clone();
-            return lease.map_or_else(
-                || reply(StatusCode::NOT_FOUND, &json!({})),
-                |lease| reply(StatusCode::OK, &lease),
-            );
+            return Reply::found(lease.as_ref()).after(slow.unwrap_or_default());
         }
-        let body = request.into_body().collect().await.expect("a body").to_bytes();
-        let mut written: Value = serde_json::from_slice(&body).expect("JSON");
+        let mut written = asked.body.clone();
         let is_released = written["spec"]["holderIdentity"] == "";
-        {
-            let mut lease = self.lease.lock().unwrap();
-            let version = lease.as_ref().map(|it| it["metadata"]["resourceVersion"].clone());
-            if version.as_ref().is_some_and(|held| written["metadata"]["resourceVersion"] != *held)
-            {
-                return reply(StatusCode::CONFLICT, &json!({}));
-            }
-            let version = version.and_then(|held| held.as_str()?.parse::<u64>().ok()).unwrap_or(0);
-            written["metadata"]["resourceVersion"] = json!((version + 1).to_string());
-            *lease = Some(written.clone());
+        let version = lease.as_ref().map(|it| it["metadata"]["resourceVersion"].clone());
+        if version.as_ref().is_some_and(|held| written["metadata"]["resourceVersion"] != *held) {
+            return Reply::status(409, "the object has been modified");
         }
+        let version = version.and_then(|held| held.as_str()?.parse::<u64>().ok()).unwrap_or(0);
+        written["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+        *lease = Some(written.clone());
         if *self.is_mute.lock().unwrap() && !is_released {
             self.applied.notify_one();
-            std::future::pending::<()>().await;
+            return Reply::silence();
         }
-        reply(StatusCode::OK, &written)
+        Reply::ok(written)
     }
 
     fn holder(&self) -> Value {
         self.lease.lock().unwrap().as_ref().expect("a Lease")["spec"]["holderIdentity"].clone()
     }
-}
-
-fn reply(status: StatusCode, body: &Value) -> Response<Body> {
-    let body = match status.is_success() {
-        true => body.clone(),
-        false => json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": status.to_string(), "reason": if status == StatusCode::CONFLICT { "Conflict" } else { "NotFound" }, "code": status.as_u16()}),
-    };
-    let mut response = Response::new(Body::from(body.to_string().into_bytes()));
-    *response.status_mut() = status;
-    response
 }
 
 fn elector(server: &Arc<Server>) -> Elector {

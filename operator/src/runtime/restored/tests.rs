@@ -1,13 +1,11 @@
 //! An API server as a function: it has one collection, and goes back to an older state as kube-apiserver does.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{StreamExt, pin_mut};
-use http_body_util::StreamBody;
-use hyper::body::{Bytes, Frame};
+use hyper::body::Bytes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, WatchEvent, WatchParams};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -15,9 +13,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::*;
-
-type Piece = Result<Frame<Bytes>, Infallible>;
-type Pieces = StreamBody<UnboundedReceiver<Piece>>;
+use crate::fixtures::api::{self, Asked, Reply};
 
 /// What it has, and how often it was asked.
 #[derive(Default)]
@@ -30,7 +26,7 @@ struct State {
     /// Lists of one object are answered with this status.
     refusal: Option<u16>,
     /// Watches at versions that are not there yet.
-    silent: Vec<UnboundedSender<Piece>>,
+    silent: Vec<UnboundedSender<Bytes>>,
 }
 
 type Shared = Arc<Mutex<State>>;
@@ -49,66 +45,40 @@ fn object(name: &str, version: u64) -> Value {
            "metadata": {"name": name, "namespace": "n", "resourceVersion": version.to_string()}})
 }
 
-fn whole(body: &Value) -> Pieces {
-    let (pieces, received) = unbounded();
-    pieces.unbounded_send(Ok(Frame::data(body.to_string().into()))).unwrap();
-    StreamBody::new(received)
-}
-
-fn answer(shared: &Shared, request: &Request<Body>) -> Response<Pieces> {
-    let query = request.uri().query().unwrap_or_default().to_owned();
+fn answer(shared: &Shared, asked: &Asked) -> Reply {
     with(shared, |state| {
-        let parameter = |name: &str| {
-            query.split('&').filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == name)
-        };
-        if parameter("watch").is_some() {
-            let held = parameter("resourceVersion").map_or("0", |(_, value)| value);
-            state.watches.push(held.parse().unwrap());
+        if asked.is_watch() {
+            let held = asked.parameter("resourceVersion").map_or(0, |it| it.parse().unwrap());
+            state.watches.push(held);
             // Bookmarks and events come up to the present version; then the watch ends. One that is ahead stays silent.
             let version = state.version.to_string();
             let bookmark = json!({"type": "BOOKMARK", "object": {"kind": "ConfigMap", "apiVersion": "v1",
                 "metadata": {"resourceVersion": version}}});
+            if held <= state.version {
+                return Reply::text(format!("{bookmark}\n"));
+            }
             let (pieces, body) = unbounded();
-            match held.parse::<u64>().unwrap() > state.version {
-                true => state.silent.push(pieces),
-                false => {
-                    let line = Frame::data(format!("{bookmark}\n").into());
-                    pieces.unbounded_send(Ok(line)).unwrap();
-                }
-            }
-            return Response::new(StreamBody::new(body));
+            state.silent.push(pieces);
+            return Reply::stream(body);
         }
-        let status = match parameter("limit") {
-            Some((_, "1")) => {
-                state.looks.push(format!("{}?{query}", request.uri().path()));
-                state.refusal
+        if asked.parameter("limit") == Some("1") {
+            state.looks.push(format!("{}?{}", asked.path, asked.query));
+            if let Some(code) = state.refusal {
+                return Reply::status(code, "m");
             }
-            _ => {
-                state.lists += 1;
-                None
-            }
-        };
-        if let Some(code) = status {
-            let refused = json!({"kind": "Status", "status": "Failure", "message": "m", "reason": "r", "code": code});
-            return Response::builder().status(code).body(whole(&refused)).unwrap();
+        } else {
+            state.lists += 1;
         }
         let items: Vec<Value> = state.names.iter().map(|(name, at)| object(name, *at)).collect();
-        let list = json!({"kind": "ConfigMapList", "apiVersion": "v1",
-                          "metadata": {"resourceVersion": state.version.to_string()}, "items": items});
-        Response::new(whole(&list))
+        Reply::list_at(state.version, items)
     })
 }
 
 fn server(state: State) -> (Shared, Client, Resets) {
     let shared: Shared = Arc::new(Mutex::new(state));
-    let served = shared.clone();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let response = answer(&served, &request);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    let resets = Resets::new(Arc::default());
-    let client = confirming(Client::new(service, "default"), resets.clone());
-    (shared, client, resets)
+    let (served, resets) = (shared.clone(), Resets::new(Arc::default()));
+    let client = api::client(move |asked| answer(&served, asked));
+    (shared, confirming(client, resets.clone()), resets)
 }
 
 fn maps(client: &Client) -> Api<ConfigMap> {

@@ -197,8 +197,7 @@ where
         }
     }
 
-    /// Reads a page. A later one that is refused or breaks off is asked for again: where a few of a hundred requests fail, a list
-    /// of many pages would hardly ever reach its end.
+    /// Reads a page. A later one that is refused or breaks off is asked for again, so that a list of many pages ends.
     async fn page(&mut self, params: &mut ListParams, pages: &mut Pages) -> Result<Page, Error> {
         let Means { client, lists, .. } = self.means.clone();
         let path = self.followed.api.resource_url().to_owned();
@@ -221,7 +220,7 @@ where
             let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
             let may_pass = params.continue_token.is_some() && page_may_pass(&error);
             if is_late || !may_pass {
-                if tries == 1 && params.continue_token.is_some() && since.elapsed() > TRIES_TIME {
+                if may_pass && tries == 1 {
                     pages.suspect();
                 }
                 return Err(Error::InitialListFailed(error));

@@ -136,7 +136,7 @@ fn caps_of_stub() -> TtlCaps {
 }
 
 #[test]
-fn fw42_a_stub_domain_may_give_records_of_names_in_z_and_says_of_none_that_it_is_absent() {
+fn fw42_a_stub_domain_may_give_records_of_names_in_z_and_cannot_deny_one() {
     let asked = "cart.example.org.";
     let of_zone = "cluster.local. SOA ns.";
     let behind = "cart.shop.svc.cluster.local. CNAME db.example.net.";

@@ -321,8 +321,10 @@ fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
     story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
     let status = story.reconcile(10);
     assert!(status.conditions.iter().all(|it| CONDITIONS.contains(&it.type_.as_str())));
-    let revision = status.revision.unwrap();
+    let revision = status.revision.clone().unwrap();
     is(&story, "True=Valid True=Serving False=Unmanaged False=AsExpected", Kstatus::Current);
+    let accepted = &condition(&status, "Accepted").unwrap().message;
+    assert_eq!(accepted, "the spec is valid; managementState is Unmanaged, so it is not acted on");
     assert!(revision.stable == runs && revision.desired != runs && revision.canary.is_empty());
 }
 

@@ -98,7 +98,8 @@ fn is_empty<T>(list: Option<&Vec<T>>) -> bool {
 fn of_load(dns: &ClusterDNS) -> Option<WithoutEffect> {
     let wanted = dns.spec.scaling.as_ref()?.load.as_ref()?.cpu_millicores_per_replica;
     let limit = dns.spec.resources.as_ref()?.limits.as_ref()?.get("cpu")?;
-    let most = crds::check::quantity(&limit.0)? * 1_000.0;
+    // 0 is no limit.
+    let most = crds::check::quantity(&limit.0).filter(|it| *it > 0.0)? * 1_000.0;
     let is_reached = most * 100.0 > f64::from(wanted) * f64::from(100 + TOLERANCE_PERCENT);
     (!is_reached).then(|| WithoutEffect {
         field: "spec.scaling.load.cpuMillicoresPerReplica".to_owned(),
@@ -260,12 +261,12 @@ mod tests {
             ("{metrics: {podMonitor: false, prometheusRule: false}}", &[]),
             ("{metrics: {probes: [{label: a, name: a.example}]}}", &["metrics.probes"]),
             ("{metrics: {compatibility: [KubeDNS], probes: [{label: a, name: a.example}]}}", &[]),
-            (
             ("{access: {clients: []}}", &["access.clients"]),
             ("{access: {clients: [10.0.0.0/8]}, exposure: {namespaces: [shop]}}", &[]),
             ("{exposure: {namespaces: []}}", &["exposure.namespaces"]),
             ("{metrics: {probes: []}}", &[]),
             ("{metrics: {compatibility: [KubeDNS], probes: []}}", &["metrics.probes"]),
+            (
                 "{scaling: {perNode: {}}, placement: {topologySpreadConstraints: [{maxSkew: 1, \
                  topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}",
                 &["placement.topologySpreadConstraints"],
@@ -314,6 +315,7 @@ mod tests {
             ("{scaling: {load: {}}, resources: {limits: {memory: 1Gi}}}", &[]),
             ("{scaling: {fixed: {replicas: 3}}, resources: {limits: {cpu: 200m}}}", &[]),
             ("{scaling: {load: {}}, resources: {limits: {cpu: 1}}}", &[]),
+            ("{scaling: {load: {}}, resources: {limits: {cpu: 0}}}", &[]),
             (
                 "{scaling: {load: {}}, resources: {limits: {cpu: 200m}}}",
                 &["scaling.load.cpuMillicoresPerReplica"],

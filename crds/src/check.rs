@@ -23,7 +23,7 @@ mod affinity;
 mod selector;
 mod resources;
 
-pub use resources::quantity;
+pub use resources::{in_mebibytes, quantity};
 pub use servers::check_own_addresses;
 pub use update::check_update;
 pub(crate) use violations::shown;

@@ -129,6 +129,18 @@ fn unions_have_no_defaults_inside() {
     }
 }
 
+#[test]
+fn no_list_that_is_merged_has_a_default() {
+    visit(&spec_schema(), "spec", &mut |path, schema| {
+        let is_merged =
+            ["set", "map"].map(Some).contains(&schema["x-kubernetes-list-type"].as_str());
+        assert!(
+            !is_merged || schema.get("default").is_none(),
+            "{path}: no client owns the stored default, so server-side apply keeps it beside what is written later"
+        );
+    });
+}
+
 /// Kubernetes' own types, whose bounds are its own.
 const NOT_OURS: [&str; 5] = [
     "spec.placement.affinity",

@@ -30,7 +30,7 @@ pub use kind::Kind;
 pub use pod_labels::{
     counts_for_own_labels, labels_behind, may_select, own_labels, pod_labels, selects,
 };
-pub(crate) use pod_template::default_tolerations;
+pub(crate) use pod_template::{default_resources, default_tolerations};
 pub use service::{as_it_was, not_remembered, older_distribution, with_addresses};
 pub use volumes::{CERTIFICATES, CONFIGURATION, STATE};
 

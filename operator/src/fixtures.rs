@@ -6,6 +6,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
+use crds::v1alpha1::ClusterDNSStatus;
 use crds::without_effect::WithoutEffect;
 use crds::{ClusterDNS, Config};
 use jiff::Timestamp;
@@ -48,6 +49,13 @@ pub(crate) fn dns(spec: &str) -> ClusterDNS {
         json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "spec": spec, "metadata": {
         "name": "default", "uid": "dns-uid", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}}),
     )
+}
+
+/// The status that an API server gives to a new ClusterDNS.
+pub(crate) fn first_status() -> ClusterDNSStatus {
+    let crd = serde_json::to_value(crds::v1alpha1::crd()).expect("JSON");
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    from(schema["properties"]["status"]["default"].clone())
 }
 
 pub(crate) fn config(dns: &ClusterDNS) -> Config {

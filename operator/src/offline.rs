@@ -13,6 +13,7 @@ mod named_files;
 mod paged;
 mod servers;
 mod budget;
+mod resources;
 mod exposure;
 mod helm;
 mod output;

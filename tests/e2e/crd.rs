@@ -2,6 +2,7 @@
 //! resource stays within the cost and size that an API server allows.
 
 use crds::bounds::CONFIG_BYTES;
+use crds::config::MetricNames;
 use crds::{ClusterDNS, check_resource};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -99,6 +100,24 @@ async fn defaults_may_be_written_down_later_and_a_cluster_ip_set_once() {
         let outcome = change(&client, &name, resource(&name, before), resource(&name, after)).await;
         assert!(outcome.is_ok(), "{outcome:?}");
     }
+}
+
+#[tokio::test]
+async fn a_list_that_is_applied_later_takes_the_place_of_its_stored_default() {
+    let Some(client) = cluster().await else { return };
+    let all: Api<ClusterDNS> = Api::all(client);
+    let apply = async |metrics: Value| {
+        let one = resource("metrics", json!({"metrics": metrics}));
+        let patch = (PatchParams::apply(FIELD_MANAGER), Patch::Apply(&one));
+        let dns = all.patch("metrics", &patch.0, &patch.1).await.expect("it is legal");
+        dns.spec.metrics.expect("metrics").compatibility
+    };
+    let default = apply(json!({"podMonitor": false})).await;
+    assert_eq!(default, [MetricNames::CoreDNS]);
+    let names = apply(json!({"podMonitor": false, "compatibility": ["KubeDNS"]})).await;
+    assert_eq!(names, [MetricNames::KubeDNS]);
+    assert_eq!(apply(json!({"podMonitor": false, "compatibility": []})).await, []);
+    all.delete("metrics", &DeleteParams::default()).await.expect("it can be deleted");
 }
 
 #[tokio::test]

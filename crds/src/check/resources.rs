@@ -5,6 +5,9 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use super::violations::{Reason, Violations, shown};
 use crate::names::is_label_key;
 
+/// A memory limit below this lets no process start.
+const LEAST_MEMORY: f64 = 1024.0 * 1024.0;
+
 /// Adds what is wrong with requests and limits.
 pub(super) fn check(resources: &ResourceRequirements, violations: &mut Violations) {
     let ResourceRequirements { claims, limits, requests } = resources;
@@ -17,6 +20,10 @@ pub(super) fn check(resources: &ResourceRequirements, violations: &mut Violation
             let field = format!("spec.resources.{what}.{resource}");
             if let Some((reason, message)) = wrong_amount(resource, &written.0) {
                 violations.add(field, reason, message);
+            } else if what == "limits"
+                && let Some(message) = too_little(resource, &written.0)
+            {
+                violations.add(field, Reason::InvalidQuantity, message);
             }
         }
     }
@@ -74,6 +81,31 @@ fn wrong_amount(resource: &str, written: &str) -> Option<(Reason, String)> {
     let (size, octets) = page_size(resource)?;
     let message = || format!("{written} is not a multiple of a page of {size}: write one that is");
     (!is_multiple(amount, octets)).then(|| (Reason::InvalidQuantity, message()))
+}
+
+/// No pod starts, or stays, with a limit like this, so its rollout would never end. 0 is no limit. A request that is too small
+/// only misleads the scheduler: pods run, and `check` warns.
+fn too_little(resource: &str, written: &str) -> Option<String> {
+    let least = match resource {
+        "memory" => LEAST_MEMORY,
+        "ephemeral-storage" => 1.0,
+        _ => return None,
+    };
+    let octets = quantity(written).filter(|octets| *octets > 0.0 && *octets < least)?;
+    let meant = in_mebibytes(written);
+    Some(match octets < 1.0 {
+        true => format!("{written} is less than one octet: did you mean {meant}"),
+        false => format!(
+            "{written} is {octets} octets, and no pod starts with so few: did you mean {meant}"
+        ),
+    })
+}
+
+/// The same number in the unit that people most likely mean.
+pub fn in_mebibytes(written: &str) -> String {
+    let written = written.strip_prefix('+').unwrap_or(written);
+    let digits = written.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(written.len());
+    format!("{}Mi", &written[..digits])
 }
 
 /// Huge pages alone are refused: the kubelet could not put the pod into a class of quality of service.

@@ -14,7 +14,8 @@ use crate::names::LABEL_PATTERN;
 #[serde(rename_all = "camelCase")]
 pub struct Exposure {
     /// Only these namespaces, at most 1024. Without the namespace default there is no name of the API server,
-    /// kubernetes.default.svc: such a change passes its trial with a warning. Example: [default, shop]. Default: all.
+    /// kubernetes.default.svc: such a change passes its trial with a warning. [] is the same as no list: all. Example:
+    /// [default, shop]. Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = bounds::NAMESPACES),
@@ -36,7 +37,8 @@ pub struct Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Access {
-    /// Address ranges that may ask, at most 256; others are refused. Example: [10.0.0.0/8]. Default: everyone.
+    /// Address ranges that may ask, at most 256; others are refused. [] is the same as no list: everyone may ask. Example:
+    /// [10.0.0.0/8]. Default: everyone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::CLIENTS), inner(length(max = bounds::CIDR)))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]

@@ -21,12 +21,14 @@ pub struct Metrics {
     /// [] is none. Default [CoreDNS].
     #[serde(default = "compatibility")]
     #[schemars(length(max = bounds::METRIC_NAMES))]
-    #[schemars(extend("x-kubernetes-list-type" = "set"))]
+    // No set: server-side apply would merge what is written later with the stored default, and `[]` would do nothing.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub compatibility: Vec<MetricNames>,
 
     /// Questions that each pod asks itself again and again, as --probe of the sidecar of kube-dns did, at most 8; shown at
     /// /healthcheck/<label> and in kubedns_probe_<label>_* on port 10054. They have no effect where compatibility lacks
-    /// KubeDNS. A list-map by label. Default: kubedns and dnsmasq, kubernetes.default.svc.<domain>, every 5 seconds, type SRV.
+    /// KubeDNS. A list-map by label. [] is the same as no list. Default: kubedns and dnsmasq, kubernetes.default.svc.<domain>,
+    /// every 5 seconds, type SRV.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::PROBES))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["label"]))]

@@ -126,7 +126,7 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Cache>,
 
-    /// Who may ask. Default: everyone.
+    /// Who may ask, and which addresses are removed from answers of the default upstreams. Default: everyone, and none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
 
@@ -187,7 +187,7 @@ pub struct ClusterDNSSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,
 
-    /// What is created for Prometheus, where its kinds exist.
+    /// Metrics: under which names pods show them, and what is created for Prometheus where its kinds exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
 

@@ -33,7 +33,7 @@ pub struct ClusterDNSStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Replicas>,
 
-    /// Accepted: the spec is valid and acted on. Ready: DNS answers for the clients of the Service, also if the answers are
+    /// Accepted: the spec is valid, and acted on while Managed. Ready: DNS answers for the clients of the Service, also if the answers are
     /// those of an earlier spec. UpToDate: every ready pod runs this spec, or the Service is given back. Progressing: the pods are
     /// on their way there. Degraded: something stands in the way, and the message says what to do. Two more are for tools that read kstatus, and
     /// there only while they are true: Stalled: it waits for a change by people. Reconciling: it is still at work.

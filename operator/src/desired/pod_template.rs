@@ -97,7 +97,7 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
         image_pull_secrets: placement.image_pull_secrets.map(|secrets| {
             secrets.into_iter().map(|secret| LocalObjectReference { name: secret.name }).collect()
         }),
-        containers: vec![container(of, resources(of))],
+        containers: vec![container(of, spec.resources.clone().unwrap_or_else(default_resources))],
         volumes: Some(volumes::volumes(of)),
         ..PodSpec::default()
     }
@@ -195,10 +195,8 @@ fn constraint(topology: &str, of: &Instance<'_>) -> TopologySpreadConstraint {
     }
 }
 
-fn resources(of: &Instance<'_>) -> ResourceRequirements {
-    if let Some(resources) = &of.dns.spec.resources {
-        return resources.clone();
-    }
+/// Where the spec has none.
+pub(crate) fn default_resources() -> ResourceRequirements {
     let quantity = |name: &str, text: &str| (name.to_owned(), Quantity(text.to_owned()));
     let limits = RESOURCES.iter().filter_map(|(name, _, limit)| Some(quantity(name, (*limit)?)));
     ResourceRequirements {

@@ -1,5 +1,5 @@
-//! Fields of a valid spec that change no object: other fields of the same spec make them useless, or the API server does
-//! not have the kind. The condition `Accepted` names both; `check` knows only the first.
+//! Fields of a valid spec that change no object: other fields of the same spec make them useless, an empty list is the same as
+//! none, or the API server does not have the kind. The condition `Accepted` names both; `check` knows only the first.
 
 use crds::ClusterDNS;
 use crds::config::{self, MetricNames, Policy, Transport};
@@ -13,7 +13,7 @@ use crate::observe::observed::Offers;
 /// By how much a use may differ before a HorizontalPodAutoscaler acts: its default.
 const TOLERANCE_PERCENT: u32 = 10;
 
-/// Fields that have no effect beside other fields of this spec. A field at its default is not among them, but where people
+/// Fields that have no effect beside other fields of this spec, or as an empty list. A field at its default is not among them, but where people
 /// would miss alerts or pods.
 pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
     let metrics = dns.spec.metrics.clone().unwrap_or_default();
@@ -60,7 +60,37 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
         ),
     ];
     let of_groups = of_upstreams(dns).into_iter().chain(of_stub_domains(dns));
-    of_rows(rows).chain(of_load(dns)).chain(of_groups).collect()
+    of_rows(rows).chain(of_empty_lists(dns)).chain(of_load(dns)).chain(of_groups).collect()
+}
+
+/// Empty lists that are the same as none, where people may mean the opposite: that no client may ask, or that nothing is shown.
+fn of_empty_lists(dns: &ClusterDNS) -> impl Iterator<Item = WithoutEffect> {
+    let metrics = dns.spec.metrics.as_ref();
+    let shows_probes = metrics.is_some_and(|it| it.compatibility.contains(&MetricNames::KubeDNS));
+    let access = dns.spec.access.as_ref();
+    let exposure = dns.spec.exposure.as_ref();
+    of_rows([
+        (
+            is_empty(access.and_then(|it| it.clients.as_ref())),
+            "spec.access.clients",
+            "[] is the same as no list, so everyone may ask: write the ranges that may, or leave the list out",
+        ),
+        (
+            is_empty(exposure.and_then(|it| it.namespaces.as_ref())),
+            "spec.exposure.namespaces",
+            "[] is the same as no list, so it hides no namespace: write those that are shown, or leave the list out",
+        ),
+        (
+            shows_probes && is_empty(metrics.and_then(|it| it.probes.as_ref())),
+            "spec.metrics.probes",
+            "[] is the same as no list, so pods have the two probes of kube-dns: write your own, or leave the list out",
+        ),
+    ])
+}
+
+/// Is it written, and without an item?
+fn is_empty<T>(list: Option<&Vec<T>>) -> bool {
+    list.is_some_and(Vec::is_empty)
 }
 
 /// A pod never uses more CPU than its limit, and a HorizontalPodAutoscaler adds none up to its tolerance above what pods should
@@ -68,7 +98,8 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
 fn of_load(dns: &ClusterDNS) -> Option<WithoutEffect> {
     let wanted = dns.spec.scaling.as_ref()?.load.as_ref()?.cpu_millicores_per_replica;
     let limit = dns.spec.resources.as_ref()?.limits.as_ref()?.get("cpu")?;
-    let most = crds::check::quantity(&limit.0)? * 1_000.0;
+    // 0 is no limit.
+    let most = crds::check::quantity(&limit.0).filter(|it| *it > 0.0)? * 1_000.0;
     let is_reached = most * 100.0 > f64::from(wanted) * f64::from(100 + TOLERANCE_PERCENT);
     (!is_reached).then(|| WithoutEffect {
         field: "spec.scaling.load.cpuMillicoresPerReplica".to_owned(),
@@ -230,6 +261,11 @@ mod tests {
             ("{metrics: {podMonitor: false, prometheusRule: false}}", &[]),
             ("{metrics: {probes: [{label: a, name: a.example}]}}", &["metrics.probes"]),
             ("{metrics: {compatibility: [KubeDNS], probes: [{label: a, name: a.example}]}}", &[]),
+            ("{access: {clients: []}}", &["access.clients"]),
+            ("{access: {clients: [10.0.0.0/8]}, exposure: {namespaces: [shop]}}", &[]),
+            ("{exposure: {namespaces: []}}", &["exposure.namespaces"]),
+            ("{metrics: {probes: []}}", &[]),
+            ("{metrics: {compatibility: [KubeDNS], probes: []}}", &["metrics.probes"]),
             (
                 "{scaling: {perNode: {}}, placement: {topologySpreadConstraints: [{maxSkew: 1, \
                  topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}}",
@@ -279,6 +315,7 @@ mod tests {
             ("{scaling: {load: {}}, resources: {limits: {memory: 1Gi}}}", &[]),
             ("{scaling: {fixed: {replicas: 3}}, resources: {limits: {cpu: 200m}}}", &[]),
             ("{scaling: {load: {}}, resources: {limits: {cpu: 1}}}", &[]),
+            ("{scaling: {load: {}}, resources: {limits: {cpu: 0}}}", &[]),
             (
                 "{scaling: {load: {}}, resources: {limits: {cpu: 200m}}}",
                 &["scaling.load.cpuMillicoresPerReplica"],

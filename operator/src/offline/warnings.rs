@@ -6,13 +6,14 @@ use ipnet::IpNet;
 
 use crds::ClusterDNS;
 use crds::config::PodRecords;
-use crds::defaults::{CACHE_BYTES, DNS_PORT, MIN_REPLICAS, TCP_BUFFER_BYTES};
+use crds::defaults::{DNS_PORT, MIN_REPLICAS};
 use crds::v1alpha1::{ManagementState, Proportional, Service};
 use crds::without_effect::{self, WithoutEffect};
 
 use super::aliases::{alias_loops, never_asked};
 use super::budget::budget;
 use super::exposure::api_server;
+use super::resources::{memory_limit, requests_of_nothing, sized_memory};
 use super::servers::servers_twice;
 use super::warning::{Warning, warning};
 use crate::ask_pods::canary_analysis::clients::allows;
@@ -21,10 +22,6 @@ use crate::desired::without_effect::beside_others;
 
 /// A process needs permission for ports below this one.
 const UNPRIVILEGED: u16 = 1024;
-/// The memory limit of a pod whose resources are not written.
-const MEMORY_LIMIT: u64 = 256 << 20;
-/// What a pod needs besides its cache and the buffers of connections: records of a cluster of some size.
-const BESIDE: u64 = 64 << 20;
 /// The alerts look at the last 5 minutes, in which they need two scrapes, also where one is late.
 const RAREST_SCRAPE_S: u32 = 120;
 /// Shorter prefixes than these hold the addresses of others.
@@ -58,6 +55,7 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     let used = ineffective(used);
     let of_names = alias_loops(dns).into_iter().chain(never_asked(dns));
     let of_servers = servers_twice(dns);
+    let of_servers = of_servers.into_iter().chain(requests_of_nothing(dns));
     rules.chain(whole_internet(dns)).chain(of_names).chain(of_servers).chain(used).collect()
 }
 
@@ -250,51 +248,6 @@ fn unmanaged(dns: &ClusterDNS) -> Option<Warning> {
     }
 }
 
-/// The kernel ends a process that takes more than its limit: where the parts that people size are larger, it will.
-fn sized_memory(dns: &ClusterDNS) -> Option<Warning> {
-    let cache = dns.spec.cache.clone().unwrap_or_default().memory.bytes()?;
-    let buffers = dns.spec.limits.clone().unwrap_or_default().tcp_buffers.bytes()?;
-    let written = dns.spec.resources.as_ref().map(|resources| resources.limits.clone());
-    let limit = match written {
-        None => MEMORY_LIMIT,
-        Some(limits) => crds::check::quantity(&limits?.get("memory")?.0)? as u64,
-    };
-    let needed = cache.saturating_add(buffers).saturating_add(BESIDE);
-    // The one that people made larger.
-    let grown_buffers = buffers.saturating_sub(TCP_BUFFER_BYTES);
-    let field = match grown_buffers > cache.saturating_sub(CACHE_BYTES) {
-        true => "spec.limits.tcpBuffers",
-        false => "spec.cache.memory",
-    };
-    (limit < needed).then(|| {
-        let message = format!(
-            "a pod may take {} MiB: of these the cache (spec.cache.memory) may take {} MiB and the buffers of connections \
-             (spec.limits.tcpBuffers) {} MiB, and the rest needs {} MiB: write a limit of at least {} MiB, or make one of both smaller",
-            limit >> 20,
-            cache >> 20,
-            buffers >> 20,
-            BESIDE >> 20,
-            needed.div_ceil(1 << 20)
-        );
-        warning(field, "MemoryLimitTooSmall", message)
-    })
-}
-
-fn memory_limit(dns: &ClusterDNS) -> Option<Warning> {
-    let resources = dns.spec.resources.as_ref()?;
-    let has = |resource: &str| {
-        resources.limits.as_ref().is_some_and(|limits| limits.contains_key(resource))
-    };
-    if has("cpu") {
-        let message = "a pod at its CPU limit answers nothing for up to 100 ms at a time: leave it out, and raise the request";
-        return Some(warning("spec.resources.limits.cpu", "CPULimit", message));
-    }
-    (!has("memory")).then(|| {
-        let message = "a pod may take all memory of its node: write a limit, such as 256Mi";
-        warning("spec.resources.limits", "NoMemoryLimit", message)
-    })
-}
-
 /// Prometheus forgets a sample after 5 minutes: alerts come and go with each scrape, or never fire.
 fn rare_scrapes(dns: &ClusterDNS) -> Option<Warning> {
     let metrics = dns.spec.metrics.as_ref()?;
@@ -318,35 +271,6 @@ mod tests {
         let warnings = unwise(&crate::fixtures::dns(spec)).into_iter();
         let it = warnings.filter(|it| it.reason == reason);
         it.map(|it| (it.field, it.message)).collect()
-    }
-
-    #[test]
-    fn o18_a_memory_limit_below_what_cache_and_buffers_may_take_is_said() {
-        let fields = |spec: &str| {
-            let found = of_reason("MemoryLimitTooSmall", spec).into_iter();
-            found.map(|(field, _)| field).collect::<Vec<_>>()
-        };
-        let (cache, buffers) = ("spec.cache.memory", "spec.limits.tcpBuffers");
-        let limited = |spec: &str, limit: &str| {
-            fields(&format!("{{{spec}, resources: {{limits: {{memory: {limit}}}}}}}"))
-        };
-        assert_eq!(fields("{}"), [""; 0]);
-        assert_eq!(fields("{limits: {tcpBuffers: 1Gi}}"), [buffers]);
-        assert_eq!(fields("{cache: {memory: 128Mi}, limits: {tcpBuffers: 128Mi}}"), [cache]);
-        assert_eq!(fields("{cache: {memory: 96Mi}, limits: {tcpBuffers: 96Mi}}"), [""; 0]);
-        let large = "cache: {memory: 1400Mi}";
-        for (limit, expected) in
-            [("1.5Gi", 0), ("1.4Gi", 1), ("2e9", 0), ("1e9", 1), ("0.1Gi", 1), ("128e6", 1)]
-        {
-            assert_eq!(limited(large, limit).len(), expected, "{limit}");
-        }
-        let [(_, message)] = &of_reason("MemoryLimitTooSmall", "{limits: {tcpBuffers: 1Gi}}")[..]
-        else {
-            panic!("one")
-        };
-        let parts = ["(spec.cache.memory) may take 16 MiB", "(spec.limits.tcpBuffers) 1024 MiB"];
-        assert!(parts.iter().all(|it| message.contains(it)), "{message}");
-        assert!(message.contains("a limit of at least 1104 MiB"), "{message}");
     }
 
     #[test]

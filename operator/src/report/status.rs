@@ -1,6 +1,6 @@
 //! What is reported: conditions, revisions, pods, violations, from what was applied and observed, given `now`. Pure.
 //!
-//! `Accepted`: the spec is valid and acted on. `Ready`: DNS answers for the clients of the Service, also if the answers
+//! `Accepted`: the spec is valid, and acted on while Managed. `Ready`: DNS answers for the clients of the Service, also if the answers
 //! are those of an older spec. `UpToDate`: every ready pod runs this spec. `Progressing`: it is on its way there. `Degraded`: something stands in
 //! the way. Two more that are there only while they are true are what kstatus reads: `Reconciling` and `Stalled`.
 //! No counters and no timestamps: an unchanged cluster has an unchanged status, which is not written.
@@ -124,13 +124,25 @@ fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> Cond
     used.extend(useless::of_missing_kinds(dns, offers));
     let adopted = observed.service.as_ref().filter(|_| !adoption::has_own(dns, observed));
     used.extend(adopted_service::of_adopted_service(dns, adopted, offers));
-    accepted(&used, &useless::missing_kinds(dns, offers))
+    let message = match dns.spec.management_state {
+        ManagementState::Managed => ACTED_ON,
+        ManagementState::Unmanaged => IGNORED,
+    };
+    // Nothing of an unmanaged spec is created, whether its kind is there or not.
+    let missing_kinds = match dns.spec.management_state {
+        ManagementState::Managed => useless::missing_kinds(dns, offers),
+        ManagementState::Unmanaged => Vec::new(),
+    };
+    accepted(message, &used, &missing_kinds)
 }
+
+const ACTED_ON: &str = "the spec is valid and acted on";
+const IGNORED: &str = "the spec is valid; managementState is Unmanaged, so it is not acted on";
 
 /// Names the fields that are accepted and have no effect, so that users do not rely on them. An object of a missing kind is
 /// wanted by default, so it is a note and not a reason.
-fn accepted(used: &[WithoutEffect], missing_kinds: &[&str]) -> ConditionState {
-    let mut message = "the spec is valid and acted on".to_owned();
+fn accepted(message: &str, used: &[WithoutEffect], missing_kinds: &[&str]) -> ConditionState {
+    let mut message = message.to_owned();
     if !used.is_empty() {
         let used = used.iter().map(|it| format!("{} ({})", it.field, it.instead)).collect();
         message.push_str(&format!(". Fields without effect: {}", named(used)));

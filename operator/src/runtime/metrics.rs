@@ -223,14 +223,11 @@ impl Metrics {
         // A condition that is there only while it is true is false when it has left.
         let is_there = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
         let name = dns.name_any();
-        shown.retain(|(of, kind), value| {
-            let has_left = *of == name && !is_there(kind);
-            if has_left {
+        for ((of, kind), value) in shown.iter_mut() {
+            if *of == name && !is_there(kind) {
                 *value = 0.0;
             }
-            // Without it nothing says whether the spec is accepted.
-            !(has_left && kind == "Accepted")
-        });
+        }
         // A person chose that the spec is not applied: no alert for that, whether it is refused or not.
         let has_up_to_date = match dns.spec.management_state {
             ManagementState::Managed => true,
@@ -242,7 +239,9 @@ impl Metrics {
             let is_served = condition.type_ == "Ready"
                 && condition.status == "False"
                 && SERVED_OTHERWISE.contains(&condition.reason.as_str());
-            if is_served || (condition.type_ == "UpToDate" && !has_up_to_date) {
+            // Nothing says whether the spec is accepted: no alert says that it is refused.
+            let is_open = condition.type_ == "Accepted" && condition.status == "Unknown";
+            if is_served || is_open || (condition.type_ == "UpToDate" && !has_up_to_date) {
                 shown.remove(&key);
                 continue;
             }
@@ -302,6 +301,18 @@ mod tests {
         metrics.reported(&dns(), &with_true(&["Ready"]));
         assert!(metrics.text().contains(&line("Stalled", "0.0")), "{}", metrics.text());
         assert!(metrics.text().contains(&line("Ready", "1.0")), "{}", metrics.text());
+    }
+
+    #[test]
+    fn k23_accepted_has_no_value_while_nothing_says_whether_the_spec_is_accepted() {
+        let (metrics, dns) = (Metrics::default(), dns());
+        let accepted = "clusterdns_operator_condition{name=\"cluster\",condition=\"Accepted\"}";
+        let mut status = with_true(&["Accepted"]);
+        metrics.reported(&dns, &status);
+        assert!(metrics.text().contains(accepted), "{}", metrics.text());
+        status.conditions[0].status = "Unknown".into();
+        metrics.reported(&dns, &status);
+        assert!(!metrics.text().contains(accepted), "{}", metrics.text());
     }
 
     #[test]

@@ -16,13 +16,17 @@ pub const REASON: &str = "ClientsExcludePods";
 /// Pods or ranges that a message names.
 const MAX_NAMED: usize = 3;
 
-/// Known pods that `access.clients` newly refuses; none if the list is empty or refused them before.
+/// What an empty list means, where people may have meant that no client may ask.
+const EVERYONE: &str = "the list has no entries any more, so every client may ask";
+
+/// Known pods that a changed `access.clients` newly refuses, or that it has become empty and refuses no client.
 pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Option<Check> {
     let clients = &config.access.clients;
-    if clients.is_empty() || *clients == before.access.clients {
+    if *clients == before.access.clients {
         return None;
     }
     let outcome = match refused(clients, &before.access.clients, observed) {
+        None if clients.is_empty() => CheckResult::Warning(EVERYONE.to_owned()),
         None => CheckResult::Good,
         Some(Refused { words, is_most: true }) => {
             CheckResult::Worse(format!("{words}: add the ranges of pods"))

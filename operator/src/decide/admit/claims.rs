@@ -115,7 +115,7 @@ impl<'a> Claim<'a> {
         Hold {
             has: service.is_some(),
             is_accepted: was_accepted(self.dns),
-            // No condition is no refusal: it is left out while a namespace cannot be read.
+            // One that is unknown is no refusal: it is so while a namespace cannot be read.
             is_no_newcomer: has_served && !accepted.any(|it| it.reason == "Conflict"),
             ..shown
         }

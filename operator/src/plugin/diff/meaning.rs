@@ -1,39 +1,75 @@
 //! A spec with its defaults filled in, so that a default that is written out is no change, and a change shows the
 //! default (pure).
 
-use crds::ClusterDNSSpec;
-use crds::v1alpha1::{Placement, PodDisruptionBudget, Proportional, WarmStart};
+use crds::v1alpha1::{GroupLimits, Proportional, Scaling, Server};
+use crds::{ClusterDNSSpec, defaults};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::desired::{default_resources, default_tolerations};
 use crate::import::section_defaults;
 
-/// The spec as JSON: sections that are absent have their defaults, empty lists and sections are absent.
+/// The spec as JSON: what is absent and has a default has it, and empty lists and sections are absent.
 pub(super) fn meaning(spec: &ClusterDNSSpec) -> Value {
-    let Value::Object(mut fields) = value(spec) else { return Value::Null };
-    for (field, default) in sections() {
-        let section = fields.entry(field).or_insert(Value::Null);
-        if section.is_null() {
-            *section = default;
+    let mut spec = spec.clone();
+    fill(&mut spec);
+    let Value::Object(mut fields) = value(&spec) else { return Value::Null };
+    for (field, default) in section_defaults() {
+        fields.entry(field).or_insert(default);
+    }
+    for (name, section) in &mut fields {
+        // One pod on every node: this section is empty, and says something.
+        if let (Value::Object(section), true) = (section, name != "scaling") {
+            section.retain(|_, it| !is_empty(it));
         }
     }
-    fields.retain(|_, it| *it != json!([]) && *it != json!({}));
+    for stub in fields.get_mut("stubDomains").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Value::Object(stub) = stub {
+            stub.retain(|_, it| !is_empty(it));
+        }
+    }
+    fields.retain(|_, it| !is_empty(it));
     Value::Object(fields)
 }
 
-/// What an absent section means.
-fn sections() -> impl Iterator<Item = (&'static str, Value)> {
-    let others = [
-        ("placement", value(&Placement::default())),
-        ("warmStart", value(&WarmStart::default())),
-        ("podDisruptionBudget", value(&PodDisruptionBudget::default())),
-        ("scaling", json!({"proportional": value(&Proportional::default())})),
-        (
-            "upstreams",
-            json!({"fromResolvConf": true, "policy": "Random", "caseRandomisation": false}),
-        ),
-    ];
-    section_defaults().into_iter().chain(others)
+/// Writes out what absent fields mean, where the empty one means something else or the meaning depends on others.
+fn fill(spec: &mut ClusterDNSSpec) {
+    let is_per_node = spec.scaling.as_ref().is_some_and(|scaling| scaling.per_node.is_some());
+    spec.resources.get_or_insert_with(default_resources);
+    spec.placement.get_or_insert_default().tolerations.get_or_insert_with(default_tolerations);
+    spec.warm_start.get_or_insert_default();
+    let budget = spec.pod_disruption_budget.get_or_insert_default();
+    if budget.min_available.is_none() && !is_per_node {
+        budget.max_unavailable.get_or_insert(IntOrString::Int(1));
+    }
+    let scaling = spec.scaling.get_or_insert_default();
+    if *scaling == Scaling::default() {
+        scaling.proportional = Some(Proportional::default());
+    }
+    let upstreams = spec.upstreams.get_or_insert_default();
+    // False chooses nothing.
+    upstreams.none = upstreams.none.filter(|is_none| *is_none);
+    let is_chosen = upstreams.servers.is_some() || upstreams.none.is_some();
+    upstreams.from_resolv_conf = (!is_chosen).then_some(true);
+    upstreams.limits.get_or_insert_with(group_limits);
+    upstreams.servers.iter_mut().flatten().for_each(fill_server);
+    for stub in spec.stub_domains.iter_mut().flatten() {
+        stub.limits.get_or_insert_with(group_limits);
+        stub.servers.iter_mut().for_each(fill_server);
+    }
+}
+
+fn fill_server(server: &mut Server) {
+    server.port.get_or_insert(server.transport.default_port());
+}
+
+fn group_limits() -> GroupLimits {
+    GroupLimits { in_flight: defaults::GROUP_IN_FLIGHT }
+}
+
+fn is_empty(value: &Value) -> bool {
+    *value == json!([]) || *value == json!({})
 }
 
 fn value(of: &impl Serialize) -> Value {
@@ -72,9 +108,43 @@ mod tests {
             "listeners: {}",
             "hosts: []",
             "stubDomains: []",
+            "scaling: {}",
+            "upstreams: {}",
+            "upstreams: {none: false}",
+            "upstreams: {fromResolvConf: false}",
+            "upstreams: {limits: {}, cache: {}, withheldTypes: []}",
+            "access: {clients: []}",
+            "exposure: {namespaces: [], serviceSelector: {}}",
+            "placement: {podLabels: {}, tolerations: [{key: CriticalAddonsOnly, operator: Exists}, \
+             {key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}]}",
+            "podDisruptionBudget: {maxUnavailable: 1}",
+            "resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 256Mi}}",
         ] {
             assert_eq!(changed("{}", &format!("{{{section}}}")), [""; 0], "{section}");
         }
+        let stub = |more: &str| format!("{{stubDomains: [{{domain: a.example, {more}}}]}}");
+        let written =
+            "servers: [{address: 192.0.2.1, port: 53}], limits: {}, cache: {}, withheldTypes: []";
+        assert_eq!(changed(&stub("servers: [{address: 192.0.2.1}]"), &stub(written)), [""; 0]);
+    }
+
+    #[test]
+    fn an_empty_value_that_is_no_default_is_a_change() {
+        for (section, field) in [
+            ("scaling: {perNode: {}}", "spec.scaling.perNode"),
+            ("resources: {}", "spec.resources"),
+            ("placement: {tolerations: []}", "spec.placement.tolerations"),
+            ("metrics: {compatibility: []}", "spec.metrics.compatibility"),
+        ] {
+            let found = changed("{}", &format!("{{{section}}}"));
+            assert!(
+                found.iter().any(|it| it.starts_with(&format!("{field} "))),
+                "{section}: {found:?}"
+            );
+        }
+        let resolv_conf = "spec.upstreams.fromResolvConf";
+        let withheld = changed("{}", "{upstreams: {withheldTypes: [AAAA]}}");
+        assert!(!withheld.is_empty() && !withheld.concat().contains(resolv_conf), "{withheld:?}");
     }
 
     #[test]

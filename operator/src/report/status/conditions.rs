@@ -57,8 +57,11 @@ impl<'a> Conditions<'a> {
         Self { dns, now, listed: Vec::new() }
     }
 
+    /// What an operator said. The default of the schema, that no operator has looked yet, has no generation: nothing follows
+    /// from it, neither since when it is so nor that pods may have answered.
     fn before(&self, kind: &str) -> Option<&Condition> {
-        self.dns.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
+        let mut conditions = self.dns.status.as_ref()?.conditions.iter();
+        conditions.find(|it| it.type_ == kind && it.observed_generation.is_some())
     }
 
     /// Was it true, or nothing known of it?

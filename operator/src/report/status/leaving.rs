@@ -22,8 +22,12 @@ pub fn of(dns: &ClusterDNS, now: Timestamp) -> ClusterDNSStatus {
     );
     let no = ConditionState::no(REASON, &message);
     let mut kept = before.conditions.clone();
-    kept.retain(|condition| condition.type_ == "Accepted");
+    // The default of the schema, that no operator has looked yet, has no generation.
+    kept.retain(|it| it.type_ == "Accepted" && it.observed_generation.is_some());
     let mut conditions = Conditions::of(dns, now);
+    if kept.is_empty() {
+        conditions.set_unknown("Accepted", no.clone());
+    }
     // Its pods may answer, or be gone.
     conditions.set_unknown("Ready", no.clone());
     conditions.set("UpToDate", no.clone());
@@ -42,7 +46,8 @@ pub fn of(dns: &ClusterDNS, now: Timestamp) -> ClusterDNSStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, dns, from};
+    use crate::fixtures::{at, dns, first_status, from};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
     use serde_json::json;
 
     #[test]
@@ -75,5 +80,10 @@ mod tests {
         assert_eq!(status.cluster_ips, ["10.96.0.10"], "which clients ask");
         dns.status = Some(status.clone());
         assert_eq!(of(&dns, at(120)), status, "nothing has changed since");
+        dns.status = Some(first_status());
+        let status = of(&dns, at(60));
+        let is_ours = |it: &Condition| it.reason == REASON && it.last_transition_time.0 == at(60);
+        assert_eq!(status.conditions.len(), expected.len());
+        assert!(status.conditions.iter().all(is_ours), "{:?}", status.conditions);
     }
 }

@@ -6,8 +6,8 @@ use crate::decide::config_map;
 use crate::decide::decide;
 use crate::decide::plan::{Refusal, RolloutState};
 use crate::fixtures::{
-    at, config, deploy, dns, expose, foreign_pod, kube_dns, own_service, reported, says, settings,
-    unready, write,
+    at, config, deploy, dns, expose, first_status, foreign_pod, kube_dns, own_service, reported,
+    says, settings, unready, write,
 };
 use crds::bounds::{LABEL, MESSAGE, OBJECT_NAME};
 use crds::v1alpha1::SkippedObject;
@@ -48,7 +48,8 @@ struct Story {
 
 impl Story {
     fn new(spec: &str) -> Self {
-        Self { observed: Observed::default(), dns: dns(spec), applied: Applied::default() }
+        let dns = ClusterDNS { status: Some(first_status()), ..dns(spec) };
+        Self { observed: Observed::default(), dns, applied: Applied::default() }
     }
 
     /// A cluster in which all is well.
@@ -152,6 +153,19 @@ fn o14_from_the_first_visit_to_ready() {
         (revision.stable.as_str(), "")
     );
     assert!(condition(story.dns.status.as_ref().unwrap(), "Stalled").is_none());
+}
+
+#[test]
+fn o14_a_new_clusterdns_is_not_ready_by_the_first_of_many_pods() {
+    let mut story = Story::new("{scaling: {fixed: {replicas: 8}}}");
+    story.observed.service = Some(own_service());
+    deploy(&mut story.observed, 8);
+    for pod in &mut story.observed.pods[1..] {
+        *pod = unready(pod.clone());
+    }
+    let status = story.reconcile(0);
+    let ready = condition(&status, "Ready").unwrap();
+    assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "TooFewPodsReady"));
 }
 
 #[test]
@@ -307,8 +321,10 @@ fn o14_what_is_unmanaged_shows_what_runs_and_is_on_no_way() {
     story.edit("{ttlSeconds: 7, managementState: Unmanaged}");
     let status = story.reconcile(10);
     assert!(status.conditions.iter().all(|it| CONDITIONS.contains(&it.type_.as_str())));
-    let revision = status.revision.unwrap();
+    let revision = status.revision.clone().unwrap();
     is(&story, "True=Valid True=Serving False=Unmanaged False=AsExpected", Kstatus::Current);
+    let accepted = &condition(&status, "Accepted").unwrap().message;
+    assert_eq!(accepted, "the spec is valid; managementState is Unmanaged, so it is not acted on");
     assert!(revision.stable == runs && revision.desired != runs && revision.canary.is_empty());
 }
 

@@ -70,6 +70,11 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
     });
     let mut conditions = Conditions::of(dns, now);
     let no = ConditionState::no(reason, message);
+    // Left out, the default of the schema would stay, which says that no operator has looked: no client owns it, so no apply
+    // removes it.
+    if !kept.iter().any(|condition| condition.type_ == "Accepted") {
+        conditions.set_unknown("Accepted", no.clone());
+    }
     if !kept.iter().any(|condition| condition.type_ == "UpToDate") {
         conditions.set("UpToDate", no.clone());
     }
@@ -87,7 +92,7 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, dns, from};
+    use crate::fixtures::{at, dns, first_status, from};
     use serde_json::json;
 
     fn unlisted(cause: Cause, others: usize) -> Unlisted {
@@ -153,9 +158,19 @@ mod tests {
 
     #[test]
     fn k23_a_new_clusterdns_of_an_unread_namespace_is_not_ready() {
-        let dns = dns("{}");
-        let status = of(&dns, REASON, &message(&dns, &unlisted(Cause::Refused, 0)), at(0));
+        let mut dns = dns("{}");
+        dns.status = Some(first_status());
+        let message = message(&dns, &unlisted(Cause::Refused, 0));
+        let mut status = of(&dns, REASON, &message, at(0));
         let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("Unknown", "NamespaceUnread"));
+        assert_eq!(ready.last_transition_time.0, at(0), "no one has looked in 1970");
+        // Server-side apply keeps what no client owns.
+        let is_written = |kind: &str| status.conditions.iter().any(|it| it.type_ == kind);
+        let stays = first_status().conditions.into_iter();
+        let stays: Vec<_> = stays.filter(|it| !is_written(&it.type_)).collect();
+        status.conditions.extend(stays);
+        dns.status = Some(status.clone());
+        assert_eq!(of(&dns, REASON, &message, at(30)), status, "nothing changes any more");
     }
 }

@@ -8,6 +8,7 @@ mod pages;
 mod modules;
 mod contract;
 mod record_types;
+mod values;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ IMAGE ?= clusterdns:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 BUILDER ?= $(shell for it in docker podman buildah; do $$it version >/dev/null 2>&1 && { echo $$it; break; }; done)
 BUILD_FLAGS ?=
 
-.PHONY: help run test node cluster conformance soak lint deny oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools crates release workflows
+.PHONY: help run test compares-only node cluster conformance soak lint deny oldest bench bench-default bench-load bench-all miri edits fuzz fuzz-tools fuzz-build $(FUZZ_TARGETS:%=fuzz-%) image manifests charts check-tools crates release workflows
 
 include tests/tools/tools.mk
 
@@ -110,9 +110,13 @@ soak: check-tools crates $(if $(filter scripted,$(PART)),,tools)
 
 # In this order: what fails soonest comes first. Without Go, the tests that need a real API server say that they did not
 # run; where CI is set, that is a failure.
-test: check-tools lint tools
-	@tests/tools/test-packages
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --locked
+test: compares-only check-tools lint tools
+	@without=$$(tests/tools/test-packages) && \
+	  RUST_TEST_THREADS=$(TEST_THREADS) CLUSTERDNS_TEST_WITHOUT="$$without" tests/tools/all-tests
+
+# With this variable tests write what they should compare, and pass.
+compares-only:
+	@test -z "$${UPDATE_EXPECT:-}" || { echo "make test compares: unset UPDATE_EXPECT, which makes tests write" >&2; exit 1; }
 
 # cargo-deny fetches its database of advisories; where it cannot, its other checks still count.
 lint: check-tools

@@ -73,7 +73,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn g151_a_name_that_was_denied_is_answered_once_its_service_is_created() {
+async fn g151_e53_a_name_that_was_denied_is_answered_once_its_service_is_created() {
     let Some(scene) = Scene::new("created").await else { return };
     assert_eq!(scene.live.a(&scene.name("nothere")), Err("NXDOMAIN".into()));
 

@@ -317,7 +317,7 @@ async fn e5_leaving_verified_pod_records_keeps_old_answers_until_the_lists_are_c
 }
 
 #[tokio::test]
-async fn k2_a_start_without_the_api_server_answers_from_the_snapshot() {
+async fn k2_e51_e52_a_start_without_the_api_server_answers_from_the_snapshot() {
     let Some(plane) = ControlPlane::shared().await else { return };
     let namespace = plane.namespace("warm").await;
     let name = namespace.name();

@@ -8,6 +8,8 @@ mod pages;
 mod modules;
 mod contract;
 mod record_types;
+mod asked_of_system;
+mod values;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use crate::control_plane::programs::not_run;
+use crate::control_plane::programs::{not_allowed, not_installed, not_run};
 
 /// Names the test that the binary was run again for.
 const INSIDE: &str = "CLUSTERDNS_TEST_NETNS";
@@ -111,6 +111,19 @@ pub fn nft(commands: &str) -> anyhow::Result<()> {
     let output = Command::new("nft").arg(commands).output()?;
     anyhow::ensure!(output.status.success(), "nft: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
+}
+
+/// The same, and whether it was possible. Where it is not, the test says that it does not run.
+///
+/// # Panics
+/// Where `nft` is missing on a machine that should have it.
+pub fn has_nft(commands: &str) -> bool {
+    match nft(commands) {
+        Ok(()) => return true,
+        Err(error) if error.is::<std::io::Error>() => not_installed("nft"),
+        Err(error) => not_allowed(&format!("rules of nftables ({error})")),
+    }
+    false
 }
 
 /// Whether every user id exists here. Without root there is one only, and programs cannot run as another.

@@ -167,8 +167,9 @@ mod tests {
         let mut ports = ports(1, 1);
         assert_eq!(ports.draw(0, start), Draw::Pooled);
         ports.closed(0, start);
-        assert_eq!(ports.draw(0, start + REST - Duration::from_millis(1)), Draw::Shared);
-        assert_eq!(ports.draw(0, start + REST), Draw::Pooled);
+        let thirty = Duration::from_secs(30);
+        assert_eq!(ports.draw(0, start + thirty - Duration::from_millis(1)), Draw::Shared);
+        assert_eq!(ports.draw(0, start + thirty), Draw::Pooled);
         ports.failed(0);
         assert_eq!((ports.draw(0, start + REST), ports.total()), (Draw::Pooled, 1));
     }

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use super::harness::{Folder, Process, wait_for};
+use super::missing::not_installed;
 use super::taps::decoded;
 use super::{cluster_dns, service};
 
@@ -30,9 +31,7 @@ impl Capture {
         let mut command = Command::new(READER);
         command.args(["-dddd", "-t", CONTENT_TYPE, "-w"]).arg(&file).args(at);
         let Ok(mut child) = command.stderr(Stdio::piped()).spawn() else {
-            let message = format!("NOT RUN: {READER} is not installed (Debian: fstrm-bin)\n");
-            // Not eprint!, whose output the test runner drops when a test passes.
-            let _ = std::io::stderr().write_all(message.as_bytes());
+            not_installed(READER);
             return None;
         };
         let said = Arc::new(Mutex::new(String::new()));

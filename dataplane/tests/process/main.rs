@@ -1,6 +1,8 @@
 //! The program as people run it: flags, a folder that changes, signals.
 #![allow(clippy::print_stderr)]
 
+#[path = "../shared/missing.rs"]
+mod missing;
 mod harness;
 mod namespaces;
 mod start;
@@ -270,7 +272,7 @@ fn e15_what_is_not_served_is_named_and_the_rest_is_served() {
 }
 
 #[test]
-fn http_says_how_it_is_and_nothing_more() {
+fn wr47_http_says_how_it_is_and_nothing_more() {
     let (_folder, process) = serving();
     assert_eq!(process.get("/livez"), (200, "ok\n".to_owned()));
     assert_eq!(process.get("/readyz"), (200, "ready\n".to_owned()));

@@ -1,6 +1,5 @@
 //! Clients that share no code with us: kdig (knot-dnsutils) and curl, where they are installed. Others cover the same
 //! promises in any case: `tls`, `https` and `quic`.
-#![allow(clippy::print_stdout)]
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,6 +8,7 @@ use dataplane::serve::Encrypted;
 
 use crate::harness::{House, OURS, Reply, query};
 use crate::https::patient;
+use crate::missing::{cannot, not_installed};
 use crate::tls::{NAME, Secret};
 
 /// A server on all three, and what its clients must trust.
@@ -35,14 +35,14 @@ fn kdig(over: &Encrypted, name: &str, flags: &[&str]) -> Option<String> {
         .args([OURS, "A"])
         .output();
     let Ok(output) = output else {
-        println!("NOT RUN: there is no kdig here");
+        not_installed("kdig");
         return None;
     };
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     let (printed, complaint) = (text(&output.stdout), text(&output.stderr));
     // Only this message means that the option is unknown. Others, such as "unknown CA", are failures.
     if complaint.contains("invalid option") {
-        println!("NOT RUN: this kdig cannot: {complaint}");
+        cannot(&format!("kdig with {flags:?} ({})", complaint.trim()));
         return None;
     }
     assert!(output.status.success(), "{printed}{complaint}");
@@ -97,7 +97,7 @@ fn t8_curl_is_answered_in_both_versions_of_http() {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut curl) = started else {
-            println!("NOT RUN: there is no curl here");
+            not_installed("curl");
             return;
         };
         // One that cannot do this version does not read its input.
@@ -105,7 +105,7 @@ fn t8_curl_is_answered_in_both_versions_of_http() {
         let output = curl.wait_with_output().unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
         if complaint.contains("does not support this") {
-            println!("NOT RUN: this curl has no {version}");
+            cannot(&format!("curl with {version}"));
             continue;
         }
         assert!(output.status.success(), "{version}: {complaint}");

@@ -1,5 +1,7 @@
 //! The listening side over real sockets: one Service of our own, and an upstream that answers when it is released.
 
+#[path = "../shared/missing.rs"]
+mod missing;
 mod harness;
 mod udp;
 mod waiters;

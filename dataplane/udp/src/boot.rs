@@ -48,6 +48,9 @@ mod tests {
         let ahead = ["--user", "--map-root-user", "--time", "--boottime", "86400", "--fork"];
         let tried = Command::new("unshare").args(ahead).arg("true").output();
         if !tried.is_ok_and(|tried| tried.status.success()) {
+            // As in `tests/src/control_plane/programs.rs`: people do not read the output of a passing run of CI.
+            let is_ci = std::env::var_os("CI").is_some_and(|ci| !ci.is_empty());
+            assert!(!is_ci, "no time namespace can be made here");
             let _ = std::io::stderr().write_all(b"NOT RUN: no time namespace can be made here\n");
             return;
         }

@@ -3,6 +3,8 @@
 //! this too, because the leader may be on the node that died. The number of lost pods is read from the API server
 //! right before, to respect the limit. Two operators that write at the same moment do not see each other.
 
+mod patch;
+
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -10,7 +12,6 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
-use serde_json::json;
 
 use super::Lookout;
 use super::ask::{self, Target};
@@ -28,10 +29,6 @@ const MAX_PAGES: usize = 20;
 /// A pod whose silence was heard longer ago is asked once more before the write: a later round may have heard an answer, while a
 /// slow API server lists its peers. They are listed again after that question.
 const FRESH: Duration = SOON;
-
-/// The message of the pod's condition.
-const MESSAGE: &str = "nothing answers there: asked over UDP, TCP and HTTP by the operator of ClusterDNS and by another pod of \
-                       this Service";
 
 /// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again. `heard`: when the pod
 /// was silent last. `ahead`: pods that are being taken out and may be lost before this one.
@@ -55,11 +52,7 @@ pub(super) async fn take_out(
         Ok(version) => version,
         Err(NotNow { is_settled }) => return is_settled,
     };
-    let body = json!({
-        "metadata": {"uid": lost.uid, "resourceVersion": version},
-        "status": {"conditions": [{"type": "Ready", "status": "False", "reason": pods::LOST, "message": MESSAGE,
-            "lastTransitionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()}]},
-    });
+    let body = patch::not_ready(lost, &version, Timestamp::now());
     let params = PatchParams {
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
@@ -188,7 +181,7 @@ pub(super) mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::Relaxed;
 
-    use serde_json::Value;
+    use serde_json::{Value, json};
     use tokio::net::UdpSocket;
 
     use super::*;

@@ -124,7 +124,7 @@ pub(super) fn program(path: &str) -> Vec<(usize, String)> {
 }
 
 /// Fails for every line of these files that says one of these words.
-fn nowhere(paths: impl IntoIterator<Item = String>, words: &[&str], why: &str) {
+pub(super) fn nowhere(paths: impl IntoIterator<Item = String>, words: &[&str], why: &str) {
     let mut found = Vec::new();
     let is_test = |path: &String| {
         path.contains("/tests/") || ["tests.rs", "testing.rs"].iter().any(|end| path.ends_with(end))

@@ -6,7 +6,7 @@ use hickory_proto::rr::RecordType;
 use tests::netns::inside;
 use tests::upstream::UpstreamTransport;
 
-use super::stage::{FIRST, GOLDEN, Stage};
+use super::stage::{FIRST, GOLDEN, Stage, options};
 
 #[tokio::test]
 async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
@@ -35,6 +35,30 @@ async fn f5_ports_and_ids_are_drawn_from_the_whole_range() {
         assert!(often.values().all(|count| *count <= 4), "{what}: {often:?}");
         let ups = values.windows(2).filter(|pair| pair[1] > pair[0]).count();
         assert!((140..260).contains(&ups), "{what}: {ups} steps up");
+    }
+}
+
+#[tokio::test]
+async fn f19_fw14_the_spelling_of_a_name_says_nothing_about_that_of_the_next_one() {
+    const LOOKUPS: usize = 64;
+    const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzabcdef";
+    let stage = Stage::with(GOLDEN, |config| options(config).case_randomisation = true);
+    for number in 0..LOOKUPS {
+        stage.ask(0, &format!("n{number:02}.{LETTERS}.example.org"), RecordType::A).await;
+    }
+    let asked = stage.upstream(FIRST).asked();
+    // Behind the header: a label of three characters, and the length of the next one.
+    let letters = |packet: &[u8]| packet[12 + 4 + 1..][..LETTERS.len()].to_vec();
+    let spelled: Vec<Vec<u8>> = asked.iter().map(|asked| letters(&asked.packet)).collect();
+    let is_name = |octets: &Vec<u8>| octets.eq_ignore_ascii_case(LETTERS.as_bytes());
+    assert!(spelled.len() >= LOOKUPS && spelled.iter().all(is_name), "{spelled:?}");
+    // Two of 64 draws of 2^32 meet once in two million runs, five pairs never.
+    let distinct: BTreeSet<&Vec<u8>> = spelled.iter().collect();
+    assert!(distinct.len() > spelled.len() - 5, "{} of {}", distinct.len(), spelled.len());
+    // Each letter is a capital in about half of them: in none, or in all, once in 10^17 runs.
+    for place in 0..LETTERS.len() {
+        let capitals = spelled.iter().filter(|it| it[place].is_ascii_uppercase()).count();
+        assert!((1..spelled.len()).contains(&capitals), "{place}: {capitals}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Upstreams over TLS, HTTPS and QUIC (FW2, FW54): connections kept and resumed, names checked, never clear text.
 
+mod forged;
 mod https;
 
 use std::collections::BTreeMap;

@@ -1,18 +1,18 @@
 //! What ends a lookup (FW20): answers, denials and YXDOMAIN, of whichever server gives them first.
 
 use dataplane_core::Discard;
-use hickory_proto::op::ResponseCode;
+use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
 use tests::upstream::UpstreamTransport;
 
-use super::stage::{FIRST, SECOND, Stage, answers, failure};
+use super::stage::{FIRST, SECOND, Stage, answers, asked_once, failure};
 
-/// 10.0.0.2 says this, 10.0.0.3 answers everything with an address.
-fn first_says(rule: &str) -> Stage {
-    Stage::new(&format!(
-        "server 10.0.0.2\n* *\n{rule}\nserver 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3"
-    ))
+/// 10.0.0.2 says this, 10.0.0.3 answers everything with an address: the reply for a name.
+async fn first_says(rule: &str, qtype: RecordType) -> (Stage, Message) {
+    let scripts =
+        format!("server 10.0.0.2\n* *\n{rule}\nserver 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3");
+    asked_once(&scripts, 0, "www.example", qtype).await
 }
 
 const SOA: &str = "  authority example. 60 SOA a. b. 1 2 3 4 5";
@@ -26,8 +26,7 @@ async fn fw20_an_answer_a_denial_or_yxdomain_of_one_server_ends_the_lookup() {
         ("  rcode NXDOMAIN".to_owned(), ResponseCode::NXDomain, vec![]),
         ("  rcode YXDOMAIN".to_owned(), ResponseCode::YXDomain, vec![]),
     ] {
-        let stage = first_says(&rule);
-        let reply = stage.ask(0, "www.example", RecordType::A).await;
+        let (stage, reply) = first_says(&rule, RecordType::A).await;
         assert_eq!(failure(&reply), (rcode, None), "{rule}");
         assert_eq!(answers(&reply), records, "{rule}");
         assert_eq!(stage.upstream(FIRST).times_asked("www.example."), 1, "{rule}");
@@ -39,8 +38,7 @@ async fn fw20_an_answer_a_denial_or_yxdomain_of_one_server_ends_the_lookup() {
 #[tokio::test]
 async fn fw20_what_is_no_good_reply_leaves_the_lookup_to_the_next_server() {
     for rule in ["  rcode REFUSED", "  rcode SERVFAIL", "  authority example. 60 NS ns.example."] {
-        let stage = first_says(rule);
-        let reply = stage.ask(0, "www.example", RecordType::A).await;
+        let (stage, reply) = first_says(rule, RecordType::A).await;
         assert_eq!(answers(&reply), ["192.0.2.3"], "{rule}");
         assert_eq!(stage.upstream(SECOND).times_asked("www.example."), 1, "{rule}");
         let discarded = Discard::ALL.map(|reason| stage.published.upstreams.discarded(reason));
@@ -50,8 +48,8 @@ async fn fw20_what_is_no_good_reply_leaves_the_lookup_to_the_next_server() {
 
 #[tokio::test]
 async fn fw12_a_server_that_announces_an_opt_record_and_sends_none_is_asked_once() {
-    let stage = first_says("  opt announced\n  answer @ 60 A 192.0.2.2");
-    let reply = stage.ask(0, "www.example", RecordType::A).await;
+    let (stage, reply) =
+        first_says("  opt announced\n  answer @ 60 A 192.0.2.2", RecordType::A).await;
     assert_eq!(answers(&reply), ["192.0.2.2"]);
     assert_eq!(stage.upstream(FIRST).times_asked("www.example."), 1);
     assert_eq!(stage.upstream(SECOND).asked().len(), 0, "it is not asked");
@@ -59,8 +57,7 @@ async fn fw12_a_server_that_announces_an_opt_record_and_sends_none_is_asked_once
 
 #[tokio::test]
 async fn fw26_a_datagram_longer_than_is_read_is_asked_for_over_tcp_at_once() {
-    let stage = first_says("  answer @ 60 TXT *5000");
-    let reply = stage.ask(0, "www.example", RecordType::TXT).await;
+    let (stage, reply) = first_says("  answer @ 60 TXT *5000", RecordType::TXT).await;
     assert_eq!(failure(&reply), (ResponseCode::NoError, None));
     assert!(reply.metadata.truncation, "it is longer than the client takes");
     let over = |transport| stage.upstream(FIRST).times_asked_over("www.example.", transport);

@@ -137,7 +137,12 @@ async fn f20_g143_a_server_that_refuses_edns_is_asked_without_and_remembered() {
         let asked = stage.upstream(FIRST).asked();
         let of_client = asked.iter().filter(|asked| asked.name.ends_with(".example."));
         let opts: Vec<bool> = of_client.map(|asked| has_opt(&asked.packet)).collect();
-        assert_eq!(opts, [true, false, false], "{rcode}");
+        // With OPT first, and never again; each more than once where this machine stood still for half a second (FW23).
+        let without = opts.iter().position(|has_opt| !has_opt).expect("asked without OPT");
+        assert!(without > 0 && opts.len() >= 3, "{rcode}: {opts:?}");
+        assert!(opts[without..].iter().all(|has_opt| !has_opt), "{rcode}: {opts:?}");
+        let of_second = asked.iter().filter(|asked| asked.name == "n1.example.");
+        assert!(of_second.into_iter().all(|asked| !has_opt(&asked.packet)), "{rcode}");
     }
 }
 
@@ -166,13 +171,14 @@ async fn fw25_a_reply_without_signatures_is_kept_for_30_s_for_who_wants_them() {
         "server 10.0.0.2\n* *\n  opt FORMERR\n  answer @ 60 A 192.0.2.2\n\
          server 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3",
     );
+    stage.forwarder.clock().stop();
     let plain = waiting(0, "www.example.org", RecordType::A);
     let key = LookupKey::new(plain.key.name().clone(), RecordType::A.into(), true, false);
     let validates = Waiting { key, ..waiting(0, "www.example.org", RecordType::A) };
     let steps = [
         (0, &validates, 2),
         (29, &validates, 2),
-        (2, &validates, 4),
+        (1, &validates, 4),
         (0, &plain, 6),
         (31, &plain, 6),
     ];

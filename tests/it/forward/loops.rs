@@ -14,7 +14,7 @@ use dataplane::state::{Published, State};
 use dataplane_core::Index;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
-use tests::upstream::Script;
+use tests::upstream::{Script, ScriptedUpstream};
 use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 
@@ -96,6 +96,17 @@ impl Instance {
         self.state.published.store(Arc::new(next));
     }
 
+    /// Forwards one stub domain, and keeps expired answers for a minute.
+    fn forwards_stub_domain_to(&self, upstream: SocketAddr) {
+        let group = Group { servers: vec![server(upstream)], options: GroupOptions::default() };
+        let stub = config::StubDomain { domain: "corp.example".into(), group };
+        let mut config = Config { upstreams: config::Upstreams::None, ..Config::default() };
+        (config.stub_domains, config.cache.stale_seconds) = (vec![stub], 60);
+        let before = self.state.published.load_full();
+        let next = published(&config, before.records.replicas(), Some(&before.upstreams));
+        self.state.published.store(Arc::new(next));
+    }
+
     fn server_state(&self) -> &'static str {
         let upstreams = self.state.published.load_full().upstreams.clone();
         upstreams.view(std::time::Instant::now()).groups[0].servers[0].state
@@ -166,6 +177,30 @@ async fn f13_fw51_two_clusters_that_forward_to_each_other_end_it_and_report_it()
     let reply = ask(one.address(), "again.example.org.").await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
     assert!(one.sent() + other.sent() <= before + 1, "nothing comes back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fw51_a_loop_through_stub_domains_keeps_an_expired_answer_in_use() {
+    let (one, other) = (Instance::start(1), Instance::start(2));
+    let script = Script::one("* *\n  answer @ 60 A 192.0.2.1").unwrap();
+    let real = ScriptedUpstream::start(script).unwrap();
+    other.forwards_stub_domain_to(real.address());
+    one.forwards_stub_domain_to(other.address());
+    let name = "wiki.corp.example.";
+    assert_eq!(answers(&ask(one.address(), name).await), ["192.0.2.1"]);
+    other.forwards_stub_domain_to(one.address());
+    // The TTL of the server, then twice that of a stale reply: longer than both the TTL and the minute.
+    for seconds in [61, 31, 31] {
+        for instance in [&one, &other] {
+            instance.forwarder.clock().advance(Duration::from_secs(seconds));
+        }
+        assert_eq!(answers(&ask(one.address(), name).await), ["192.0.2.1"], "{seconds}");
+        // What comes back is kept as any other reply.
+        while one.forwarder.lookups() + other.forwarder.lookups() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert_eq!(real.asked().len(), 1, "it is asked no more");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tests::client::{self, Names, Question, Transport};
-use tests::control_plane::not_installed;
+use tests::control_plane::{not_allowed, not_installed};
 use tests::data_plane::DataPlane;
 use tests::netns::inside;
 use tests::scratch::Scratch;
@@ -92,7 +92,7 @@ spec:
             let (printed, complaint) = (text(&output.stdout), text(&output.stderr));
             // Its builds differ in what they can.
             if complaint.contains("invalid option") {
-                not_installed(&format!("kdig {over:?}"));
+                not_allowed(&format!("kdig {over:?}"));
                 continue;
             }
             assert!(output.status.success(), "{over:?}: {printed}{complaint}");

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tests::client::Transport;
-use tests::control_plane::not_installed;
 use tests::data_plane::{DataPlane, wait_for};
-use tests::netns::{NODE_ADDRESS, add_address, inside, nft};
+use tests::netns::{NODE_ADDRESS, add_address, has_nft, inside, nft};
 use tests::scratch::Scratch;
 
 /// Of the Service of the cluster DNS, which kubelet writes into the resolv.conf of pods.
@@ -43,8 +42,8 @@ fn with_resolv_conf(text: &str) -> (Scratch, DataPlane) {
 fn fw50_g137_a_resolv_conf_that_names_our_own_service_is_found_at_the_first_probe() {
     inside(async || {
         // As kube-proxy does: the address is of no machine, and leads to our pod.
-        if nft("add table ip nat").is_err() {
-            return not_installed("nft");
+        if !has_nft("add table ip nat") {
+            return;
         }
         add_address("192.0.2.77".parse().expect("an address"));
         let ip = |arguments: &[&str]| Command::new("ip").args(arguments).status();

@@ -142,9 +142,9 @@ fn a_cname_from_a_snapshot_says_so_without_recursion() {
     agree(plain(), &[(Resource::Services, SNAPSHOT)], &objects, &asked, 0);
 }
 
-/// N43: the DNS Service may be hidden, `ns.dns.Z` is not, and a change of it is published.
+/// The DNS Service may be hidden, `ns.dns.Z` is not, and a change of it is published.
 #[test]
-fn the_addresses_of_a_hidden_dns_service_are_published() {
+fn n43_the_addresses_of_a_hidden_dns_service_are_published() {
     let exposure = Exposure { namespaces: vec!["data".into()], ..Exposure::default() };
     let service_addresses =
         ServiceAddresses::OfService { namespace: "shop".into(), name: "dns".into() };

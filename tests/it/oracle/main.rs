@@ -36,7 +36,7 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn k21_index_and_oracle_agree_at_every_step(history in history(10, 100)) {
+    fn k21_a1_a3_a4_a5_a51_e10_the_index_and_the_oracle_agree_at_every_step(history in history(10, 100)) {
         let outcome = Play::run(&history);
         prop_assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
     }

@@ -1,5 +1,5 @@
-//! What a build machine gets before `make test`: user namespaces, the compiler of releases, and the programs of others that
-//! tests use. The machine of a test has none of it changed: programs that would change it are stand-ins.
+//! What a build machine gets before `make test`, and what that makes of missing programs: user namespaces, the compiler of
+//! releases, and the programs of others that tests use. The machine of a test has none of it changed: programs that would change it are stand-ins.
 
 use std::path::Path;
 use std::process::Command;
@@ -73,7 +73,8 @@ fn p5_ci_tests_and_lints_with_the_compiler_of_releases() {
     assert_eq!(run(&[], true), "make test, Rust of the machine\n", "it has that version");
 }
 
-/// Runs `test-packages` where no program of /usr/bin is found, as a user who is not root.
+/// Runs `test-packages` where no program of /usr/bin is found, as a user who is not root. What it prints for people, and for
+/// `make test`, is one text.
 fn packages(sudo: &str) -> (bool, String) {
     let tree = Tree::new();
     tree.path_with(&[("id", "echo 1000"), ("apt-get", "echo without sudo"), ("sudo", sudo)]);
@@ -103,4 +104,40 @@ fn programs_of_others_are_installed_by_sudo_where_ci_is_not_root() {
     }
     let (passed, text) = packages("exit 1");
     assert!(passed && text.contains("only root may install them: "), "{text}");
+    let may_be_missing =
+        |text: &str| text.lines().next().is_some_and(|line| line.split(' ').any(|it| it == "kdig"));
+    assert!(may_be_missing(&text), "{text}");
+    // The lists of packages are there, and one package is not.
+    let fails = |calls: &str| {
+        let fails = format!(r#"case "$*" in {calls}) exit 100 ;; esac"#);
+        packages(&fails)
+    };
+    let (passed, text) = fails("*' install '*");
+    assert!(!passed && text.contains("cannot be installed, and their lists are there: "), "{text}");
+    let (passed, text) = fails("*' install '*|*' update '*");
+    assert!(passed && may_be_missing(&text), "without a network: {text}");
+}
+
+#[test]
+fn make_test_compares_and_lets_no_variable_have_tests_write_what_they_compare() {
+    let mut make = Command::new("make");
+    make.current_dir(root()).args(["--silent", "compares-only"]);
+    let (passed, text) = ran(make.env("UPDATE_EXPECT", "1"));
+    assert!(!passed && text.contains("unset UPDATE_EXPECT"), "{text}");
+    let (passed, text) = ran(make.env_remove("UPDATE_EXPECT"));
+    assert!(passed, "{text}");
+    let makefile = read("Makefile");
+    assert!(makefile.contains("\ntest: compares-only "), "it is the first step");
+}
+
+#[test]
+fn what_did_not_run_is_shown_again_at_the_end_of_all_tests() {
+    let tree = Tree::new();
+    let cargo =
+        "echo 'NOT RUN: b needs kdig' >&2; echo 'NOT RUN: a needs nft' >&2; echo test >&2; exit 3";
+    let path = tree.path_with(&[("cargo", cargo)]);
+    let mut all = Command::new("/bin/sh");
+    let (passed, text) = ran(all.arg(root().join("tests/tools/all-tests")).env("PATH", &path));
+    assert!(text.ends_with("These tests did not run:\n  a needs nft\n  b needs kdig\n"), "{text}");
+    assert!(!passed && all.status().is_ok_and(|status| status.code() == Some(3)), "{text}");
 }

@@ -97,7 +97,7 @@ fn w2_no_reply_is_ever_answered() {
 }
 
 #[test]
-fn w3_question_count_other_than_one_is_formerr() {
+fn w3_a10_question_count_other_than_one_is_formerr() {
     for questions in [0, 2, 3, 255, 65_535] {
         formerr_header_only(&message([questions, 0, 0, 0], &[CART, A_IN]), Reason::Counts);
         let two = message([questions, 0, 0, 0], &[CART, A_IN, CART, A_IN]);

@@ -255,7 +255,7 @@ fn r19_nsid_is_answered_and_other_options_are_not_echoed() {
 /// A denial always fits in 512 octets (WR22): a long question, a long cluster domain and a long pod name leave no room
 /// for all three of them, and then the NSID is left out.
 #[test]
-fn r19_a_long_nsid_never_truncates_a_denial() {
+fn r19_wr22_a_long_nsid_never_truncates_a_denial() {
     let label = "z".repeat(59);
     let resource: crds::ClusterDNS = serde_json::from_value(serde_json::json!({
         "apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS",

@@ -58,7 +58,7 @@ pub(super) fn r9_and_r10(ask: impl Fn(&Question, Transport) -> Vec<u8>) {
 }
 
 #[test]
-fn r9_r10_what_does_not_fit_in_a_datagram_is_truncated_and_whole_over_tcp() {
+fn r9_r10_wr7_what_does_not_fit_in_a_datagram_is_truncated_and_whole_over_tcp() {
     let core = shop_with(&many(300));
     r9_and_r10(|question, transport| reply(&core, &question.packet, transport));
 }
@@ -212,7 +212,7 @@ fn pointer_targets(reply: &[u8]) -> BTreeSet<u16> {
 /// Each new name is compared with those that the encoder remembers. As long as it remembers a fixed number, the time
 /// is linear in the reply (WR25); were it to remember each of 5,000, their addresses' owners would point to them.
 #[test]
-fn w12_owner_names_remembered_for_compression_are_bounded() {
+fn w12_wr25_owner_names_remembered_for_compression_are_bounded() {
     let core = shop_with(&many(5_000));
     let distinct = |question: &str| {
         let question = Question::parse(question).unwrap();

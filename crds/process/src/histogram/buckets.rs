@@ -150,6 +150,7 @@ mod tests {
 
     #[test]
     fn bounds_ascend_and_no_cell_of_the_grid_has_two() {
+        assert_eq!(MOST, 263, "docs/limits.md");
         assert!(UPPER_NS[..MOST].is_sorted_by(|one, next| one < next));
         for cells in GRID.windows(2) {
             assert!(cells[1] - cells[0] <= 1, "{cells:?}");

@@ -4,6 +4,7 @@ use dataplane_core::{Name, TtlCaps, Verdict};
 
 use super::*;
 
+mod hashes;
 mod kinds;
 mod shrink;
 

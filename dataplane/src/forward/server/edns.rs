@@ -88,8 +88,9 @@ mod tests {
         let mut edns = Edns::default();
         assert!(edns.is_used(now));
         edns.refused(now);
-        assert!(!edns.is_used(now) && !edns.is_used(now + WITHOUT - Duration::from_secs(1)));
-        assert!(edns.is_used(now + WITHOUT));
+        let minutes = |minutes: u64| now + Duration::from_secs(minutes * 60);
+        assert!(!edns.is_used(now) && !edns.is_used(minutes(15) - Duration::from_secs(1)));
+        assert!(edns.is_used(minutes(15)));
     }
 
     /// The form of the probe that is answered if the server answers only probes without OPT.

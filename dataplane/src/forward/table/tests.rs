@@ -144,3 +144,11 @@ fn fw11_those_who_are_called_get_the_end_once_also_of_a_lookup_that_breaks_off()
     assert_eq!(got, [(1, end), (2, end), (4, broken)]);
     assert_eq!(table.len(), 0);
 }
+
+/// Who chooses names that meet in one place makes each look there slow.
+#[test]
+fn two_tables_of_lookups_have_other_places_for_one_key() {
+    let id: Id = (1, key("a.example"));
+    let of = |table: &Table| table.hasher.hash_one(&id);
+    assert_ne!(of(&Table::default()), of(&Table::default()));
+}

@@ -41,3 +41,18 @@ pub(super) fn chance() -> f64 {
     let random = getrandom::u64().expect("this system gives random numbers");
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other tests shorten these times, or compute with them.
+    #[test]
+    fn e25_k22_silence_ends_a_watch_after_75_s_and_lists_are_compared_after_5_h() {
+        let pace = Pace::with_spread(Duration::from_secs(60));
+        assert_eq!(pace.silence, Duration::from_secs(75));
+        assert_eq!(pace.compare_after, Duration::from_secs(18_000));
+        assert_eq!(pace.canary_grace, Duration::from_secs(300));
+        assert_eq!(pace.spread, Duration::from_secs(60));
+    }
+}

@@ -7,7 +7,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::rustls::{ServerConfig, crypto};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{ALL_VERSIONS, ServerConfig, SupportedProtocolVersion, crypto};
 
 /// The certificate and key of one server, and the authority that signed it.
 #[derive(Debug)]
@@ -19,6 +21,17 @@ pub struct Credentials {
     pub key_pem: String,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
+    versions: &'static [&'static SupportedProtocolVersion],
+}
+
+/// Presents its certificate whether or not the key is that of it.
+#[derive(Debug)]
+struct Presented(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Presented {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
 }
 
 impl Credentials {
@@ -41,6 +54,19 @@ impl Credentials {
         })
     }
 
+    /// The certificate of a server with this name, and a key that is not its own: what someone has who copied the certificate
+    /// from a handshake. This version of TLS alone is spoken.
+    ///
+    /// # Errors
+    /// None can be made.
+    pub fn forged(
+        name: &str,
+        versions: &'static [&'static SupportedProtocolVersion],
+    ) -> Result<Credentials> {
+        let (real, other) = (Credentials::of(name)?, Credentials::of(name)?);
+        Ok(Credentials { key: other.key, key_pem: other.key_pem, versions, ..real })
+    }
+
     fn issue(name: &str, change: impl Fn(&mut CertificateParams)) -> Result<Credentials> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "authority of upstreams");
@@ -55,7 +81,8 @@ impl Credentials {
         let certificate = certificate.der().clone();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let authority = issuer.pem();
-        Ok(Credentials { authority, certificate_pem, key_pem, certificate, key })
+        let versions = ALL_VERSIONS;
+        Ok(Credentials { authority, certificate_pem, key_pem, certificate, key, versions })
     }
 
     /// The TLS configuration of a server with this name.
@@ -64,10 +91,12 @@ impl Credentials {
     /// TLS refuses them.
     pub fn server_config(&self, protocol: &[u8]) -> Result<ServerConfig> {
         let provider = Arc::new(crypto::ring::default_provider());
+        let key = provider.key_provider.load_private_key(self.key.clone_key())?;
+        let presented = Presented(CertifiedKey::new(vec![self.certificate.clone()], key).into());
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
+            .with_protocol_versions(self.versions)?
             .with_no_client_auth()
-            .with_single_cert(vec![self.certificate.clone()], self.key.clone_key())?;
+            .with_cert_resolver(Arc::new(presented));
         config.alpn_protocols = vec![protocol.to_vec()];
         Ok(config)
     }

@@ -164,19 +164,27 @@ fn ca3_a_denial_with_private_addresses_of_the_type_is_no_answer_either() {
     }
 }
 
-/// SvcPriority 1, TargetName `.`, and one SvcParam.
-fn hint(key: u16, address: &str) -> String {
+/// A record of this type with SvcPriority 1, TargetName `.`, and one SvcParam.
+fn hint(qtype: RecordType, key: u16, address: &str) -> String {
     let octets = match address.parse().unwrap() {
         std::net::IpAddr::V4(v4) => v4.octets().to_vec(),
         std::net::IpAddr::V6(v6) => v6.octets().to_vec(),
     };
     let value: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
-    format!("www.example.org. 60 TYPE65 000100{key:04x}{:04x}{value}", octets.len())
+    let number = u16::from(qtype);
+    format!("www.example.org. 60 TYPE{number} 000100{key:04x}{:04x}{value}", octets.len())
 }
 
 #[test]
 fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
-    let pending = plain(client(WWW, RecordType::HTTPS));
+    for qtype in [RecordType::HTTPS, RecordType::SVCB] {
+        hints_at_private_addresses_are_removed(qtype);
+    }
+}
+
+fn hints_at_private_addresses_are_removed(qtype: RecordType) {
+    let pending = plain(client(WWW, qtype));
+    let hint = |key, address| hint(qtype, key, address);
     let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
     let judged = |answer: &[&str]| {
         let reply = upstream(&pending, answer, &[]).to_vec().unwrap();
@@ -207,8 +215,8 @@ fn fw43_a_hint_at_a_private_address_is_removed_with_its_record() {
     ];
     for (rdata, is_private) in texts {
         let rdata: String = rdata.split(' ').collect();
-        let relayed = judged(&[&format!("www.example.org. 60 TYPE65 {rdata}")]);
-        assert_eq!(relayed.is_blocked(), is_private, "{rdata}");
+        let relayed = judged(&[&format!("www.example.org. 60 TYPE{} {rdata}", u16::from(qtype))]);
+        assert_eq!(relayed.is_blocked(), is_private, "{qtype} {rdata}");
     }
 }
 

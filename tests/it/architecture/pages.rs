@@ -152,6 +152,35 @@ fn the_layout_is_the_tree() {
     }
 }
 
+/// One word of the layout may also be a subcommand, a function or a system call.
+const NOT_MODULES: [&str; 9] = [
+    "compare",
+    "import",
+    "reconcile",
+    "recvmmsg",
+    "respond",
+    "route",
+    "run",
+    "sendmmsg",
+    "take_out",
+];
+
+#[test]
+fn the_layout_names_only_submodules_that_exist() {
+    for row in table("docs/layout.md", "# Layout") {
+        let (paths, says) = (quoted(&row[0]), quoted(&row[1]));
+        let folders = paths.iter().filter_map(|path| path.strip_suffix(".rs"));
+        for folder in folders.filter(|folder| !folder.ends_with("/lib")) {
+            let is_word = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            for word in says.iter().copied().filter(is_word) {
+                let is_module = root().join(format!("{folder}/{word}.rs")).exists();
+                let is_known = is_module || NOT_MODULES.contains(&word);
+                assert!(is_known, "the layout names {word} of {folder}, which is not there");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_page_of_docs_is_in_the_index() {
     let (files, index) = (files(), read("docs/README.md"));

@@ -16,8 +16,8 @@ pub fn of(dns: &ClusterDNS, now: Timestamp) -> ClusterDNSStatus {
     let finalizers = dns.metadata.finalizers.clone().unwrap_or_default();
     let message = format!(
         "this ClusterDNS is being deleted: the operator gives an adopted Service back, and changes and repairs nothing else. It is \
-         gone when those who wrote its finalizers have taken them away: {}. foregroundDeletion is that of Kubernetes, which waits \
-         until the pods are gone",
+         deleted when the clients that wrote its finalizers have removed them: {}. foregroundDeletion belongs to Kubernetes, which \
+         waits until the pods are deleted",
         named(finalizers)
     );
     let no = ConditionState::no(REASON, &message);

@@ -71,7 +71,7 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         let message = &status.conditions.last().unwrap().message;
-        assert!(message.contains("away: a/b, foregroundDeletion."), "{message}");
+        assert!(message.contains("them: a/b, foregroundDeletion."), "{message}");
         assert_eq!(status.cluster_ips, ["10.96.0.10"], "which clients ask");
         dns.status = Some(status.clone());
         assert_eq!(of(&dns, at(120)), status, "nothing has changed since");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crds::between;
 use serde_json::Value;
 
 use super::{files, quoted, read, root, rust_files, table, tests};
@@ -149,6 +150,15 @@ fn the_layout_is_the_tree() {
             };
             assert!(listed.contains(&line), "the layout does not say what {line} is for");
         }
+    }
+}
+
+/// What `dig` shows to a person is on the page that says what to do.
+#[test]
+fn the_page_on_operating_has_the_text_of_each_failed_lookup() {
+    let page = read("docs/operating.md");
+    for text in [between::NO_SERVER, between::SILENCE, between::ERRORS, between::LIMIT] {
+        assert!(page.contains(&format!(" | `{text}` | ")), "no row for {text}");
     }
 }
 

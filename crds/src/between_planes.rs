@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// Key of the document that every pod runs, but for the canary.
+/// Key of the document that every pod runs, except for the canary.
 pub const STABLE: &str = "stable.json";
 /// Key of the document that one pod tries, the canary.
 pub const CANARY: &str = "canary.json";

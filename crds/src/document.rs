@@ -1,4 +1,4 @@
-//! Reads the document between the planes: JSON in, a [`Config`] that keeps the rules out, or why it cannot be run.
+//! Reads the JSON document between the planes into a [`Config`], or says why it is invalid.
 
 use serde::Deserialize;
 

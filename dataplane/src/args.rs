@@ -151,14 +151,14 @@ pub struct Args {
     )]
     pub workers: Option<u16>,
 
-    /// Form of the log lines. With --config-map this holds until the configuration is known, then
-    /// spec.logging.format does [default: spec.logging.format, for which the first lines wait; with
-    /// --config-map json until it is known; always text on a terminal]
+    /// Form of the log lines. With --config-map it applies until the configuration is read, and
+    /// spec.logging.format after that [default: spec.logging.format, for which the first lines wait;
+    /// with --config-map json until it is read; always text on a terminal]
     #[arg(long, value_enum, env = "CLUSTERDNS_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// Log lines that are written. With --config-map this holds until the configuration is known,
-    /// then spec.logging.level does [default: info, then spec.logging.level]
+    /// Log lines that are written. With --config-map it applies until the configuration is read, and
+    /// spec.logging.level after that [default: info, then spec.logging.level]
     #[arg(long, value_enum, env = "CLUSTERDNS_LOG_LEVEL")]
     pub log_level: Option<LogLevel>,
 

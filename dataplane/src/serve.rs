@@ -2,7 +2,8 @@
 //!
 //! UDP has one blocking thread per worker and address, each with its own socket, buffers and counters, because
 //! waking up and copying is all that an answer costs. TCP has one thread for all connections: they share its
-//! buffers, so that an idle one costs next to nothing. Only queries for an upstream leave these threads.
+//! buffers, so that an idle one costs next to nothing. A query over UDP stays on its thread, also when an upstream answers it: other
+//! threads get what is not a normal miss (docs/flows.md).
 
 mod bind;
 mod udp;
@@ -55,7 +56,7 @@ pub struct Limits {
     /// The same, of one client address.
     pub tcp_connections_per_client: usize,
     /// Octets held for all TCP connections together, read and not yet answered or answered and not yet written
-    /// (`tcpBufferBytes`, WR44).
+    /// (`limits.tcpBuffers`, WR44).
     pub tcp_buffer_bytes: usize,
     /// Handshakes of TLS and QUIC that one client address may begin at once. Not configurable; tests use shorter times.
     pub handshake_burst: u32,

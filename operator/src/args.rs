@@ -231,7 +231,7 @@ pub struct CheckFlags {
 }
 
 impl Run {
-    /// As far as decisions need it. An empty name, as an empty variable gives, is none.
+    /// As far as decisions need it. An empty name, as an empty variable gives, counts as not given.
     pub fn settings(&self) -> Settings {
         let named = |names: &[String]| -> Vec<String> {
             let names = names.iter().map(|name| name.trim().to_owned());

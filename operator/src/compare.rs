@@ -1,5 +1,5 @@
 //! `compare`: asks two DNS servers the same questions and says where they differ, by class: differences that the contract
-//! means (docs/dns.md §8), with its sentence, and others. `ask` and `cluster` read from the network, `command` reads files;
+//! means (docs/dns.md §8), with its sentence, and others. `ask` and `servers` read from the network, `command` reads files;
 //! the rest is pure. Nothing is written anywhere.
 
 mod ask;

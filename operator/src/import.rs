@@ -1,6 +1,6 @@
 //! `import`: what another DNS server was configured with, as a ClusterDNS and a report of every line. The flow is here:
 //! sources are parsed, the cluster domain is found, each source is converted into one draft, and the draft is checked.
-//! Reading files and clusters is in `command` and `cluster`; everything else is pure.
+//! Reading files and clusters is in `command`, `folder` and `from_cluster`; everything else is pure.
 
 mod report;
 pub(crate) mod literals;

@@ -2,7 +2,7 @@
 //! It reads only, with the rights of its user: their pages are for loopback, so it comes by a port-forward of the API
 //! server.
 //!
-//! `args` is what people write, `cluster` what the API server knows, `data_plane` one data plane and its pages. Each
+//! `args` is what people write, `lookups` what the API server knows, `data_plane` one data plane and its pages. Each
 //! subcommand is a module; what it decides and prints is pure, and tested with recorded pages.
 
 mod args;

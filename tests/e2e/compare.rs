@@ -104,7 +104,7 @@ async fn beside_a_real_coredns_only_what_the_contract_means_differs() {
     assert_eq!(found, expected.collect(), "{report:#}");
     assert_eq!((examples(&report, "unknown"), status), (Vec::new(), Some(0)), "{report:#}");
 
-    // The same objects, but for one Service.
+    // The same objects, except for one Service.
     let kept =
         objects.iter().filter(|it| it["kind"] != "ClusterDNS" && it["metadata"]["name"] != "cart");
     let texts: Vec<String> = kept.map(ToString::to_string).collect();

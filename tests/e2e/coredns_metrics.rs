@@ -1,5 +1,5 @@
 //! The metrics with names of CoreDNS beside those of the real CoreDNS: both watch one API server and are asked the same
-//! questions. Names, types, labels and bounds are the same, but for the rows of the table in docs/metrics.md.
+//! questions. Names, types, labels and bounds are the same, except for the rows of the table in docs/metrics.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -108,7 +108,7 @@ fn p7_pods_run_what_the_image_has_as_the_user_it_has() {
 fn the_builder_is_sent_the_packages_and_neither_what_was_built_nor_history() {
     let text = read(".dockerignore");
     let mut lines = text.lines().filter(|line| !line.starts_with('#'));
-    assert_eq!(lines.next(), Some("*"), "nothing, but for what follows");
+    assert_eq!(lines.next(), Some("*"), "nothing, except for what follows");
     let (sent, kept): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with('!'));
     assert!(kept.contains(&"**/target"));
     let sent: Vec<&str> = sent.iter().map(|line| &line[1..]).collect();

@@ -54,8 +54,7 @@ impl LogLevel {
 /// one command only, `command` names it.
 ///
 /// # Errors
-/// What is wrong, in one line, where they also ask for JSON: this is for a log line, because who reads JSON reads nothing
-/// else.
+/// What is wrong, in one line, if they also ask for JSON. It is for a log line: programs that read JSON read nothing else.
 pub fn flags<P: Parser>(command: Option<&str>) -> Result<P, String> {
     P::try_parse().map_err(|error| {
         let is_command = command

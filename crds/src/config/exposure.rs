@@ -61,9 +61,9 @@ pub struct LabelRequirement {
 /// How a label is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SelectorOperator {
-    /// The label is there and its value is one of the list.
+    /// The label is there and its value is in the list.
     In,
-    /// The label is absent, or its value is none of the list.
+    /// The label is absent, or its value is not in the list.
     NotIn,
     /// The label is there.
     Exists,

@@ -58,7 +58,7 @@ pub fn places(text: &str) -> Vec<Places> {
     places_of(text, names_us)
 }
 
-/// The same for every document that has a top-level field with this name and this text; a list of them is none.
+/// The same for every document that has a top-level field with this name and this text; a list of documents is not one.
 pub fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
     let mut found = Vec::new();
     let new = || Document { is_one: Some(is_one), ..Document::default() };

@@ -63,7 +63,7 @@ pub struct Revision {
     #[serde(default)]
     #[schemars(length(max = 12))]
     pub desired: String,
-    /// Revision that all pods run, but for a canary.
+    /// Revision that all pods run, except for a canary.
     #[serde(default)]
     #[schemars(length(max = 12))]
     pub stable: String,

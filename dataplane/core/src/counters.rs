@@ -173,7 +173,7 @@ impl WorkerCounters {
         self.dnssec_ok.load(Ordering::Relaxed)
     }
 
-    /// Replies over streams whose RRset was shortened (WR23), but for those that waited for an upstream.
+    /// Replies over streams whose RRset was shortened (WR23), except for those that waited for an upstream.
     pub fn capped_rrsets(&self) -> u64 {
         self.capped_rrsets.load(Ordering::Relaxed)
     }

@@ -37,7 +37,7 @@ pub struct Settings {
     /// Types that a group is never asked for (FW45), at the place of its number, at most 8 each; beyond the end of the list
     /// nothing is withheld.
     pub withheld_types: Vec<Vec<u16>>,
-    /// Whether group 0 exists; false is `upstreams: none` (A20).
+    /// Whether group 0 exists; false is `upstreams.none` (A20).
     pub default_upstreams: bool,
     /// Largest UDP reply, and what we advertise: 512 to 4096 octets.
     pub udp_payload_size: u16,

@@ -82,7 +82,7 @@ pub(super) enum Progress {
 /// Asks over a connection that is open, or a new one; without a deadline. `query` writes the message for an id.
 ///
 /// # Errors
-/// No connection can be made, two broke, or the reply is none.
+/// No connection can be made, two broke, or what came is not a reply.
 pub(super) async fn ask(
     connections: &Arc<Connections>,
     progress: Progress,

@@ -21,7 +21,7 @@ pub enum Limit {
     Group,
     /// That of one client address.
     Client,
-    /// `tcpBufferBytes`: what waits for upstreams would not fit beside what is read and not yet written.
+    /// `limits.tcpBuffers`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
     UpstreamPorts,
     /// The window of each server of the group: none had a place within the budget. While all are down, none is waited for.

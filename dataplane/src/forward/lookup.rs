@@ -309,7 +309,7 @@ impl Lookup {
         None
     }
 
-    /// A reply came to a query that was sent then, and its Rcode is an error or is none (FW28).
+    /// A reply came to a query that was sent then, and `is_error` says whether its Rcode is an error (FW28).
     fn replied(&self, send: Send, is_error: bool, at: Instant, now: Instant) {
         self.group.replied(self.plan.member(send.place), is_error, at, now);
     }

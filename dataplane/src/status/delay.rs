@@ -40,8 +40,8 @@ impl Default for DelaySince {
 }
 
 impl DelaySince {
-    /// Counts a change of this time, RFC 3339. Anyone who may write slices chooses it: a time that is none, to come, or from
-    /// before this process is counted apart.
+    /// Counts a change of this time, RFC 3339. Anyone who may write slices chooses it: an invalid or future time, or one before
+    /// this process started, is counted separately.
     pub fn add(&self, changed: &str, now: SystemTime) {
         self.add_at(changed, now, since_boot().saturating_sub(self.began));
     }

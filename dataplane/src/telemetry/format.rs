@@ -36,7 +36,7 @@ fn waiting() -> MutexGuard<'static, Vec<Waiting>> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lines have this form from here on. Those that waited for it are written first, but for those above this level.
+/// Lines have this form from here on. Those that waited for it are written first, except for those above this level.
 pub(super) fn set(format: LogFormat, level: LevelFilter, write: impl Fn(&str)) {
     // A thread that logs meanwhile waits for the lock, so that lines keep their order.
     let mut waiting = waiting();

@@ -1,6 +1,6 @@
 //! A second writer of fields that are ours, such as a GitOps tool with another manifest, or an autoscaler. Each would undo the
 //! edits of the other once a second, without end. A field that was put back several times is put back after a growing pause,
-//! and is reported (O4). The memory is lost with the process. Pure but for the clock.
+//! and is reported (O4). The memory is lost with the process. Pure except for the clock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};

@@ -81,7 +81,7 @@ fn disputed(
     }
 }
 
-/// The keys of ports with the name of one of ours that are none of ours.
+/// The keys of ports that have the name of one of our ports and are not ours.
 fn named_as_ours<'o>(
     wanted: &'o DynamicObject,
     live: &'o DynamicObject,

@@ -1,5 +1,5 @@
 //! All writes to a foreign Service: a merge patch, with the resourceVersion that was read, adds our key to its selector or
-//! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was, but for marks by
+//! removes it, with the annotation that names the ClusterDNS; and a deleted one is created again as it was, except for marks by
 //! which it would be deleted again.
 
 use crds::ClusterDNS;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::decide::admit::is_entry;
 use crate::desired::{FLAGS, VARIABLES};
 
-/// An empty text, as an empty variable gives, is none.
+/// An empty text, as an empty variable gives, counts as not given.
 pub(super) fn pull_policy(text: &str) -> Result<String, String> {
     match text {
         "" | "Always" | "IfNotPresent" | "Never" => Ok(text.to_owned()),
@@ -51,7 +51,7 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Without the slash at its end; an empty text, as an empty variable gives, is none.
+/// Without the slash at its end; an empty text, as an empty variable gives, counts as not given.
 pub(super) fn base_url(text: &str) -> Result<String, String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let is_url = rest.is_some_and(|rest| {

@@ -117,7 +117,7 @@ pub enum Look<'a> {
     Round(Box<Round<'a>>),
 }
 
-/// A round of questions that may run now. What it needs to know of the cluster is read only by those who have one.
+/// A round of questions that may run now. What it needs to know of the cluster is read only when a round has been allowed.
 #[derive(Debug)]
 pub struct Round<'a> {
     pair: Pair,

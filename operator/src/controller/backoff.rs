@@ -147,7 +147,7 @@ impl Backoff {
     }
 }
 
-/// The wait after this many failures, of a ClusterDNS, or of one object and its status, within these bounds but for the jitter.
+/// The wait after this many failures, of a ClusterDNS, or of one object and its status, within these bounds except for the jitter.
 pub(super) fn pause(failures: u32, bounds: Failure) -> Duration {
     let asked = bounds.asked.unwrap_or_default().min(LONGEST_ASKED);
     let wait = after(failures).min(bounds.at_most.unwrap_or(LONGEST));

@@ -100,7 +100,7 @@ pub fn has_own(dns: &ClusterDNS, observed: &Observed) -> bool {
     observed.service.as_ref().is_some_and(|service| is_own(service) || is_same(observed, service))
 }
 
-/// Takes our key out of an adopted Service whose ClusterDNS is gone: the one that its annotation names is none of these.
+/// Takes our key out of an adopted Service whose ClusterDNS is gone: its annotation names none that is in `instances`.
 pub fn leave(service: &Service, instances: &[String]) -> Option<SelectorPatch> {
     let adopted_by = annotation(service)?;
     let is_gone = !instances.iter().any(|instance| instance == adopted_by);

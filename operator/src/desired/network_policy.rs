@@ -48,7 +48,7 @@ pub(super) fn network_policy(of: &Instance<'_>) -> Option<NetworkPolicy> {
 }
 
 /// These ports, and the same with the numbers that pods of ours have for them: a policy holds at once, and an edit of a number
-/// reaches pods when they are replaced. A port that the spec does not have any more is none of these: it is closed at once.
+/// reaches pods when they are replaced. A port that the spec does not have any more is not among them: it is closed at once.
 fn with_old(mut ports: Vec<Port>, observed: &Observed) -> Vec<Port> {
     let makers = pods::our_makers(observed);
     let ours = observed.pods.iter().filter(|pod| pods::is_made_by(pod, &makers));

@@ -1,5 +1,5 @@
 //! The pod, the same below a Deployment and a DaemonSet. It passes Pod Security `restricted` (S8), and nothing in it
-//! depends on the configuration, which pods take while they run, but for what `in_pods` says: only resources, listeners, images
+//! depends on the configuration, which pods take while they run, except for what `in_pods` says: only resources, listeners, images
 //! and where pods run roll them.
 
 use std::collections::BTreeMap;

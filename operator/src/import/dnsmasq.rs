@@ -132,7 +132,7 @@ fn say(flag: &Flag, outcome: Outcome, message: impl Into<String>, draft: &mut Dr
 #[derive(Default)]
 struct Parts {
     kept: Vec<String>,
-    /// Kept, but for what these sentences say.
+    /// Kept, except for what these sentences say.
     changed: Vec<String>,
     lost: Vec<String>,
     /// What the cluster answers itself.

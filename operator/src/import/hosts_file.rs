@@ -19,7 +19,7 @@ pub(super) const CLUSTER_FIRST: &str = "where a Service or an endpoint of the cl
 pub(super) enum Use {
     /// It has this address.
     Same,
-    /// It has this address, but for what the sentence says.
+    /// It has this address, except for what the sentence says.
     Differs(&'static str),
     /// It is never looked up: why.
     Never(String),

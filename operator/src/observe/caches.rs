@@ -237,7 +237,7 @@ impl Caches {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner).spawn(counting);
     }
 
-    /// Returns when every list of this namespace was complete once, but for kinds that others bring. Empty: of what has none.
+    /// Returns when every list of this namespace was complete once, except for kinds that others bring. Empty: of what has none.
     pub async fn wait_until_read(&self, namespace: &str) {
         self.first_lists.wait_for(namespace).await;
     }
@@ -335,7 +335,7 @@ impl Caches {
         names.filter_map(|name| Some((name.to_owned(), misfit(name)?))).collect()
     }
 
-    /// Those of these nodes whose kubelet is not ready. A node that is gone is none: its pods go with it.
+    /// The nodes among these whose kubelet is not ready. A node that is gone does not count: its pods are deleted too.
     pub fn dead_nodes<'a>(&self, names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
         let is_dead =
             |name: &&str| self.nodes.get(&ObjectRef::new(name)).is_some_and(|node| node.is_dead());

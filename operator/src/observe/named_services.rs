@@ -1,5 +1,5 @@
-//! What a Service shows of whose it is and where clients ask it: enough to see which of two ClusterDNS has it (O3). It is
-//! read from what exists, so that another operator sees the same. Pure.
+//! Whose a Service is and at which addresses clients ask it: enough to see which of two ClusterDNS has it (O3). This is read from
+//! the objects, so that another operator sees the same. Pure.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::names::{ADOPTED_BY, INSTANCE};
 
-/// The Service that a ClusterDNS names, as far as it says who has it.
+/// The Service that a ClusterDNS names, as far as it shows which ClusterDNS has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedService {
     /// uids of the ClusterDNS that own it.

@@ -172,7 +172,7 @@ pub struct ClusterSize {
 pub enum Certificate {
     /// Of the right type, and marked for this use or named by the administrator.
     Usable,
-    /// There is none of that name.
+    /// There is no Secret of that name.
     Missing,
     /// The same, and pods have it mounted: those that run keep the certificate that they read last.
     Gone,

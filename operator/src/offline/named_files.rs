@@ -169,7 +169,7 @@ fn fits(pattern: &[String], path: &[String]) -> bool {
     }
 }
 
-/// `*` is any text without a slash, `?` one octet. Linear but for one step back per star.
+/// `*` is any text without a slash, `?` one octet. Linear except for one step back per star.
 fn fits_step(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut here, mut star) = (0, 0, None);
     while here < text.len() {

@@ -1,6 +1,7 @@
-//! Patches of objects that the API server cannot patch: while a time in their managed fields is none of RFC 3339, it answers
-//! server-side apply with 500 and other patches with 422. Anyone who may edit such an object can put one there: a time of the
-//! year 9999 west of Greenwich is accepted, and is one of the year 10000 after that. Only such a patch is sent a second time.
+//! Patches of objects that the API server cannot patch: while a time in their managed fields is not of RFC 3339, it answers
+//! server-side apply with 500 and other patches with 422. Anyone who may edit such an object can write such a time: the API
+//! server accepts a time of the year 9999 west of Greenwich, and in UTC it is of the year 10000. Only such a patch is sent a
+//! second time.
 
 use http_body_util::BodyExt;
 use hyper::{Method, Request, Response, StatusCode, Uri};

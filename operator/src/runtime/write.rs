@@ -1,4 +1,4 @@
-//! The one way to write to the API server: by the leader only (but for a pod that is lost), within a time that ends before
+//! The one way to write to the API server: by the leader only (except for a pod that is lost), within a time that ends before
 //! another may lead, counted. Nothing is tried twice here; a reconcile that failed is repeated as a whole, with back-off.
 
 use std::fmt;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crds::between;
 use serde_json::Value;
 
 use super::{files, quoted, read, root, rust_files, table, tests};
@@ -148,6 +149,44 @@ fn the_layout_is_the_tree() {
                 module => format!("{folder}/{module}.rs"),
             };
             assert!(listed.contains(&line), "the layout does not say what {line} is for");
+        }
+    }
+}
+
+/// What `dig` shows to a person is on the page that says what to do.
+#[test]
+fn the_page_on_operating_has_the_text_of_each_failed_lookup() {
+    let page = read("docs/operating.md");
+    for text in [between::NO_SERVER, between::SILENCE, between::ERRORS, between::LIMIT] {
+        assert!(page.contains(&format!(" | `{text}` | ")), "no row for {text}");
+    }
+}
+
+/// One word of the layout may also be a subcommand, a function or a system call.
+const NOT_MODULES: [&str; 9] = [
+    "compare",
+    "import",
+    "reconcile",
+    "recvmmsg",
+    "respond",
+    "route",
+    "run",
+    "sendmmsg",
+    "take_out",
+];
+
+#[test]
+fn the_layout_names_only_submodules_that_exist() {
+    for row in table("docs/layout.md", "# Layout") {
+        let (paths, says) = (quoted(&row[0]), quoted(&row[1]));
+        let folders = paths.iter().filter_map(|path| path.strip_suffix(".rs"));
+        for folder in folders.filter(|folder| !folder.ends_with("/lib")) {
+            let is_word = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+            for word in says.iter().copied().filter(is_word) {
+                let is_module = root().join(format!("{folder}/{word}.rs")).exists();
+                let is_known = is_module || NOT_MODULES.contains(&word);
+                assert!(is_known, "the layout names {word} of {folder}, which is not there");
+            }
         }
     }
 }

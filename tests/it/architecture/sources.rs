@@ -63,7 +63,7 @@ const MAY_BUILD: [&str; 4] = [
 ];
 
 /// Words of comments, messages and pages that readers of English as a second language read twice, and what says the same.
-const HARD_WORDS: [(&str, &str); 38] = [
+const HARD_WORDS: [(&str, &str); 45] = [
     ("told", "reported, known"),
     ("nobody", "no client, no one"),
     ("whoever", "who"),
@@ -102,6 +102,13 @@ const HARD_WORDS: [(&str, &str); 38] = [
     ("as it stands", "as a whole, or as it is"),
     ("in vain", "without a result"),
     ("of no use", "unusable"),
+    ("but for", "except, or except for"),
+    ("that is none", "that is not one, or that is invalid"),
+    ("which is none", "which is not one"),
+    ("which are none", "which are not such"),
+    ("is none of", "is not in, or is not one of"),
+    ("are none of", "are not in, or are not"),
+    ("who has none", "a client without one"),
 ];
 
 /// The code of a line: what is before a comment.

@@ -1,4 +1,4 @@
-//! What docs/install.md tells people to write and to run who have a release and no clone.
+//! What docs/install.md tells people with a release and without a clone to write and to run.
 
 use std::fs;
 use std::process::Command;

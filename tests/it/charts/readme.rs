@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{expect, helm, object, objects, read, template};
 
 const PAGE: &str = "charts/clusterdns/README.md";
+const TRIAL_PAGE: &str = "docs/install.md";
 const VALUES: &str = "charts/clusterdns/values.yaml";
 /// The table is between these lines.
 const BEGIN: &str = "<!-- values: made from values.yaml by `make manifests` -->\n";
@@ -93,11 +94,11 @@ fn every_value_has_a_comment() {
     }
 }
 
-/// The values that the first page's command sets to try ClusterDNS beside the DNS that a cluster has.
+/// The values that a command of the page sets to try ClusterDNS beside the DNS that a cluster has.
 fn trial_values() -> Vec<String> {
-    let page = read("README.md").replace("$REGISTRY", "registry.example");
+    let page = read(TRIAL_PAGE).replace("$REGISTRY", "registry.example");
     let command = page.split("$ helm upgrade --install").nth(1).expect("the command");
-    let command = command.split("&&").next().expect("up to the next command");
+    let command = command.split("```").next().expect("up to its end");
     let words = command.split_whitespace().map(|word| word.trim_matches('\'').to_owned());
     let words: Vec<String> = words.collect();
     let pairs = words.windows(2).filter(|pair| pair[0] == "--set");
@@ -105,14 +106,14 @@ fn trial_values() -> Vec<String> {
 }
 
 #[test]
-fn the_trial_of_the_first_page_is_one_that_the_operator_may_run_beside_kube_dns() {
+fn the_trial_of_the_page_is_one_that_the_operator_may_run_beside_kube_dns() {
     let Some(helm) = helm() else { return };
     let values = trial_values();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     let objects = objects(&template(&helm, &values).expect("it renders"));
     // Not by the chart: an upgrade would bring it back.
     assert!(objects.iter().all(|object| object["kind"] != "ClusterDNS"));
-    let page = read("README.md");
+    let page = read(TRIAL_PAGE);
     let trial = page.split("echo '").nth(1).and_then(|rest| rest.split('\'').next());
     let trial: Value = serde_saphyr::from_str(trial.expect("the trial")).expect("YAML");
     let dns: crds::ClusterDNS = serde_json::from_value(trial.clone()).expect("a ClusterDNS");

@@ -47,7 +47,7 @@ async fn fw20_what_is_no_good_reply_leaves_the_lookup_to_the_next_server() {
 }
 
 #[tokio::test]
-async fn fw12_a_server_that_announces_an_opt_record_and_sends_none_is_asked_once() {
+async fn f7_fw12_a_server_that_announces_an_opt_record_and_sends_none_is_asked_once() {
     let (stage, reply) =
         first_says("  opt announced\n  answer @ 60 A 192.0.2.2", RecordType::A).await;
     assert_eq!(answers(&reply), ["192.0.2.2"]);

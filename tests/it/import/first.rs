@@ -23,7 +23,7 @@ fn rr82_hosts_that_a_rewrite_hides_are_not_made() {
     assert!(report.contains(line), "{report}");
     let (_, report) = imported("--corefile", &corefile("reload 5s"));
     let line = "5 notPossible: 10.0.0.1 a.internal.example.com: ";
-    assert!(report.contains(line) && report.contains("but for its reverse name"), "{report}");
+    assert!(report.contains(line) && report.contains("except for its reverse name"), "{report}");
     // A rule leaves the name that it makes of all others as it is.
     let same = ".:53 {\n kubernetes cluster.local\n rewrite name regex (.*)\\.b\\.example to.b.example\n hosts {\n 10.0.0.1 to.b.example \
                 x.b.example\n no_reverse\n fallthrough\n }\n forward . 10.0.0.9\n}\n";

@@ -111,7 +111,7 @@ fn every_listed_difference_exists() {
 
 /// `query` panics on a difference that is not listed.
 #[test]
-fn we_and_hickory_proto_take_the_same_messages_but_for_listed_differences() {
+fn we_and_hickory_proto_take_the_same_messages_except_listed_differences() {
     let mut random = Random::new(1);
     for (_, questions) in clusters() {
         for packet in &questions {

@@ -84,10 +84,10 @@ fn w11_domain_agrees_on_what_a_query_is() {
         }
     });
     assert!(both > 1000, "{both} messages are queries to both");
-    assert!(unread > 0, "a difference that is none any more leaves the test");
+    assert!(unread > 0, "remove a difference that no longer exists from the test");
     let listed: BTreeSet<_> =
         REJECTED_BY_US.iter().map(|(reason, _)| format!("{reason:?}")).collect();
-    assert_eq!(differing, listed, "a difference that is none any more leaves the list");
+    assert_eq!(differing, listed, "remove a difference that no longer exists from the list");
 }
 
 /// A record with its names uncompressed and in lower case: owner, type, class, TTL, data.

@@ -44,7 +44,7 @@ pub(super) fn r9_and_r10(ask: impl Fn(&Question, Transport) -> Vec<u8>) {
     assert!(octets <= 512 && message.metadata.truncation && message.metadata.authoritative);
     assert_eq!(message.answers.len(), (512 - 12 - 33) / 16);
     assert!(message.edns.is_none() && message.additionals.is_empty());
-    // R10: however much is advertised, `udpPayloadSize` is the limit; the OPT takes 11 octets.
+    // R10: however much is advertised, `udpPayloadBytes` is the limit; the OPT takes 11 octets.
     for options in ["+bufsize=65535", "+bufsize=4096", ""] {
         let (octets, message) = asked(options, Transport::Udp);
         assert!(octets <= 1232 && message.metadata.truncation, "{options}: {octets}");

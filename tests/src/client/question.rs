@@ -174,7 +174,7 @@ impl Options {
         packet.extend(options);
     }
 
-    /// WR11 with the default `udpPayloadSize`.
+    /// WR11 with the default `udpPayloadBytes`.
     fn limit(&self) -> usize {
         let payload = self.payload.unwrap_or(PLAIN_PAYLOAD);
         payload.clamp(PLAIN_PAYLOAD, UDP_PAYLOAD).into()

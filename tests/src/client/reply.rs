@@ -19,7 +19,7 @@ use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 use super::record::record_text;
 use super::{Question, Transport};
 
-/// `udpPayloadSize`, which an ordinary OPT advertises.
+/// `udpPayloadBytes`, which an ordinary OPT advertises.
 const ADVERTISED: u16 = 1232;
 /// Extended DNS Errors, RFC 8914.
 const EDE: u16 = 15;

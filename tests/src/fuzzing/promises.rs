@@ -4,7 +4,7 @@ use dataplane_core::Transport;
 use hickory_proto::op::Message;
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
-/// `udpPayloadSize` of the fixture and of the scenarios.
+/// `udpPayloadBytes` of the fixture and of the scenarios.
 const PAYLOAD: usize = 1232;
 /// Without OPT (WR11).
 const PLAIN: usize = 512;

@@ -39,7 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Client(pub IpAddr);
 
 impl Client {
-    /// On this machine's own loopback. [`serve`] has refused what came from there for another host, but for probes.
+    /// On this machine's own loopback. [`serve`] has refused what came from there for another host, except for probes.
     pub fn is_from_here(self) -> bool {
         self.0.is_loopback()
     }

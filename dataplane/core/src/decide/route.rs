@@ -196,7 +196,7 @@ fn reverse_name<'r: 'q, 'q>(
         }
         None if apex == 0 => Lookup::found(Node::Apex, Needs::NOTHING),
         None if reverse.is_partial() => Lookup::found(Node::EmptyNonTerminal, Needs::NOTHING),
-        // RFC 2317: a name such as `0-63.5.168.192.in-addr.arpa` is of those who have the rest of the /24.
+        // RFC 2317: a name such as `0-63.5.168.192.in-addr.arpa` belongs to the servers that have the rest of the /24.
         None if !whole_apex(ranges, reverse) => return None,
         None => Lookup::missing(Needs::NOTHING),
     };

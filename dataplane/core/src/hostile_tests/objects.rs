@@ -212,7 +212,7 @@ impl Shape {
         let is_without = self.subsets > 1 && subset + 1 == self.subsets;
         let port = |port: usize| SlicePort {
             name: format!("p{port}").into(),
-            // Lists that nearly agree: the same numbers but for one.
+            // Lists that nearly agree: the same numbers except for one.
             port: if port == 0 { 60_000 + subset as u16 } else { port as u16 + 1 },
             protocol: Protocol::Tcp,
         };

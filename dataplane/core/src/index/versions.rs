@@ -20,7 +20,7 @@ pub(super) struct Versions {
     newest: u64,
     /// The next list that is completed replaces everything, also what has a higher version.
     is_reset: bool,
-    /// The list in progress knew from its first object that it is one: one that was half read before does not count.
+    /// The list in progress is such a reset, and was one from its first object on: a list that was half read before is not.
     is_list_reset: bool,
 }
 

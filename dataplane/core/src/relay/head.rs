@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 
 use super::aliases::{Cnames, KeptAlias};
 
-/// The largest UDP reply there is (`udpPayloadSize`); a larger limit means a stream.
+/// The largest UDP reply there is (`udpPayloadBytes`); a larger limit means a stream.
 pub(crate) const MAX_UDP: usize = 4096;
 
 /// The fields of a query that its reply depends on, without the octets that are copied. Every field is as the

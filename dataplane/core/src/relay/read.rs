@@ -273,7 +273,7 @@ pub(super) fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// The target of the compression pointer at `at`; label types 01 and 10 are none.
+/// The target of the compression pointer at `at`; `None` for the label types 01 and 10, which are no pointers.
 fn pointer(octets: &[u8], at: usize) -> Option<usize> {
     let pair = octets.get(at..at + 2)?;
     (pair[0] >= 0xc0).then(|| usize::from(u16::from_be_bytes([pair[0] & 0x3f, pair[1]])))

@@ -26,9 +26,9 @@ use crate::wire::name::Name;
 /// upstream cannot speak for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TtlCaps {
-    /// `maxTtl`: of every record.
+    /// `maxTTLSeconds`: of every record.
     pub max_s: u32,
-    /// `maxNegativeTtl`: of the SOA of a negative reply.
+    /// `maxNegativeTTLSeconds`: of the SOA of a negative reply.
     pub max_negative_s: u32,
     /// `rebindProtection` (FW43): private, loopback, link-local and unspecified addresses are removed.
     pub no_private_addresses: bool,

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn fw50_a_loop_is_left_by_a_reply_that_is_none_and_not_by_silence() {
+    fn fw50_a_loop_is_left_by_a_reply_that_shows_no_loop_and_not_by_silence() {
         let start = Instant::now();
         let mut loops = Loops::default();
         loops.configured(true);

@@ -19,7 +19,7 @@ const READ_OCTETS: usize = TURN_OCTETS / 2;
 /// except where much was read of which little is left: all private addresses of a large Service (FW43).
 const OCTETS_PER_US: u128 = 128;
 
-/// What an answer counts at least, one that is still to come too: finding it takes longer than writing few octets.
+/// The minimum cost of an answer, also of one that is not there yet: finding it takes longer than writing few octets.
 const LEAST_OCTETS: usize = 512;
 
 /// The turns of one thread.

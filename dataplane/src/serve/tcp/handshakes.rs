@@ -25,8 +25,8 @@ pub(super) use rates::Rates;
 pub(super) const HANDSHAKES: usize = 256;
 /// Octets that are read from a client until its handshake is over: a usual client sends less than 4 KiB.
 pub(super) const HANDSHAKE_OCTETS: usize = 32 << 10;
-/// Octets of a session that are read until its task has another turn. One read of TLS continues until there is data, and what
-/// is none costs much more than its octets: some hundred new keys fit.
+/// Octets of a session that are read until its task has another turn. A TLS read continues until data arrives; records without
+/// data, such as new keys, cost more CPU than their size suggests. Some hundred new keys fit.
 const AT_ONCE: usize = 8 << 10;
 
 /// The thread of all handshakes and of the sockets of QUIC; it ends when this is dropped.

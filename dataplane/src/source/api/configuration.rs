@@ -59,7 +59,7 @@ pub(super) struct Configuration {
     postponed: Option<(Config, Running, Instant)>,
     /// Takes over once its lists are complete.
     renewing: Option<Renewing>,
-    /// In effect, but for its verified pod records: they wait for the list of Pods.
+    /// In effect, except for its verified pod records: they wait for the list of Pods.
     awaits_pods: Option<AwaitsPods>,
     /// The pod records in effect.
     pod_records: Option<PodRecords>,

@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for UpToMetadata<'_> {
     }
 }
 
-/// A resourceVersion as a number; 0 for one that is none.
+/// A resourceVersion as a number; 0 for one that is not a number.
 pub(super) fn version(text: Option<&str>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

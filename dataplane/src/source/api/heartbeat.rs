@@ -2,8 +2,8 @@
 //! small requests without an answer prove it (E24). TCP keepalive finds a dead peer as fast; only these requests
 //! find one that hangs.
 //!
-//! A busy API server is none that hangs: new watches would wait in the same queue as all requests do. So `/livez` is
-//! asked, which no queue of API Priority and Fairness holds back (its FlowSchema `probes`), and twice.
+//! A busy API server is not a hanging one: new watches would wait in the same queue as all requests do. So the requests are for
+//! `/livez`, which API Priority and Fairness does not queue (its FlowSchema `probes`), and one lost request is not enough.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -74,7 +74,7 @@ pub(super) struct Canary {
 }
 
 impl Canary {
-    /// No canary runs yet; `grace` is that of [`GRACE`] but for tests.
+    /// No canary runs yet; `grace` is that of [`GRACE`] except for tests.
     pub(super) fn with_grace(grace: Duration) -> Canary {
         Canary { grace, since: None }
     }

@@ -122,8 +122,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The names in a folder that may be manifests or folders, sorted: of more than there may be files and
-    /// folders, the first, so that others are neither kept nor looked at. Hidden ones are none of them.
+    /// The names in a folder that may be manifests or folders, sorted, without hidden ones. Where there are more than the limits
+    /// of files and folders allow, only the first ones: the others are neither kept nor looked at.
     fn names(&mut self, folder: &Path) -> io::Result<BTreeSet<OsString>> {
         let mut names = BTreeSet::new();
         for entry in fs::read_dir(folder)? {

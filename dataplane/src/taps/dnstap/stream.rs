@@ -40,7 +40,7 @@ impl Stream {
     /// Connects, and completes the handshake with the reader, all within this time.
     ///
     /// # Errors
-    /// The reader cannot be reached, or is none of dnstap.
+    /// The reader cannot be reached, or is not a reader of dnstap.
     pub(super) fn open(reader: &Reader, within: Duration) -> io::Result<Stream> {
         let deadline = Instant::now() + within;
         let mut stream = Stream::connect(reader, within)?;

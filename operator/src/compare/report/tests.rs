@@ -309,7 +309,7 @@ fn everything_else_is_unknown_and_named_by_what_differs() {
     }
 }
 
-/// Each is like a difference on purpose, but for a name that is not the cluster's, or for another Service.
+/// Each is like a difference on purpose, except for a name that is not the cluster's, or for another Service.
 #[test]
 fn a_lost_name_outside_the_cluster_domain_is_never_on_purpose() {
     let found = |owner: &str| format!("NOERROR; {owner} 5 A 10.0.0.1");

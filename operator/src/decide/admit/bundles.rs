@@ -18,7 +18,7 @@ const END: &str = "-----END CERTIFICATE-----";
 /// servers.
 ///
 /// # Errors
-/// A certificate that is not there or is none, or more of them than a configuration may hold.
+/// A certificate is missing or is not a certificate, or there are more than a configuration may hold.
 pub fn with_bundles(config: &Config, observed: &Observed) -> Result<Config, Refusal> {
     let cut = Cut::of(config, &observed.ca_bundles)?;
     let mut config = config.clone();

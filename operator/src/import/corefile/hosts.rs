@@ -47,7 +47,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let unread = |why: String, ip: IpAddr| match reverse(ip) {
         Reverse::Off | Reverse::Elsewhere => Use::Never(why),
         Reverse::Names => Use::Lost(format!(
-            "{why}, but for its reverse name, which a host has only together with its name"
+            "{why}, except for its reverse name, which a host has only together with its name"
         )),
     };
     let used = |name: &str, ip: IpAddr, draft: &Draft| {

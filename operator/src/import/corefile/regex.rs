@@ -1,4 +1,4 @@
-//! Regular expressions that amount to one name, or to all names below one: what people write in `rewrite` and `template`.
+//! Regular expressions that match only one name, or all names below one name: people write these in `rewrite` and `template`.
 
 /// The names that an expression matches.
 #[derive(Clone, Debug, PartialEq, Eq)]

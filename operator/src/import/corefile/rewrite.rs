@@ -306,7 +306,7 @@ fn suffixes(target: Target<'_>, itself: bool, scope: &mut Scope<'_>) -> Vec<(Out
     let Target { from, to, .. } = target;
     let Some(why) = scope.elsewhere(from) else {
         let with_itself = format!(
-            "CoreDNS rewrote {from} itself too, and names that end so without a dot: these are not led, so write the \
+            "CoreDNS rewrote {from} itself too, and names that end so without a dot: no record does that, so write the \
              addresses of {from} in spec.hosts if it is asked"
         );
         let without = format!("{from} itself is answered here and has no addresses");
@@ -320,7 +320,7 @@ fn suffixes(target: Target<'_>, itself: bool, scope: &mut Scope<'_>) -> Vec<(Out
         let left = zone.strip_suffix(from).unwrap_or(zone);
         let to = format!("{left}{to}");
         let owner = format!(
-            "CoreDNS rewrote {zone} itself too: it is not led, so write its addresses in spec.hosts if it is asked"
+            "CoreDNS rewrote {zone} itself too: no record does that, so write its addresses in spec.hosts if it is asked"
         );
         let target = Target { from: zone, to: to.trim_end_matches('.'), ..target };
         suffix(target, &owner, scope)

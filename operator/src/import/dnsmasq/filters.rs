@@ -1,5 +1,5 @@
-//! Options of dnsmasq that remove types from what servers answer: no group of servers is asked for these (FW45). They are
-//! decided when all groups are known.
+//! Options of dnsmasq that remove types from the answers of servers: no group of servers is asked for these types (FW45). They
+//! are converted when all groups are known.
 
 use crds::rrtype;
 

@@ -291,7 +291,10 @@ pub(super) fn server(
         return match one_server(rest) {
             Ok(_) if gathered.servers.len() >= crds::bounds::SERVERS => {
                 let most = crds::bounds::SERVERS;
-                Some((NotPossible, format!("{most} servers are the most, and this is one more")))
+                Some((
+                    NotPossible,
+                    format!("at most {most} servers are possible, and this is one more"),
+                ))
             }
             Ok(server) => match draft.can_ask(&server) {
                 Ok(()) => {

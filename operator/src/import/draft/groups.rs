@@ -18,7 +18,7 @@ impl Draft {
                 Ok(()) => {
                     let (address, most) = (&server.address, bounds::SERVERS);
                     lost.push(format!(
-                        "{address}: {most} servers are the most, and this is one more"
+                        "{address}: at most {most} servers are possible, and this is one more"
                     ));
                 }
                 Err(why) => lost.push(why),

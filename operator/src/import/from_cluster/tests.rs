@@ -70,7 +70,7 @@ async fn found(services: &[(&str, &str, &str)], wanted: Option<&str>) -> Result<
 #[tokio::test]
 async fn who_may_edit_another_namespace_does_not_choose_the_service_that_is_imported() {
     let names: Vec<String> = (0..499).map(|number| format!("a{number:03}")).collect();
-    // A page of headless Services, which are none, and one with an address.
+    // A page of headless Services, which do not count, and one Service with an address.
     let mut page: Vec<(&str, &str, &str)> =
         names.iter().map(|name| ("a", name.as_str(), "None")).collect();
     page.push(("a", "dns", "10.96.0.66"));

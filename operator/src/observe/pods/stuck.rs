@@ -1,4 +1,4 @@
-//! Whether a rollout of pods stands still: then its old pods stay, and what waits for its end would wait without end. Pure.
+//! Whether a rollout of pods stands still. Then its old pods stay, and nothing may wait for its end. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;

@@ -67,7 +67,7 @@ pub(super) fn certificate_not_yet_valid(observed: &Observed, now: Timestamp) -> 
         "CertificateNotYetValid",
         format!(
             "these certificates of listeners are not valid yet, and clients that check them get no answer over TLS, HTTPS and \
-             QUIC: {}. Put one there that is valid now, or correct the clock of the one who issues them",
+             QUIC: {}. Write a certificate that is valid now, or correct the clock of its issuer",
             named(shown.collect())
         ),
     )

@@ -16,8 +16,8 @@ pub fn of(dns: &ClusterDNS, now: Timestamp) -> ClusterDNSStatus {
     let finalizers = dns.metadata.finalizers.clone().unwrap_or_default();
     let message = format!(
         "this ClusterDNS is being deleted: the operator gives an adopted Service back, and changes and repairs nothing else. It is \
-         gone when those who wrote its finalizers have taken them away: {}. foregroundDeletion is that of Kubernetes, which waits \
-         until the pods are gone",
+         deleted when the clients that wrote its finalizers have removed them: {}. foregroundDeletion belongs to Kubernetes, which \
+         waits until the pods are deleted",
         named(finalizers)
     );
     let no = ConditionState::no(REASON, &message);
@@ -76,7 +76,7 @@ mod tests {
         ];
         assert_eq!(shown, expected);
         let message = &status.conditions.last().unwrap().message;
-        assert!(message.contains("away: a/b, foregroundDeletion."), "{message}");
+        assert!(message.contains("them: a/b, foregroundDeletion."), "{message}");
         assert_eq!(status.cluster_ips, ["10.96.0.10"], "which clients ask");
         dns.status = Some(status.clone());
         assert_eq!(of(&dns, at(120)), status, "nothing has changed since");

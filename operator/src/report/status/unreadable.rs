@@ -46,7 +46,7 @@ pub fn as_far_as_it_can_be_read(object: &Value) -> Option<ClusterDNS> {
     serde_json::from_value(dns).ok()
 }
 
-/// The merge patch that takes out of a status what no type holds, such as a condition whose time is none; no patch where all of
+/// The merge patch that takes out of a status what no type holds, such as a condition with an invalid time; no patch where all of
 /// it can be read. It is for this version of the object only.
 pub fn mended(object: &Value) -> Option<Value> {
     let can_be_read = |field: &String, value: Value| {

@@ -46,7 +46,7 @@ fn ca3_a_denial_of_a_name_with_records_of_other_types_is_no_answer() {
 
 /// A load balancer that knows addresses of IPv4 only may answer a question for AAAA with them (RFC 4074 §4).
 #[test]
-fn fw40_a_reply_with_other_types_at_the_name_says_that_there_is_none_of_this_one() {
+fn fw40_a_reply_with_other_types_at_the_name_denies_this_type() {
     let pending = plain(client(WWW, RecordType::AAAA));
     let (address, of_other) =
         ("www.example.org. 300 A 192.0.2.1", "a.example.org. 300 A 192.0.2.1");

@@ -102,7 +102,7 @@ async fn fw28_a_broken_resolver_that_answers_its_probe_is_failing_all_the_time()
         while group.failing_probe_at(0).is_none() && !failing(&upstreams).is_empty() {
             tokio::task::yield_now().await;
         }
-        // Others are asked first but for these.
+        // Others are asked first except for these.
         if ranked(group) == Standing::Healthy {
             first.push(second);
             assert!(lookup(group, &[0], &key, now()).await.is_err());

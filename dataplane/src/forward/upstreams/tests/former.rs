@@ -1,4 +1,4 @@
-//! Servers that are configured no more: how many are remembered, and what of theirs is closed.
+//! Servers that are not configured any more: how many are remembered, and which of their connections are closed.
 
 use super::*;
 

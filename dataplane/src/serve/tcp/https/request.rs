@@ -1,4 +1,4 @@
-//! What an HTTP request asks for (RFC 8484 §4.1), and what is said when it is none of that (RFC 9110 §15.5).
+//! What an HTTP request asks for (RFC 8484 §4.1), and the response where it is not a DNS query (RFC 9110 §15.5).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -60,7 +60,7 @@ pub(super) struct Entrance {
     pub(super) established: mpsc::Sender<(Connection, Asker)>,
 }
 
-/// How we speak QUIC with the certificate in use; nothing until there was a good one. What was used before stays, but for
+/// How we speak QUIC with the certificate in use; nothing until there was a good one. What was used before stays, except for
 /// the certificate: its key reads the tokens of clients that have just shown their address, and they do that only once.
 pub(super) fn config(
     certificate: &Certificate,

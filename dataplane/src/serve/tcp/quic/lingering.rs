@@ -76,8 +76,9 @@ impl Lingering {
         self.expire(now);
         let left = self.of.get(&client).copied().unwrap_or(0);
         let has = left + self.open.get(&client).copied().unwrap_or(0);
-        // Where all sessions are taken, one gives way to the new connection, but only after its handshake. The places for that
-        // are for those who have least: who has none gets the last one, who has one comes half as far, and each gets the first.
+        // Where all sessions are taken, one gives way to the new connection, but only after its handshake. Clients with few
+        // connections may use more of the places for that: a client without one may take the last place, a client with one only
+        // places of the first half, and each client the first place.
         let has_room = kept < places.sessions + places.handshakes.div_ceil(has + 1);
         // Clients that left no more than others do may leave one more.
         let is_modest = left == 0 || left * self.of.len() < self.ended.len();

@@ -1,7 +1,7 @@
-//! How packets are answered whose connection this process does not have: a restart, or a flow that kube-proxy moved to another
-//! pod, brings them. A stateless reset (RFC 9000 §10.3) ends such a connection for its client at once; without one that
-//! would wait for an answer until its idle time is over. Clients believe a reset only from who can make the token that came with
-//! the id of the connection, so all processes with one certificate make it with the same key.
+//! Answers packets of connections that this process does not have. Such packets come after a restart, or when kube-proxy moves a
+//! flow to another pod. A stateless reset (RFC 9000 §10.3) ends such a connection for its client at once; without it the client
+//! would wait until the idle time is over. Clients believe a reset only if it has the token that came with the id of the
+//! connection, so all processes with one certificate make tokens with the same key.
 
 use std::sync::Arc;
 use std::time::Duration;

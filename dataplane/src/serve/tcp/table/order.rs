@@ -1,5 +1,5 @@
-//! In which order connections give way at a limit (WR44), kept so that one is found in a few steps, however many there are:
-//! who opens connections as fast as it can must not have all of them looked at for each.
+//! Which connection is closed first at a limit (WR44). The order is kept so that this connection is found in a few steps, however
+//! many there are: a client that opens connections as fast as it can must not cause a look at all of them for each.
 //!
 //! - Clients are ranked by how many connections they have. There are few ranks: `k` different numbers need
 //!   `1 + 2 + ... + k` connections, so 4,096 connections have at most 90.

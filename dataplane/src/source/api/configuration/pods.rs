@@ -14,7 +14,7 @@ use crate::source::api::pace::chance;
 use crate::source::writer::Writer;
 use crate::status::Running;
 
-/// A configuration that is in effect, but for its verified pod records.
+/// A configuration that is in effect, except for its verified pod records.
 #[derive(Debug)]
 pub(super) struct AwaitsPods {
     config: Config,

@@ -1,5 +1,5 @@
-//! A `kubernetes` beside the one that answers the names of the cluster: a ClusterDNS has one value of each setting, so only
-//! what this one says of reverse names counts. Pure, but for the draft.
+//! A second `kubernetes` beside the one that answers the names of the cluster. A ClusterDNS has one value of each setting, so of
+//! the second one only the reverse names count. Pure, except for the draft.
 
 use super::{FALLS_THROUGH, ranges};
 use crate::import::corefile::parse::Directive;

@@ -1,5 +1,5 @@
 //! `template` without an answer, for names that have records here: of the types that are not among these they have no data in
-//! any case (RR81). Pure, but for the draft.
+//! any case (RR81). Pure, except for the draft.
 
 use super::rcode_of;
 use crate::import::corefile::parse::Directive;

@@ -19,7 +19,7 @@ pub(super) struct Common {
     /// A probe may be due.
     pub(super) woken: Notify,
     discards: [AtomicU64; Discard::ALL.len()],
-    /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
+    /// Queries that drew one of the open sockets (FW10).
     shared_draws: AtomicU64,
     /// Tasks and looks that panicked, which is a defect of ours.
     panics: AtomicU64,

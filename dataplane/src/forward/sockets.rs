@@ -1,6 +1,6 @@
 //! UDP sockets towards one server (FW10, FW12): each connected, on a random port, so that only what comes from the
-//! server reaches it. Most carry one query; at the bound of ports, queries draw at random among open ones and share
-//! them, matched by id.
+//! server reaches it. Most carry one query; where no port is left for that, queries draw at random among open ones and
+//! share them, matched by id.
 
 mod asked;
 mod opening;
@@ -225,19 +225,21 @@ impl Pool {
         }
     }
 
-    /// A socket as the bound of ports has it (FW10).
+    /// A socket as the pace and the bound of ports have it (FW10).
     fn drawn(self: &Arc<Self>, now: Instant) -> io::Result<Drawn> {
-        let drawn = self.common.ports().draw(self.server, now);
+        let open = self.open().len();
+        let drawn = self.common.ports().draw(self.server, open, now);
         Ok(match drawn {
             Draw::Own => match Reader::of_thread() {
                 None => Drawn::Own(self.registered(self.opened()?, now)?),
                 Some(reader) => Drawn::Shared(self.read_by(&reader, self.opened()?, true, now)?),
             },
-            Draw::Pooled => Drawn::Shared(self.pooled(now)?),
-            Draw::Shared => match self.shared(now)? {
-                Some(port) => Drawn::Shared(port),
-                None => Drawn::None,
+            Draw::Pooled => match self.pooled(now) {
+                Ok(port) => Drawn::Shared(port),
+                Err(error) if open == 0 => return Err(error),
+                Err(_) => self.shared(),
             },
+            Draw::Shared => self.shared(),
         })
     }
 
@@ -249,15 +251,11 @@ impl Pool {
         })
     }
 
-    /// One of the sockets that are open, or another one where they are too few.
-    fn shared(self: &Arc<Self>, now: Instant) -> io::Result<Option<Arc<Port>>> {
-        let open = self.open().len();
-        let is_few = self.common.ports().draw_one_more(self.server, open);
-        match is_few.then(|| self.pooled(now)) {
-            Some(Ok(port)) => Ok(Some(port)),
-            Some(Err(error)) if open == 0 => Err(error),
-            Some(Err(_)) | None => Ok(self.draw(random()).inspect(|_| self.common.drew_shared())),
-        }
+    /// One of the sockets that are open.
+    fn shared(&self) -> Drawn {
+        let Some(port) = self.draw(random()) else { return Drawn::None };
+        self.common.drew_shared();
+        Drawn::Shared(port)
     }
 
     /// Sends a query from a socket of its own.

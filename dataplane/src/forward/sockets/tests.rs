@@ -93,8 +93,10 @@ async fn fw10_at_the_bound_queries_share_ports_and_get_their_own_replies() {
 async fn fw10_an_edit_that_makes_its_part_smaller_leaves_a_server_ports_to_be_asked_from() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (upstreams, server) = server(far.local_addr().unwrap(), 2048);
-    for _ in 0..900 {
-        drop(send(&server.pool, query).unwrap().unwrap());
+    let start = now();
+    for query_number in 0..900 {
+        let at = start + Duration::from_millis(30) * query_number;
+        drop(send_at(&server.pool, query, at).unwrap().unwrap());
     }
     assert!(server.pool.open().is_empty(), "each had a socket of its own, and its port rests");
     let common = &upstreams.registry.common;

@@ -28,6 +28,16 @@ pub(super) enum Draw {
     Shared,
 }
 
+/// The open ports of one server that queries share, as a query finds them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Open {
+    pub(super) all: usize,
+    /// Those among which it draws: a thread reads its own, and draws among these.
+    pub(super) to_draw: usize,
+    /// Who reads some, and the thread of the query.
+    pub(super) readers: usize,
+}
+
 /// What one server holds.
 #[derive(Debug, Default)]
 struct Held {
@@ -81,20 +91,22 @@ impl Ports {
         }
     }
 
-    /// Decides for one query, and takes the port if it is a new one. The server has this many open ports to draw from.
-    pub(super) fn draw(&mut self, server: ServerId, open: usize, now: Instant) -> Draw {
+    /// Decides for one query, and takes the port if it is a new one.
+    pub(super) fn draw(&mut self, server: ServerId, open: Open, now: Instant) -> Draw {
         self.expire(now);
         let own = self.own_part();
         let held = self.held_by(server);
         let most = own.max(POOL.min(self.bound));
         let is_free = held < own || (held < most && self.total + self.reserve(own) < self.bound);
+        // As many as its readers still open to draw from.
+        let to_open = (POOL * open.readers.max(1)).saturating_sub(open.all);
         // Also where none is free: what is not opened now must not be opened at once later.
         let is_its_time = self
             .held
             .get_mut(&server)
             .is_none_or(|held| held.pace.take(most.saturating_sub(POOL), now));
-        let is_own = is_its_time && is_free && held + POOL.saturating_sub(open) < most;
-        let is_pooled = is_free && open < POOL || is_few(open, own);
+        let is_own = is_its_time && is_free && held + to_open < most;
+        let is_pooled = is_free && open.to_draw < POOL || is_few(open, own);
         if !is_own && !is_pooled {
             return Draw::Shared;
         }
@@ -161,11 +173,12 @@ impl Ports {
     }
 }
 
-/// Whether a server that has this many open ports takes one more to draw from, also beyond its part. After an edit that made that
-/// part smaller, as a second server does, the ports that it closed before rest beyond it: it must not be without any until
-/// they have rested. So it is after a burst, whose sockets were closed together.
-fn is_few(open: usize, own: usize) -> bool {
-    open < (POOL.min(own) / 2).max(1).min(own)
+/// Whether a reader takes one more port to draw from, also beyond the part of its server. After an edit that made that part
+/// smaller, as a second server does, the ports that were closed before rest beyond it: it must not be without any until they
+/// have rested. So it is after a burst, whose sockets were closed together, and while another thread has them.
+fn is_few(open: Open, own: usize) -> bool {
+    let share = own / open.readers.max(1);
+    open.to_draw < (POOL.min(share) / 2).max(1).min(own)
 }
 
 #[cfg(test)]
@@ -178,11 +191,16 @@ mod tests {
         ports
     }
 
+    /// All are of one reader.
+    fn alone(open: usize) -> Open {
+        Open { all: open, to_draw: open, readers: 1 }
+    }
+
     /// Ports that a server can open one after the other: for one query each, and pooled.
     fn open(ports: &mut Ports, server: ServerId, now: Instant) -> (usize, usize) {
         let mut opened = (0, 0);
         loop {
-            match ports.draw(server, opened.1, now) {
+            match ports.draw(server, alone(opened.1), now) {
                 Draw::Own => opened.0 += 1,
                 Draw::Pooled => opened.1 += 1,
                 Draw::Shared => return opened,
@@ -216,7 +234,7 @@ mod tests {
                 ports.closed(0, now);
             }
             for _ in 0..20 {
-                match ports.draw(0, open, now) {
+                match ports.draw(0, alone(open), now) {
                     Draw::Own => {
                         own_in_second[millisecond as usize / 1000] += 1;
                         closes.push_back(now + Duration::from_millis(5));
@@ -235,13 +253,60 @@ mod tests {
         assert!(all > later.len() * evenly * 9 / 10, "{own_in_second:?}");
     }
 
+    /// Each of these threads sends queries until it draws among open ports only; how many these are.
+    fn floods(ports: &mut Ports, server: ServerId, threads: usize, now: Instant) -> Vec<usize> {
+        let mut open = vec![0; threads];
+        for thread in 0..threads {
+            let found = |open: &[usize]| Open {
+                all: open.iter().sum(),
+                to_draw: open[thread],
+                readers: thread + 1,
+            };
+            loop {
+                match ports.draw(server, found(&open), now) {
+                    Draw::Own => {}
+                    Draw::Pooled => open[thread] += 1,
+                    Draw::Shared => break,
+                }
+            }
+        }
+        open
+    }
+
+    #[test]
+    fn l2_fw10_each_thread_has_1024_ports_to_draw_from_where_there_is_room() {
+        let now = Instant::now();
+        assert_eq!(floods(&mut ports(8192, 1), 0, 4, now), [1024; 4]);
+        // Two servers have 2,048 each for sure.
+        assert_eq!(floods(&mut ports(8192, 2), 0, 2, now), [1024, 512]);
+        assert_eq!(floods(&mut ports(1024, 1), 0, 2, now), [1024, 256]);
+        assert_eq!(floods(&mut ports(1, 1), 0, 2, now), [1, 1]);
+        assert_eq!(floods(&mut ports(0, 1), 0, 2, now), [0, 0]);
+    }
+
+    #[test]
+    fn l16_fw10_threads_have_few_ports_beyond_the_part_of_their_server() {
+        let now = Instant::now();
+        for (servers, threads) in [(1, 4), (2, 8), (5, 4), (15, 8)] {
+            let mut ports = ports(8192, servers);
+            let own = ports.own_part();
+            for _ in 0..8192 {
+                ports.draw(0, Open { all: POOL, to_draw: POOL - 1, readers: 1 }, now);
+            }
+            let before = ports.held_by(0);
+            let few: usize = floods(&mut ports, 0, threads, now).iter().sum();
+            assert!(few >= threads && few <= own * 3 / 2, "{few} for {threads} of {servers}");
+            assert_eq!(ports.held_by(0), before + few);
+        }
+    }
+
     #[test]
     fn fw10_queries_that_come_evenly_have_a_port_each() {
         let start = Instant::now();
         let mut ports = ports(8192, 1);
         for query in 0..20_000 {
             let now = start + Duration::from_millis(5) * query;
-            assert_eq!(ports.draw(0, 0, now), Draw::Own, "{query}");
+            assert_eq!(ports.draw(0, alone(0), now), Draw::Own, "{query}");
             ports.closed(0, now);
         }
     }
@@ -254,7 +319,7 @@ mod tests {
         assert_eq!(open(&mut ports, 0, start), (1, 1024));
         ports.configure(8192, 0..1);
         let draws = [5, 10, 15].map(Duration::from_millis);
-        let drawn = draws.map(|after| ports.draw(0, 1024, start + after));
+        let drawn = draws.map(|after| ports.draw(0, alone(1024), start + after));
         assert_eq!(drawn, [Draw::Shared, Draw::Own, Draw::Own]);
     }
 
@@ -262,20 +327,20 @@ mod tests {
     fn fw10_a_closed_port_rests_for_thirty_seconds() {
         let start = Instant::now();
         let mut ports = ports(1, 1);
-        assert_eq!(ports.draw(0, 0, start), Draw::Pooled);
+        assert_eq!(ports.draw(0, alone(0), start), Draw::Pooled);
         ports.closed(0, start);
         let before = start + REST - Duration::from_millis(1);
-        assert_eq!(ports.draw(0, 1, before), Draw::Shared);
-        assert_eq!(ports.draw(0, 0, start + REST), Draw::Pooled);
+        assert_eq!(ports.draw(0, alone(1), before), Draw::Shared);
+        assert_eq!(ports.draw(0, alone(0), start + REST), Draw::Pooled);
         ports.failed(0);
-        assert_eq!((ports.draw(0, 0, start + REST), ports.total()), (Draw::Pooled, 1));
+        assert_eq!((ports.draw(0, alone(0), start + REST), ports.total()), (Draw::Pooled, 1));
     }
 
     #[test]
     fn fw10_the_part_of_a_removed_server_is_free_when_its_ports_have_rested() {
         let start = Instant::now();
         let mut ports = ports(8192, 2);
-        ports.draw(1, 0, start);
+        ports.draw(1, alone(0), start);
         ports.configure(8192, 0..1);
         assert_eq!(ports.free(0, start), 2048);
         ports.closed(1, start);
@@ -289,11 +354,15 @@ mod tests {
         for (bound, servers, least) in [(8192, 2, 512), (1024, 1, 512), (8192, 5, 409), (1, 1, 1)] {
             let mut ports = ports(8192, 1);
             for _ in 0..3000 {
-                assert_ne!(ports.draw(0, POOL - 1, now), Draw::Shared);
+                assert_ne!(ports.draw(0, alone(POOL - 1), now), Draw::Shared);
                 ports.closed(0, now);
             }
             ports.configure(bound, 0..servers);
-            assert_eq!(ports.draw(0, POOL, now), Draw::Shared, "what rests is more than its part");
+            assert_eq!(
+                ports.draw(0, alone(POOL), now),
+                Draw::Shared,
+                "what rests is more than its part"
+            );
             assert_eq!(open(&mut ports, 0, now), (0, least), "{bound} for {servers}");
             assert_eq!(ports.total(), 3000 + least);
         }
@@ -307,7 +376,7 @@ mod tests {
             let own = 8192 / (2 * servers as usize);
             let opened: Vec<usize> = (0..servers)
                 .map(|server| {
-                    let draws = std::iter::repeat_with(|| ports.draw(server, POOL - 1, now));
+                    let draws = std::iter::repeat_with(|| ports.draw(server, alone(POOL - 1), now));
                     draws.take_while(|draw| *draw != Draw::Shared).count()
                 })
                 .collect();

@@ -3,6 +3,7 @@
 //! share them, matched by id.
 
 mod asked;
+mod open;
 mod opening;
 mod port;
 mod reader;
@@ -16,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use super::common::Common;
 use super::overdue::Watch;
-use super::ports::{Draw, REST, ServerId};
+use super::ports::{Draw, ServerId};
 use super::{now, random};
 pub(super) use asked::Arrival;
+use open::{OpenPorts, ReaderNumber};
 pub(super) use port::{Arrived, Listening, Place};
 use port::{Port, Socket};
 use reader::Reader;
@@ -37,13 +39,11 @@ pub(super) struct Pool {
     server: ServerId,
     address: SocketAddr,
     common: Arc<Common>,
-    /// Open ports, the oldest first.
-    open: Mutex<Vec<Arc<Port>>>,
+    /// Open ports that queries share.
+    open: Mutex<OpenPorts>,
     /// Ports of one query each that a thread reads, and some that are closed, each with the time at which its query waits
     /// too long; the earliest first.
     own: Mutex<VecDeque<(Instant, Weak<Port>)>>,
-    /// The ends of the rest of closed ports.
-    resting: Mutex<VecDeque<Instant>>,
     watch: Watch,
 }
 
@@ -220,40 +220,45 @@ impl Pool {
             common,
             open: Mutex::default(),
             own: Mutex::default(),
-            resting: Mutex::default(),
             watch: Watch::default(),
         }
     }
 
     /// A socket as the pace and the bound of ports have it (FW10).
     fn drawn(self: &Arc<Self>, now: Instant) -> io::Result<Drawn> {
-        let open = self.open().len();
+        let reader = Reader::of_thread();
+        let by = reader.as_deref().map(Reader::number);
+        let open = self.open().found(by);
         let drawn = self.common.ports().draw(self.server, open, now);
         Ok(match drawn {
-            Draw::Own => match Reader::of_thread() {
+            Draw::Own => match reader {
                 None => Drawn::Own(self.registered(self.opened()?, now)?),
                 Some(reader) => Drawn::Shared(self.read_by(&reader, self.opened()?, true, now)?),
             },
-            Draw::Pooled => match self.pooled(now) {
+            Draw::Pooled => match self.pooled(reader.as_ref(), now) {
                 Ok(port) => Drawn::Shared(port),
-                Err(error) if open == 0 => return Err(error),
-                Err(_) => self.shared(),
+                Err(error) if open.to_draw == 0 => return Err(error),
+                Err(_) => self.shared(by),
             },
-            Draw::Shared => self.shared(),
+            Draw::Shared => self.shared(by),
         })
     }
 
     /// A new socket that stays open for later queries.
-    fn pooled(self: &Arc<Self>, now: Instant) -> io::Result<Arc<Port>> {
-        Ok(match Reader::of_thread() {
+    fn pooled(
+        self: &Arc<Self>,
+        reader: Option<&Arc<Reader>>,
+        now: Instant,
+    ) -> io::Result<Arc<Port>> {
+        Ok(match reader {
             None => self.add(self.registered(self.opened()?, now)?, now),
-            Some(reader) => self.add_to(&reader, self.opened()?, now)?,
+            Some(reader) => self.add_to(reader, self.opened()?, now)?,
         })
     }
 
     /// One of the sockets that are open.
-    fn shared(&self) -> Drawn {
-        let Some(port) = self.draw(random()) else { return Drawn::None };
+    fn shared(&self, by: ReaderNumber) -> Drawn {
+        let Some(port) = self.open().draw(by, random()) else { return Drawn::None };
         self.common.drew_shared();
         Drawn::Shared(port)
     }
@@ -275,48 +280,24 @@ impl Pool {
         self.common.ports().closed(self.server, now);
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Port>>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, OpenPorts> {
         self.open.lock().expect("nothing panics while it holds this")
     }
 
-    fn draw(&self, random: u64) -> Option<Arc<Port>> {
-        let open = self.open();
-        // The upper half of random * length is uniform in 0..length.
-        let place = ((u128::from(random) * open.len() as u128) >> 64) as usize;
-        open.get(place).cloned()
-    }
-
-    /// Closes sockets that no query used for a while, and those that are too old. Closed ports rest, and cannot be
-    /// opened for this time: never more ports rest than queries can draw, unless others can be opened.
+    /// Closes sockets that no query used for a while, and those that are too old.
     pub(super) fn sweep(&self, now: Instant) {
         let mut open = self.open();
-        let mut resting = self.resting.lock().expect("nothing panics while it holds this");
-        while resting.front().is_some_and(|until| *until <= now) {
-            resting.pop_front();
-        }
-        if open.is_empty() {
-            return;
-        }
         let mut ports = self.common.ports();
-        let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
-        let may_close = half.max(ports.free(self.server, now));
-        let is_over = |port: &mut Arc<Port>| {
-            // This list and who reads it hold it; a query that drew it a moment ago does too.
-            Arc::strong_count(port) <= 2 && port.is_over(now)
-        };
-        let over: Vec<_> = open.extract_if(.., is_over).take(may_close).collect();
-        for _ in &over {
-            ports.closed(self.server, now);
-            resting.push_back(now + REST);
-        }
-        drop((open, resting, ports));
+        let over = open.take_over(ports.free(self.server, now), now);
+        over.iter().for_each(|_| ports.closed(self.server, now));
+        drop((open, ports));
         // Each costs two system calls: no query waits for them.
         over.iter().for_each(|port| port.close());
     }
 
     /// Closes every socket: the server is gone.
     pub(super) fn close_all(&self, now: Instant) {
-        let open = std::mem::take(&mut *self.open());
+        let open = self.open().take_all();
         let mut ports = self.common.ports();
         open.iter().for_each(|_| ports.closed(self.server, now));
         drop(ports);
@@ -325,7 +306,7 @@ impl Pool {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.open().len()
+        self.open().all().count()
     }
 }
 

@@ -37,7 +37,7 @@ impl Pool {
         let port = Arc::new(Port::new(ReadBy::Task(socket), &self.common, false, now));
         let task = tokio::spawn(port::read(Arc::clone(&port)));
         port.at_end(move || task.abort());
-        self.open().push(Arc::clone(&port));
+        self.open().add(None, Arc::clone(&port));
         port
     }
 
@@ -49,7 +49,7 @@ impl Pool {
         now: Instant,
     ) -> io::Result<Arc<Port>> {
         let port = self.read_by(reader, socket, false, now)?;
-        self.open().push(Arc::clone(&port));
+        self.open().add(Some(reader.number()), Arc::clone(&port));
         Ok(port)
     }
 

@@ -14,6 +14,9 @@ use dataplane_udp::{Poller, Ready};
 use super::MAX_DATAGRAM;
 use super::port::Port;
 
+/// The number of the next thread that reads.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// The key of the socket on which clients ask.
 const CLIENTS: u64 = u64::MAX;
 /// Datagrams that are read between two looks for queries of clients, besides the first of each socket: as many queries as
@@ -29,6 +32,8 @@ thread_local! {
 /// The sockets of one thread.
 #[derive(Debug)]
 pub(crate) struct Reader {
+    /// No other thread has it, not even one that began when this one had ended.
+    number: u64,
     poller: Poller,
     ports: Mutex<HashMap<u64, Arc<Port>>>,
     next: AtomicU64,
@@ -48,6 +53,10 @@ impl Reader {
     /// Of the calling thread; none where the thread reads no such sockets, or the system cannot wait for many.
     pub(super) fn of_thread() -> Option<Arc<Reader>> {
         OWN.with_borrow(Option::clone)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     fn ports(&self) -> MutexGuard<'_, HashMap<u64, Arc<Port>>> {
@@ -81,7 +90,8 @@ impl Reading {
     /// cannot wait for many: tasks of the runtime read them then.
     pub(crate) fn begin() -> Option<Reading> {
         let poller = Poller::new().ok()?;
-        let reader = Arc::new(Reader { poller, ports: Mutex::default(), next: AtomicU64::new(0) });
+        let (number, next) = (NEXT.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
+        let reader = Arc::new(Reader { number, poller, ports: Mutex::default(), next });
         OWN.set(Some(Arc::clone(&reader)));
         let buffer = Box::new([0; MAX_DATAGRAM]);
         Some(Reading { reader, ready: Ready::new(), buffer, with_clients: false })

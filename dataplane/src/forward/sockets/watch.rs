@@ -43,7 +43,7 @@ impl Pool {
 
     /// The same for those that share ports.
     fn shared_overdue(&self, now: Instant) -> Option<Instant> {
-        let ports = self.open().clone();
+        let ports: Vec<Arc<Port>> = self.open().all().cloned().collect();
         ports.iter().filter_map(|port| port.overdue(now)).min()
     }
 

@@ -2,6 +2,7 @@
 
 mod drawn;
 mod emptied;
+mod looked_after;
 mod threads;
 
 use std::collections::BTreeSet;

@@ -66,7 +66,7 @@ impl Pool {
         reader.add(key, &port).inspect_err(|_| self.closed(at))?;
         let (of, common, server) = (Arc::clone(reader), Arc::clone(&self.common), self.server);
         port.at_end(move || {
-            of.forget(key);
+            of.forget(key, is_own);
             if is_own {
                 common.ports().closed(server, now());
             }

@@ -75,11 +75,11 @@ impl Reader {
         added.inspect_err(|_| drop(self.ports().remove(&key)))
     }
 
-    /// Reads it no more.
-    pub(super) fn forget(&self, key: u64) {
+    /// Reads it no more. A port that one query had for itself is closed at once by who else holds it, which takes it out of the set:
+    /// a system call less. Any other may be held by queries that wait, and what still comes for it must not wake the thread.
+    pub(super) fn forget(&self, key: u64, is_own: bool) {
         let port = self.ports().remove(&key);
-        // The last that holds it closes it, which takes it out of the set.
-        if let Some(Err(port)) = port.map(Arc::try_unwrap) {
+        if let Some(port) = port.filter(|_| !is_own) {
             self.poller.remove(port.socket());
         }
     }

@@ -68,3 +68,18 @@ async fn fw10_a_task_draws_among_the_ports_of_all_threads() {
     assert_eq!((reading.ports(), server.pool.len()), (PORTS as usize, PORTS as usize));
     assert_eq!(upstreams.registry.common.shared_draws(), 1);
 }
+
+/// Its place in the set is taken where the set refuses it: then clients must be looked at.
+#[tokio::test]
+async fn fw10_a_port_of_one_query_leaves_the_set_of_its_thread_when_it_is_closed() {
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (ports, is_own) in [(8192, true), (1, false)] {
+        let (_upstreams, server) = server(far.local_addr().unwrap(), ports);
+        let mut reading = Reading::begin().expect("this thread can wait for many sockets");
+        let Ok(Drawn::Shared(port)) = server.pool.drawn(now()) else { panic!("it is read here") };
+        port.close();
+        assert_eq!((port.is_own(), reading.ports()), (is_own, 0));
+        let is_in_the_set = reading.wait(port.socket(), Duration::ZERO).unwrap();
+        assert_eq!(is_in_the_set, is_own, "of {ports} ports");
+    }
+}

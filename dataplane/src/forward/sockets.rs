@@ -25,6 +25,7 @@ pub(super) use port::{Arrived, Listening, Place};
 use port::{Port, Socket};
 use reader::Reader;
 pub(crate) use reader::Reading;
+use watch::SharedPorts;
 
 /// Longest datagram that is read, more than we ask for (1,232); of a longer one this many octets are read.
 pub(super) const MAX_DATAGRAM: usize = 4096;
@@ -44,6 +45,8 @@ pub(super) struct Pool {
     /// Ports of one query each that a thread reads, and some that are closed, each with the time at which its query waits
     /// too long; the earliest first.
     own: Mutex<VecDeque<(Instant, Weak<Port>)>>,
+    /// Ports that queries share on which one may wait too long.
+    shared: Mutex<SharedPorts>,
     watch: Watch,
 }
 
@@ -124,10 +127,8 @@ pub(super) fn depart<T: Send + 'static>(
         (None, Some((flight, _))) => return Departed::NoPort(flight),
         (None, None) => return Departed::Shared,
     };
-    // Not before its query waits: a look takes out a port whose time has come.
-    if port.is_own() {
-        pool.look_after(&port, now);
-    }
+    // Not before its query waits: a look takes out a port on which none waits.
+    pool.look_after(&port, now);
     match send_now(port.socket(), &wire) {
         Ok(()) => pool.watch(),
         Err(error) => {
@@ -220,6 +221,7 @@ impl Pool {
             common,
             open: Mutex::default(),
             own: Mutex::default(),
+            shared: Mutex::default(),
             watch: Watch::default(),
         }
     }

@@ -60,6 +60,7 @@ impl OpenPorts {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Port>> {
         self.of.iter().flat_map(|of| &of.open)
     }

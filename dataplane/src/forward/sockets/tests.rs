@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use super::asked::{Asked, Asker, By, LATE, MAX_ANSWERED, MAX_ENDED};
 use super::*;
-use crate::forward::overdue::tests::come_few_at_once;
 use crate::forward::ports::REST;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
@@ -299,42 +298,6 @@ async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
         // Sockets close with the tasks that read them.
         tokio::task::yield_now().await;
     }
-}
-
-/// One look begins the next sends of all that it finds, and clients wait meanwhile (row L3).
-#[tokio::test(start_paused = true)]
-async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Each has a port for itself, and all have one together.
-    for ports in [8192, 1] {
-        let (_upstreams, server) = server(far.local_addr().unwrap(), ports);
-        let _reading = Reading::begin().expect("this thread can wait for many sockets");
-        let (late, looks) = mpsc::unbounded_channel();
-        for _ in 0..50 {
-            let (late, left) = (late.clone(), now());
-            let landed = move |(), _, arrived: Arrived<'_>| {
-                assert!(matches!(arrived, Arrived::Overdue(_)), "{arrived:?}");
-                late.send((left, now())).unwrap();
-            };
-            let departed = depart(&server.pool, (), |(), id| query(id), landed);
-            assert!(matches!(departed, Departed::Shared));
-            tokio::time::sleep(MILLISECOND).await;
-        }
-        come_few_at_once(50, looks).await;
-    }
-}
-
-/// A look at a port on which no query waits yet would take it out for good.
-#[tokio::test]
-async fn fw23_a_port_is_looked_after_only_when_its_query_waits() {
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
-    let _reading = Reading::begin().expect("this thread can wait for many sockets");
-    let drawn = server.pool.drawn(now()).unwrap();
-    assert!(matches!(drawn, Drawn::Shared(_)) && server.pool.own_ports().is_empty());
-    let departed = depart(&server.pool, (), |(), id| query(id), |(), _, _| {});
-    assert!(matches!(departed, Departed::Shared));
-    assert_eq!(server.pool.own_ports().len(), 1);
 }
 
 #[tokio::test]

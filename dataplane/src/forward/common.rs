@@ -68,3 +68,10 @@ impl Common {
         self.shared_draws.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread looked at the clock, and took the lock of a server.
+    pub(super) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(super) static LOCKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}

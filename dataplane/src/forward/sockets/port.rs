@@ -105,7 +105,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            self.port.asked().end(self.id, now());
+            self.port.asked().end(self.id, now);
         }
     }
 }
@@ -130,7 +130,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.port.asked().end(self.id, now());
+        self.port.asked().end(self.id, now);
         self.port.close_if_over();
     }
 }

@@ -172,7 +172,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
         let (arrivals, _) = mpsc::channel(1);
         let is_answered = id % 2 == 0;
         asked.waiting.insert(id, Asker { by: By::Task(arrivals), is_answered });
-        asked.end(id, now());
+        asked.end(id, now);
     }
     assert_eq!((asked.ended.len(), asked.answered.len()), (MAX_ENDED, MAX_ANSWERED));
 }

@@ -1,5 +1,5 @@
 //! What a second thread that answers adds, on a second processor. On a machine of two the generator shares it, so the gain
-//! of the echo shows what is possible.
+//! of the echo shows what is possible. Names that no cache has are asked too: their replies come to the thread that asked.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use tests::load::fixture::Shape;
 use tests::load::processor::pinned;
 use tests::load::runs::{Run, Via, csv};
+use tests::load::schedule::Pace;
 use tests::load::servers::Peer;
 use tests::load::statistics::Spread;
 use tests::load::trace::Trace;
@@ -14,7 +15,7 @@ use tests::load::trace::Trace;
 use crate::arguments::Wanted;
 use crate::measure::{GENERATOR, Questions, Scene};
 use crate::page::Section;
-use crate::sets::MOST;
+use crate::sets::{FORWARD_RATES, MOST};
 
 const SERVERS: [Peer; 5] = [Peer::Echo, Peer::Ours, Peer::Knot, Peer::Nsd, Peer::CoreDns];
 const WORKERS: usize = 2;
@@ -42,12 +43,60 @@ pub(crate) fn measure(
             alone.extend(one.compare(&[peer], &hit, Via::Udp, MOST));
             both.extend(two.compare(&[peer], &hit, Via::Udp, MOST));
         }
+        for rate in FORWARD_RATES {
+            let pace = Pace::Rate(rate);
+            alone.extend(one.compare(&[Peer::Ours], &Questions::Misses, Via::Udp, pace));
+            both.extend(two.compare(&[Peer::Ours], &Questions::Misses, Via::Udp, pace));
+        }
     });
     let files = vec![
         ("runs-one-worker.csv".into(), csv(&alone)),
         ("runs-two-workers.csv".into(), csv(&both)),
     ];
-    Ok(Section { text: text(&alone, &both, processors), files })
+    let text = text(&of_hits(&alone), &of_hits(&both), processors) + &misses(&alone, &both);
+    Ok(Section { text, files })
+}
+
+fn of_hits(runs: &[Run]) -> Vec<Run> {
+    runs.iter().filter(|run| run.pace == MOST).cloned().collect()
+}
+
+/// Names that no cache has, with one and with two.
+fn misses(alone: &[Run], both: &[Run]) -> String {
+    let mut text = format!(
+        "\nNames that no cache has, {}:\n\n\
+         | Questions a second | p50 / p99, µs: one | two | processor time, µs: one, two | lost: one, two |\n\
+         |---|---|---|---|---|\n",
+        Peer::Ours.name()
+    );
+    for rate in FORWARD_RATES {
+        let at = |runs: &[Run]| -> Vec<Run> {
+            runs.iter().filter(|run| run.pace == Pace::Rate(rate)).cloned().collect()
+        };
+        let (one, two) = (at(alone), at(both));
+        let late = |runs: &[Run], part| {
+            let latencies = runs.iter().map(|run| run.outcome.latency_us(part));
+            Spread::of(latencies).map_or("-".into(), |spread| spread.text(0))
+        };
+        let us = |runs: &[Run]| {
+            processor_us(runs, Peer::Ours).map_or("-".into(), |spread| spread.text(1))
+        };
+        let lost = |runs: &[Run]| -> u64 { runs.iter().map(|run| run.outcome.lost).sum() };
+        writeln!(
+            text,
+            "| {rate} | {} / {} | {} / {} | {}, {} | {}, {} |",
+            late(&one, 0.5),
+            late(&one, 0.99),
+            late(&two, 0.5),
+            late(&two, 0.99),
+            us(&one),
+            us(&two),
+            lost(&one),
+            lost(&two)
+        )
+        .expect("a string takes everything");
+    }
+    text
 }
 
 fn per_s(runs: &[Run], peer: Peer) -> Option<Spread> {

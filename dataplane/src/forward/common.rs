@@ -19,7 +19,7 @@ pub(super) struct Common {
     /// A probe may be due.
     pub(super) woken: Notify,
     discards: [AtomicU64; Discard::ALL.len()],
-    /// Queries that drew one of the open sockets, as the bound of ports was reached (FW10).
+    /// Queries that drew one of the open sockets (FW10).
     shared_draws: AtomicU64,
     /// Tasks and looks that panicked, which is a defect of ours.
     panics: AtomicU64,
@@ -67,4 +67,11 @@ impl Common {
     pub(super) fn shared_draws(&self) -> u64 {
         self.shared_draws.load(Ordering::Relaxed)
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread looked at the clock, and took the lock of a server.
+    pub(super) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    pub(super) static LOCKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

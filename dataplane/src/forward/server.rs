@@ -136,6 +136,8 @@ impl Server {
     }
 
     fn state(&self) -> MutexGuard<'_, ServerState> {
+        #[cfg(test)]
+        super::common::LOCKS.set(super::common::LOCKS.get() + 1);
         self.state.lock().expect("nothing panics while it holds this")
     }
 
@@ -175,8 +177,7 @@ impl Server {
         }
     }
 
-    fn hear(&self, heard: Heard, now: Instant) {
-        let mut state = self.state();
+    fn hear(&self, mut state: MutexGuard<'_, ServerState>, heard: Heard, now: Instant) {
         let before = state.health.is_down();
         state.health.heard(heard);
         let is_down = state.health.is_down();
@@ -259,8 +260,7 @@ impl Server {
         if heard == Heard::Good && with_edns {
             state.edns.answered();
         }
-        drop(state);
-        self.hear(heard, now);
+        self.hear(state, heard, now);
     }
 
     fn stands(&self, before: bool, is_down: bool) {

@@ -1,8 +1,9 @@
 //! UDP sockets towards one server (FW10, FW12): each connected, on a random port, so that only what comes from the
-//! server reaches it. Most carry one query; at the bound of ports, queries draw at random among open ones and share
-//! them, matched by id.
+//! server reaches it. Most carry one query; where no port is left for that, queries draw at random among open ones and
+//! share them, matched by id.
 
 mod asked;
+mod open;
 mod opening;
 mod port;
 mod reader;
@@ -16,13 +17,15 @@ use std::time::{Duration, Instant};
 
 use super::common::Common;
 use super::overdue::Watch;
-use super::ports::{Draw, REST, ServerId};
+use super::ports::{Draw, ServerId};
 use super::{now, random};
 pub(super) use asked::Arrival;
+use open::{OpenPorts, ReaderNumber};
 pub(super) use port::{Arrived, Listening, Place};
 use port::{Port, Socket};
 use reader::Reader;
 pub(crate) use reader::Reading;
+use watch::SharedPorts;
 
 /// Longest datagram that is read, more than we ask for (1,232); of a longer one this many octets are read.
 pub(super) const MAX_DATAGRAM: usize = 4096;
@@ -37,13 +40,13 @@ pub(super) struct Pool {
     server: ServerId,
     address: SocketAddr,
     common: Arc<Common>,
-    /// Open ports, the oldest first.
-    open: Mutex<Vec<Arc<Port>>>,
+    /// Open ports that queries share.
+    open: Mutex<OpenPorts>,
     /// Ports of one query each that a thread reads, and some that are closed, each with the time at which its query waits
     /// too long; the earliest first.
     own: Mutex<VecDeque<(Instant, Weak<Port>)>>,
-    /// The ends of the rest of closed ports.
-    resting: Mutex<VecDeque<Instant>>,
+    /// Ports that queries share on which one may wait too long.
+    shared: Mutex<SharedPorts>,
     watch: Watch,
 }
 
@@ -124,10 +127,8 @@ pub(super) fn depart<T: Send + 'static>(
         (None, Some((flight, _))) => return Departed::NoPort(flight),
         (None, None) => return Departed::Shared,
     };
-    // Not before its query waits: a look takes out a port whose time has come.
-    if port.is_own() {
-        pool.look_after(&port, now);
-    }
+    // Not before its query waits: a look takes out a port on which none waits.
+    pool.look_after(&port, now);
     match send_now(port.socket(), &wire) {
         Ok(()) => pool.watch(),
         Err(error) => {
@@ -220,44 +221,48 @@ impl Pool {
             common,
             open: Mutex::default(),
             own: Mutex::default(),
-            resting: Mutex::default(),
+            shared: Mutex::default(),
             watch: Watch::default(),
         }
     }
 
-    /// A socket as the bound of ports has it (FW10).
+    /// A socket as the pace and the bound of ports have it (FW10).
     fn drawn(self: &Arc<Self>, now: Instant) -> io::Result<Drawn> {
-        let drawn = self.common.ports().draw(self.server, now);
+        let reader = Reader::of_thread();
+        let by = reader.as_deref().map(Reader::number);
+        let open = self.open().found(by);
+        let drawn = self.common.ports().draw(self.server, open, now);
         Ok(match drawn {
-            Draw::Own => match Reader::of_thread() {
+            Draw::Own => match reader {
                 None => Drawn::Own(self.registered(self.opened()?, now)?),
                 Some(reader) => Drawn::Shared(self.read_by(&reader, self.opened()?, true, now)?),
             },
-            Draw::Pooled => Drawn::Shared(self.pooled(now)?),
-            Draw::Shared => match self.shared(now)? {
-                Some(port) => Drawn::Shared(port),
-                None => Drawn::None,
+            Draw::Pooled => match self.pooled(reader.as_ref(), now) {
+                Ok(port) => Drawn::Shared(port),
+                Err(error) if open.to_draw == 0 => return Err(error),
+                Err(_) => self.shared(by),
             },
+            Draw::Shared => self.shared(by),
         })
     }
 
     /// A new socket that stays open for later queries.
-    fn pooled(self: &Arc<Self>, now: Instant) -> io::Result<Arc<Port>> {
-        Ok(match Reader::of_thread() {
+    fn pooled(
+        self: &Arc<Self>,
+        reader: Option<&Arc<Reader>>,
+        now: Instant,
+    ) -> io::Result<Arc<Port>> {
+        Ok(match reader {
             None => self.add(self.registered(self.opened()?, now)?, now),
-            Some(reader) => self.add_to(&reader, self.opened()?, now)?,
+            Some(reader) => self.add_to(reader, self.opened()?, now)?,
         })
     }
 
-    /// One of the sockets that are open, or another one where they are too few.
-    fn shared(self: &Arc<Self>, now: Instant) -> io::Result<Option<Arc<Port>>> {
-        let open = self.open().len();
-        let is_few = self.common.ports().draw_one_more(self.server, open);
-        match is_few.then(|| self.pooled(now)) {
-            Some(Ok(port)) => Ok(Some(port)),
-            Some(Err(error)) if open == 0 => Err(error),
-            Some(Err(_)) | None => Ok(self.draw(random()).inspect(|_| self.common.drew_shared())),
-        }
+    /// One of the sockets that are open.
+    fn shared(&self, by: ReaderNumber) -> Drawn {
+        let Some(port) = self.open().draw(by, random()) else { return Drawn::None };
+        self.common.drew_shared();
+        Drawn::Shared(port)
     }
 
     /// Sends a query from a socket of its own.
@@ -277,48 +282,24 @@ impl Pool {
         self.common.ports().closed(self.server, now);
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Port>>> {
+    fn open(&self) -> std::sync::MutexGuard<'_, OpenPorts> {
         self.open.lock().expect("nothing panics while it holds this")
     }
 
-    fn draw(&self, random: u64) -> Option<Arc<Port>> {
-        let open = self.open();
-        // The upper half of random * length is uniform in 0..length.
-        let place = ((u128::from(random) * open.len() as u128) >> 64) as usize;
-        open.get(place).cloned()
-    }
-
-    /// Closes sockets that no query used for a while, and those that are too old. Closed ports rest, and cannot be
-    /// opened for this time: never more ports rest than queries can draw, unless others can be opened.
+    /// Closes sockets that no query used for a while, and those that are too old.
     pub(super) fn sweep(&self, now: Instant) {
         let mut open = self.open();
-        let mut resting = self.resting.lock().expect("nothing panics while it holds this");
-        while resting.front().is_some_and(|until| *until <= now) {
-            resting.pop_front();
-        }
-        if open.is_empty() {
-            return;
-        }
         let mut ports = self.common.ports();
-        let half = ((open.len() + resting.len()) / 2).saturating_sub(resting.len());
-        let may_close = half.max(ports.free(self.server, now));
-        let is_over = |port: &mut Arc<Port>| {
-            // This list and who reads it hold it; a query that drew it a moment ago does too.
-            Arc::strong_count(port) <= 2 && port.is_over(now)
-        };
-        let over: Vec<_> = open.extract_if(.., is_over).take(may_close).collect();
-        for _ in &over {
-            ports.closed(self.server, now);
-            resting.push_back(now + REST);
-        }
-        drop((open, resting, ports));
+        let over = open.take_over(ports.free(self.server, now), now);
+        over.iter().for_each(|_| ports.closed(self.server, now));
+        drop((open, ports));
         // Each costs two system calls: no query waits for them.
         over.iter().for_each(|port| port.close());
     }
 
     /// Closes every socket: the server is gone.
     pub(super) fn close_all(&self, now: Instant) {
-        let open = std::mem::take(&mut *self.open());
+        let open = self.open().take_all();
         let mut ports = self.common.ports();
         open.iter().for_each(|_| ports.closed(self.server, now));
         drop(ports);
@@ -327,7 +308,7 @@ impl Pool {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.open().len()
+        self.open().all().count()
     }
 }
 

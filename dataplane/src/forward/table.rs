@@ -2,7 +2,7 @@
 //! that leaves ends nothing, so the next one finds the lookup where it is; its budget ends it.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
+use super::hashed::AsItIs;
 use super::now;
 use super::registry::RouteId;
 use super::unresolved::Unresolved;
@@ -32,20 +33,47 @@ pub(super) type Ended = Result<Relayed, Unresolved>;
 /// A task that waits gets this; none while the lookup runs.
 pub(super) type Waiter = watch::Receiver<Option<Ended>>;
 
-type Id = (RouteId, LookupKey);
+/// What a lookup is for, with a keyed hash of it: it is computed once for each query.
+#[derive(Debug)]
+struct Id {
+    hash: u64,
+    route: RouteId,
+    key: LookupKey,
+}
+
+impl PartialEq for Id {
+    fn eq(&self, other: &Id) -> bool {
+        self.hash == other.hash && self.route == other.route && self.key == other.key
+    }
+}
+
+impl Eq for Id {}
+
+impl Hash for Id {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
 
 /// Lookups in progress by route and key: at most one each (FW11).
 #[derive(Debug, Default)]
 pub(super) struct Table {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
-    count: AtomicUsize,
+    count: Count,
 }
+
+/// What every lookup writes. It shares no line of a processor's cache with the hasher, which every query reads.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicUsize);
+
+const _: () = assert!(align_of::<Count>() >= 128 && size_of::<Count>().is_multiple_of(128));
 
 /// One part of the table.
 #[derive(Debug, Default)]
 struct Shard {
-    running: HashMap<Arc<Id>, Waiting>,
+    running: HashMap<Arc<Id>, Waiting, BuildHasherDefault<AsItIs>>,
     /// The latest lookups whose results the cache does not keep, the first to end first. A query that came before such an end
     /// would have joined that lookup, but it waited for its turn (FW11).
     unkept: VecDeque<Unkept>,
@@ -133,8 +161,13 @@ pub(super) struct Running {
 }
 
 impl Table {
+    fn id(&self, route: RouteId, key: LookupKey) -> Id {
+        Id { hash: self.hasher.hash_one((route, &key)), route, key }
+    }
+
     fn shard(&self, id: &Id) -> MutexGuard<'_, Shard> {
-        let place = self.hasher.hash_one(id) as usize % SHARDS;
+        // Tables take the lowest bits and the highest ones.
+        let place = (id.hash >> 32) as usize % SHARDS;
         self.shards[place].lock().expect("nothing panics while it holds this")
     }
 
@@ -150,7 +183,7 @@ impl Table {
             let tasks = waiting.tasks.get_or_insert_with(|| watch::channel(None).0);
             tasks.subscribe()
         };
-        self.join_with((route, key.clone()), most, came, (), wait)
+        self.join_with(self.id(route, key.clone()), most, came, (), wait)
     }
 
     /// The same with a function that is called at the end.
@@ -162,7 +195,8 @@ impl Table {
         came: Instant,
         late: Late,
     ) -> Joined<(), Late> {
-        self.join_with((route, key), most, came, late, |waiting, late| waiting.calls.push(late))
+        let id = self.id(route, key);
+        self.join_with(id, most, came, late, |waiting, late| waiting.calls.push(late))
     }
 
     fn join_with<W, R>(
@@ -182,7 +216,7 @@ impl Table {
             return Joined::Over(waits, ended);
         }
         let free = |now: usize| (now < most).then_some(now + 1);
-        if self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
+        if self.count.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
             return Joined::Full(waits);
         }
         let waiting = wait(shard.running.entry(Arc::clone(&id)).or_default(), waits);
@@ -191,13 +225,13 @@ impl Table {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.count.0.load(Ordering::Relaxed)
     }
 }
 
 impl Running {
     pub(super) fn key(&self) -> &LookupKey {
-        &self.id.1
+        &self.id.key
     }
 
     /// Gives the result to all who wait. The cache has it, or no other query may have it.
@@ -222,7 +256,7 @@ impl Running {
             false => shard.remember(&self.id, &ended),
         }
         drop(shard);
-        self.table.count.fetch_sub(1, Ordering::Relaxed);
+        self.table.count.0.fetch_sub(1, Ordering::Relaxed);
         let Some(Waiting { tasks, calls }) = waiting else { return };
         if let Some(tasks) = tasks {
             tasks.send_replace(Some(ended.clone()));

@@ -41,7 +41,7 @@ pub(super) fn write(
     let view = upstreams.view(std::time::Instant::now());
     let help = "UDP ports towards upstreams, open or closed less than 30 s ago";
     page.gauge("upstream_ports", help, view.ports as f64)?;
-    let help = "Queries that shared a source port because the limit of ports was reached";
+    let help = "Queries that left from a source port that was open already";
     page.counter("upstream_ports_shared", help, view.shared_ports)?;
     let rows = view.groups.iter().map(|group| ([("group", &*group.name)], group.in_flight as f64));
     page.gauges("group_in_progress", "Queries of clients that wait for a group's servers", rows)?;

@@ -2,6 +2,7 @@
 
 mod between;
 mod connection;
+mod costs;
 
 use std::cell::RefCell;
 use std::convert::Infallible;

@@ -17,6 +17,8 @@ pub(in crate::forward) struct Sent {
     at: Instant,
     with_edns: bool,
     is_overdue: bool,
+    /// It holds its place still.
+    has_place: bool,
     /// Its result is known, or it was not sent.
     is_settled: bool,
     /// It is among those that were sent, as metrics show them.
@@ -41,6 +43,7 @@ impl Server {
             at: now(),
             with_edns,
             is_overdue: false,
+            has_place: true,
             is_settled: false,
             is_counted: false,
             rcode: 0,
@@ -68,12 +71,12 @@ impl Sent {
             self.is_overdue = true;
             self.count();
             let mut state = self.server.state();
+            self.has_place = false;
             state.window.leave();
             state.window.was_silent(self.at, now);
             state.latency.waited(now.saturating_duration_since(self.at));
             state.give_places();
-            drop(state);
-            self.server.hear(Heard::Nothing, now);
+            self.server.hear(state, Heard::Nothing, now);
         }
         is_news
     }
@@ -131,13 +134,16 @@ impl Sent {
         }
         let after = now.saturating_duration_since(self.at);
         let mut state = server.state();
+        // One lock for all: other threads use it too.
+        if std::mem::take(&mut self.has_place) {
+            state.window.leave();
+        }
         match heard {
             Heard::Good | Heard::Error => {
                 if self.is_overdue {
                     state.window.was_slow(self.at);
                 }
                 state.window.replied(now);
-                state.give_places();
                 state.latency.measured(after);
                 server.replied(self.rcode, after);
             }
@@ -150,22 +156,24 @@ impl Sent {
         if heard == Heard::Good && self.with_edns {
             state.edns.answered();
         }
-        drop(state);
-        server.hear(heard, now);
+        state.give_places();
+        server.hear(state, heard, now);
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        if !self.is_overdue {
+        self.count();
+        if !self.is_settled {
+            let now = now();
+            if now >= self.at + USUAL.interval {
+                self.settle_at(Heard::Nothing, now);
+            }
+        }
+        if self.has_place {
             let mut state = self.server.state();
             state.window.leave();
             state.give_places();
-        }
-        self.count();
-        let now = now();
-        if !self.is_settled && now >= self.at + USUAL.interval {
-            self.settle_at(Heard::Nothing, now);
         }
     }
 }

@@ -88,10 +88,10 @@ impl<C> Asked<C> {
         std::iter::repeat_with(|| random() as u16).find(is_free)
     }
 
-    /// A query does not wait any more.
-    pub(super) fn end(&mut self, id: u16, now: Instant) {
+    /// A query does not wait any more. The time matters only where it got no reply.
+    pub(super) fn end(&mut self, id: u16, now: impl FnOnce() -> Instant) {
         match self.waiting.remove(&id) {
-            Some(Asker { is_answered: false, .. }) => self.note_ended(id, now),
+            Some(Asker { is_answered: false, .. }) => self.note_ended(id, now()),
             Some(Asker { is_answered: true, .. }) if !self.is_own => self.note_answered(id),
             Some(_) | None => {}
         }

@@ -37,7 +37,7 @@ impl Pool {
         let port = Arc::new(Port::new(ReadBy::Task(socket), &self.common, false, now));
         let task = tokio::spawn(port::read(Arc::clone(&port)));
         port.at_end(move || task.abort());
-        self.open().push(Arc::clone(&port));
+        self.open().add(None, Arc::clone(&port));
         port
     }
 
@@ -49,7 +49,7 @@ impl Pool {
         now: Instant,
     ) -> io::Result<Arc<Port>> {
         let port = self.read_by(reader, socket, false, now)?;
-        self.open().push(Arc::clone(&port));
+        self.open().add(Some(reader.number()), Arc::clone(&port));
         Ok(port)
     }
 
@@ -66,7 +66,7 @@ impl Pool {
         reader.add(key, &port).inspect_err(|_| self.closed(at))?;
         let (of, common, server) = (Arc::clone(reader), Arc::clone(&self.common), self.server);
         port.at_end(move || {
-            of.forget(key);
+            of.forget(key, is_own);
             if is_own {
                 common.ports().closed(server, now());
             }

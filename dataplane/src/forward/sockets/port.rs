@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -47,8 +48,14 @@ pub(super) struct Port {
     pub(super) opened: Instant,
     /// It is closed after one query.
     is_own: bool,
+    /// It is among those of its pool on which a query may wait too long. It leaves them while `asked` is locked, so a query that
+    /// waits then sees that.
+    is_looked_after: AtomicBool,
     /// Called once, when it is not read any more.
     end: Mutex<Option<End>>,
+    /// How often it was looked at.
+    #[cfg(test)]
+    pub(super) looks: std::sync::atomic::AtomicUsize,
 }
 
 /// Ends the reading of a port.
@@ -98,7 +105,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            self.port.asked().end(self.id, now());
+            self.port.asked().end(self.id, now);
         }
     }
 }
@@ -123,7 +130,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.port.asked().end(self.id, now());
+        self.port.asked().end(self.id, now);
         self.port.close_if_over();
     }
 }
@@ -137,7 +144,10 @@ impl Port {
             asked: Mutex::new(Asked::new(now, is_own)),
             opened: now,
             is_own,
+            is_looked_after: AtomicBool::new(false),
             end: Mutex::default(),
+            #[cfg(test)]
+            looks: Default::default(),
         }
     }
 
@@ -216,20 +226,31 @@ impl Port {
         ids.iter().filter_map(take).collect()
     }
 
-    /// Calls the functions that wait too long; returns when the next one will.
-    pub(super) fn overdue(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let (late, next) = {
-            let mut asked = self.asked();
-            let is_late = |at: &Instant| *at <= now;
-            let next = asked.calls().map(|(_, at)| at).filter(|at| !is_late(at)).min();
-            let ids: Vec<u16> =
-                asked.calls().filter(|(_, at)| is_late(at)).map(|(id, _)| id).collect();
-            (self.take_calls(&mut asked, &ids), next)
-        };
-        for (call, listening) in late {
-            call(Arrived::Overdue(listening));
+    /// Whether it must be looked after from now on: a query waits on it, and it was not.
+    pub(super) fn begins_to_wait(&self) -> bool {
+        !self.is_looked_after.load(Ordering::Relaxed)
+            && !self.is_looked_after.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes the functions that wait too long; and when the next one will. Where none will, it is looked after no more.
+    pub(super) fn take_overdue(
+        self: &Arc<Self>,
+        now: Instant,
+    ) -> (Vec<(OnArrival, Listening)>, Option<Instant>) {
+        #[cfg(test)]
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let mut asked = self.asked();
+        let (mut late, mut next) = (Vec::new(), None::<Instant>);
+        for (id, at) in asked.calls() {
+            match at <= now {
+                true => late.push(id),
+                false => next = Some(next.map_or(at, |next| next.min(at))),
+            }
         }
-        next
+        if next.is_none() {
+            self.is_looked_after.store(false, Ordering::Relaxed);
+        }
+        (self.take_calls(&mut asked, &late), next)
     }
 
     /// No query waits on it, and none used it for a while or it is too old.

@@ -14,6 +14,9 @@ use dataplane_udp::{Poller, Ready};
 use super::MAX_DATAGRAM;
 use super::port::Port;
 
+/// The number of the next thread that reads.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// The key of the socket on which clients ask.
 const CLIENTS: u64 = u64::MAX;
 /// Datagrams that are read between two looks for queries of clients, besides the first of each socket: as many queries as
@@ -29,6 +32,8 @@ thread_local! {
 /// The sockets of one thread.
 #[derive(Debug)]
 pub(crate) struct Reader {
+    /// No other thread has it, not even one that began when this one had ended.
+    number: u64,
     poller: Poller,
     ports: Mutex<HashMap<u64, Arc<Port>>>,
     next: AtomicU64,
@@ -50,6 +55,10 @@ impl Reader {
         OWN.with_borrow(Option::clone)
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     fn ports(&self) -> MutexGuard<'_, HashMap<u64, Arc<Port>>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,11 +75,11 @@ impl Reader {
         added.inspect_err(|_| drop(self.ports().remove(&key)))
     }
 
-    /// Reads it no more.
-    pub(super) fn forget(&self, key: u64) {
+    /// Reads it no more. A port that one query had for itself is closed at once by who else holds it, which takes it out of the set:
+    /// a system call less. Any other may be held by queries that wait, and what still comes for it must not wake the thread.
+    pub(super) fn forget(&self, key: u64, is_own: bool) {
         let port = self.ports().remove(&key);
-        // The last that holds it closes it, which takes it out of the set.
-        if let Some(Err(port)) = port.map(Arc::try_unwrap) {
+        if let Some(port) = port.filter(|_| !is_own) {
             self.poller.remove(port.socket());
         }
     }
@@ -81,7 +90,8 @@ impl Reading {
     /// cannot wait for many: tasks of the runtime read them then.
     pub(crate) fn begin() -> Option<Reading> {
         let poller = Poller::new().ok()?;
-        let reader = Arc::new(Reader { poller, ports: Mutex::default(), next: AtomicU64::new(0) });
+        let (number, next) = (NEXT.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
+        let reader = Arc::new(Reader { number, poller, ports: Mutex::default(), next });
         OWN.set(Some(Arc::clone(&reader)));
         let buffer = Box::new([0; MAX_DATAGRAM]);
         Some(Reading { reader, ready: Ready::new(), buffer, with_clients: false })

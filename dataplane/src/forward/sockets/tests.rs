@@ -2,6 +2,8 @@
 
 mod drawn;
 mod emptied;
+mod looked_after;
+mod threads;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::asked::{Asked, Asker, By, LATE, MAX_ANSWERED, MAX_ENDED};
 use super::*;
-use crate::forward::overdue::tests::come_few_at_once;
+use crate::forward::ports::REST;
 use crate::forward::server::Server;
 use crate::forward::upstreams::Upstreams;
 
@@ -43,6 +45,11 @@ fn server(address: SocketAddr, ports: u32) -> (Upstreams, Arc<Server>) {
     let upstreams = upstreams(&[address], ports);
     let server = Arc::clone(&upstreams.known()[0]);
     (upstreams, server)
+}
+
+/// One of its open ports.
+fn open_port(pool: &Pool) -> Arc<Port> {
+    pool.open().all().next().map(Arc::clone).expect("one is open")
 }
 
 fn query(id: u16) -> Vec<u8> {
@@ -93,17 +100,19 @@ async fn fw10_at_the_bound_queries_share_ports_and_get_their_own_replies() {
 async fn fw10_an_edit_that_makes_its_part_smaller_leaves_a_server_ports_to_be_asked_from() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let (upstreams, server) = server(far.local_addr().unwrap(), 2048);
-    for _ in 0..900 {
-        drop(send(&server.pool, query).unwrap().unwrap());
+    let start = now();
+    for query_number in 0..900 {
+        let at = start + Duration::from_millis(30) * query_number;
+        drop(send_at(&server.pool, query, at).unwrap().unwrap());
     }
-    assert!(server.pool.open().is_empty(), "each had a socket of its own, and its port rests");
+    assert_eq!(server.pool.len(), 0, "each had a socket of its own, and its port rests");
     let common = &upstreams.registry.common;
     // A lower bound, and a second server, which has the same part.
     common.ports().configure(1024, [server.pool.server, u32::MAX].into_iter());
     for _ in 0..100 {
         assert!(send(&server.pool, query).unwrap().is_some(), "{} ports", common.ports().total());
     }
-    assert!(!server.pool.open().is_empty());
+    assert!(server.pool.len() > 0);
 }
 
 #[tokio::test]
@@ -154,7 +163,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
     drop(ended);
     disturbs_no_other(&far, from, &query(late), &mut other, &upstreams).await;
     // Much later nothing waits for such a reply.
-    let port = Arc::clone(&server.pool.open()[0]);
+    let port = open_port(&server.pool);
     let mut asked = port.asked.lock().unwrap();
     assert!(asked.had(late));
     asked.forget(now() + LATE);
@@ -163,7 +172,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
         let (arrivals, _) = mpsc::channel(1);
         let is_answered = id % 2 == 0;
         asked.waiting.insert(id, Asker { by: By::Task(arrivals), is_answered });
-        asked.end(id, now());
+        asked.end(id, now);
     }
     assert_eq!((asked.ended.len(), asked.answered.len()), (MAX_ENDED, MAX_ANSWERED));
 }
@@ -231,7 +240,7 @@ async fn fw53_clients_are_looked_at_though_the_system_cannot_wait_for_them() {
     let (_upstreams, server) = server(far.local_addr().unwrap(), 1);
     let mut reading = Reading::begin().expect("this system can");
     depart(&server.pool, (), |(), id| query(id), |(), _, came: Arrived<'_>| drop(came));
-    let port = Arc::clone(&server.pool.open()[0]);
+    let port = open_port(&server.pool);
     // Its place in the set is taken, so that the clients' socket is refused as it is without memory.
     assert!(reading.wait(port.socket(), Duration::ZERO).unwrap());
     let clients = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -245,12 +254,12 @@ async fn fw10_a_pooled_socket_is_closed_when_it_was_not_used_for_thirty_seconds(
     let exchange = send(&server.pool, query).unwrap().unwrap();
     let start = now();
     server.pool.sweep(start + MAX_AGE);
-    assert_eq!(server.pool.open().len(), 1, "a query waits on it");
+    assert_eq!(server.pool.len(), 1, "a query waits on it");
     drop(exchange);
     server.pool.sweep(start + REST / 2);
-    assert_eq!(server.pool.open().len(), 1, "it was used");
+    assert_eq!(server.pool.len(), 1, "it was used");
     server.pool.sweep(start + 2 * REST);
-    assert_eq!(server.pool.open().len(), 0);
+    assert_eq!(server.pool.len(), 0);
 }
 
 #[tokio::test]
@@ -260,7 +269,7 @@ async fn fw53_no_query_waits_while_old_sockets_are_closed() {
     drop(send(&server.pool, query).unwrap().unwrap());
     let (pool, (closed, closes)) = (Arc::clone(&server.pool), std::sync::mpsc::channel());
     let is_free = move || closed.send(pool.common.has_free_ports() && pool.open.try_lock().is_ok());
-    server.pool.open()[0].at_end(move || is_free().unwrap());
+    open_port(&server.pool).at_end(move || is_free().unwrap());
     server.pool.sweep(now() + MAX_AGE);
     assert!(closes.try_recv().expect("it is closed"), "the locks of all sockets are free");
 }
@@ -283,48 +292,12 @@ async fn fw10_a_port_is_left_to_draw_from_while_old_ones_rest() {
                 assert!(sent.is_some(), "no port in second {second}");
             }
             server.pool.sweep(now);
-            let oldest = server.pool.open().first().map_or(now, |port| port.opened);
+            let oldest = server.pool.open().all().next().map_or(now, |port| port.opened);
             assert!(now - oldest <= MAX_AGE + 3 * REST, "every port is closed in the end");
         }
         // Sockets close with the tasks that read them.
         tokio::task::yield_now().await;
     }
-}
-
-/// One look begins the next sends of all that it finds, and clients wait meanwhile (row L3).
-#[tokio::test(start_paused = true)]
-async fn l3_few_queries_without_a_reply_are_looked_after_at_once() {
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    // Each has a port for itself, and all have one together.
-    for ports in [8192, 1] {
-        let (_upstreams, server) = server(far.local_addr().unwrap(), ports);
-        let _reading = Reading::begin().expect("this thread can wait for many sockets");
-        let (late, looks) = mpsc::unbounded_channel();
-        for _ in 0..50 {
-            let (late, left) = (late.clone(), now());
-            let landed = move |(), _, arrived: Arrived<'_>| {
-                assert!(matches!(arrived, Arrived::Overdue(_)), "{arrived:?}");
-                late.send((left, now())).unwrap();
-            };
-            let departed = depart(&server.pool, (), |(), id| query(id), landed);
-            assert!(matches!(departed, Departed::Shared));
-            tokio::time::sleep(MILLISECOND).await;
-        }
-        come_few_at_once(50, looks).await;
-    }
-}
-
-/// A look at a port on which no query waits yet would take it out for good.
-#[tokio::test]
-async fn fw23_a_port_is_looked_after_only_when_its_query_waits() {
-    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
-    let _reading = Reading::begin().expect("this thread can wait for many sockets");
-    let drawn = server.pool.drawn(now()).unwrap();
-    assert!(matches!(drawn, Drawn::Shared(_)) && server.pool.own_ports().is_empty());
-    let departed = depart(&server.pool, (), |(), id| query(id), |(), _, _| {});
-    assert!(matches!(departed, Departed::Shared));
-    assert_eq!(server.pool.own_ports().len(), 1);
 }
 
 #[tokio::test]
@@ -335,7 +308,7 @@ async fn fw10_a_server_that_is_gone_gives_its_ports_back() {
     for _ in 0..2 {
         drop(send(&server.pool, query).unwrap().unwrap());
     }
-    let port = Arc::downgrade(&server.pool.open()[0]);
+    let port = Arc::downgrade(&open_port(&server.pool));
     drop((upstreams, server));
     common.ports().free(0, now() + REST);
     assert_eq!(common.ports().total(), 0);
@@ -351,7 +324,7 @@ async fn fw12_an_id_is_taken_while_its_datagram_is_judged() {
     let pool = Arc::clone(&server.pool);
     let landed = move |(), id, arrived: Arrived<'_>| {
         let Arrived::Datagram(_, place) = arrived else { panic!("{arrived:?}") };
-        let is_taken = || pool.open()[0].asked.lock().unwrap().waiting.contains_key(&id);
+        let is_taken = || open_port(&pool).asked.lock().unwrap().waiting.contains_key(&id);
         let mut taken = vec![is_taken()];
         let exchange = place.listen();
         taken.push(is_taken());
@@ -371,7 +344,7 @@ async fn fw12_an_id_is_taken_while_its_datagram_is_judged() {
     depart(&server.pool, (), |(), id| query(id), landed);
     let (length, from) = far.recv_from(&mut octets).await.unwrap();
     far.send_to(&octets[..length], from).await.unwrap();
-    let port = Arc::clone(&server.pool.open()[0]);
+    let port = open_port(&server.pool);
     let is_free = async {
         while !port.asked.lock().unwrap().waiting.is_empty() {
             tokio::task::yield_now().await;

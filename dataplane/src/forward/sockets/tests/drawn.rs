@@ -42,8 +42,8 @@ fn equal_within(draws: usize, values: &[u16]) -> usize {
     equal
 }
 
-/// Ports and ids of queries, and how many of them shared a port, where this many ports may be in use.
-async fn drawn(bound: usize) -> (Vec<u16>, Vec<u16>, u64) {
+/// Ports and ids of queries that leave so often, and how many of them shared a port, where this many may be in use.
+async fn drawn(bound: usize, every: Duration) -> (Vec<u16>, Vec<u16>, u64) {
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     let (upstreams, server) = server(far.local_addr().unwrap(), 1);
@@ -59,14 +59,15 @@ async fn drawn(bound: usize) -> (Vec<u16>, Vec<u16>, u64) {
         ports.push(from.port());
         ids.push(exchange.id());
         drop(exchange);
-        advance(EVERY).await;
+        advance(every).await;
     }
     (ports, ids, common.shared_draws())
 }
 
 #[tokio::test(start_paused = true)]
 async fn f5_ports_and_ids_of_ten_thousand_queries_have_no_pattern() {
-    let (ports, ids, shared) = drawn(Config::default().limits.upstream_ports as usize).await;
+    let bound = Config::default().limits.upstream_ports as usize;
+    let (ports, ids, shared) = drawn(bound, EVERY).await;
     assert_eq!(shared, 0, "each had a port of its own");
     for (what, values) in [("ports", ports), ("ids", ids)] {
         let drawn = bits(&values);
@@ -86,9 +87,21 @@ async fn f5_ports_and_ids_of_ten_thousand_queries_have_no_pattern() {
 
 #[tokio::test(start_paused = true)]
 async fn f5_queries_that_share_ports_draw_among_all_of_them_and_have_ids_as_before() {
-    let (ports, ids, shared) = drawn(POOL).await;
+    let (ports, ids, shared) = drawn(POOL, EVERY).await;
     assert_eq!(shared, (QUERIES - POOL) as u64);
     // 10 bits: of the 50 million pairs 48,800 are equal, and 52,300 at this bound: fifteen deviations (221) more.
     assert!(bits(&ports) >= 9.9, "{:.2} bits", bits(&ports));
+    assert!(bits(&ids) >= LEAST_BITS, "{:.2} bits", bits(&ids));
+}
+
+/// A burst has fewer ports for one query each than there could be, and no fewer to draw from.
+#[tokio::test(start_paused = true)]
+async fn f5_fw10_queries_of_a_flood_draw_among_as_many_ports() {
+    let bound = Config::default().limits.upstream_ports as usize;
+    let (ports, ids, shared) = drawn(bound, Duration::ZERO).await;
+    assert_eq!(shared, (QUERIES - 512 - POOL) as u64);
+    let (fresh, drawn) = ports.split_at(512 + POOL);
+    assert!(bits(fresh) >= 14.0, "{:.2} bits", bits(fresh));
+    assert!(bits(drawn) >= 9.9, "{:.2} bits", bits(drawn));
     assert!(bits(&ids) >= LEAST_BITS, "{:.2} bits", bits(&ids));
 }

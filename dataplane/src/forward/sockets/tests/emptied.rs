@@ -9,7 +9,7 @@ async fn fw10_a_second_datagram_is_read_also_where_no_query_waits() {
     let exchange = send(&server.pool, query).unwrap().unwrap();
     let (reply, from) = (query(exchange.id()), far.recv_from(&mut [0; 8]).unwrap().1);
     drop(exchange);
-    let port = Arc::clone(&server.pool.open()[0]);
+    let port = open_port(&server.pool);
     // No task runs between the two: both lie there when the first one is read.
     for _ in 0..2 {
         far.send_to(&reply, from).unwrap();

@@ -89,7 +89,22 @@ fn rr60_a_service_that_exposure_hides_keeps_its_cluster_ip_from_others() {
 /// What makes a cluster withhold the PTRs of [`ADDRESS`], of all namespaces that publish it.
 type Withheld = fn(&mut Index);
 
-const ALL_WITHHELD: [(&str, PodRecords, Withheld); 3] = [
+/// Rows of Services that are not seen, because they are of the type ExternalName: as many as one namespace may have.
+fn publish_unseen(index: &mut Index, namespace: &str) {
+    for own_pods in [true, false] {
+        let shape = Shape { endpoints: 64, one_address: true, own_pods, ..Shape::small() };
+        apply(index, shape.service_and_slices(namespace, &format!("{own_pods}-unseen-1"), 1));
+    }
+}
+
+/// As many as are looked at.
+fn publish_too_many(index: &mut Index) {
+    ["evil", "evil-2"].iter().for_each(|name| publish_unseen(index, name));
+    index.apply(namespace("young"));
+    publish(index, "young", ADDRESS, false);
+}
+
+const ALL_WITHHELD: [(&str, PodRecords, Withheld); 4] = [
     ("several namespaces say that it is their Pod", PodRecords::Insecure, |index| {
         publish(index, "evil", ADDRESS, true);
         publish(index, "evil-2", ADDRESS, true);
@@ -98,14 +113,8 @@ const ALL_WITHHELD: [(&str, PodRecords, Withheld); 3] = [
         publish(index, "evil", ADDRESS, true);
         index.apply(Shape::small().pod("victim"));
     }),
-    ("too many rows are not seen", PodRecords::Insecure, |index| {
-        for own_pods in [true, false] {
-            let shape = Shape { endpoints: 64, one_address: true, own_pods, ..Shape::small() };
-            // Of the type ExternalName, so that none of its rows is seen.
-            apply(index, shape.service_and_slices("evil", &format!("{own_pods}-unseen-1"), 1));
-        }
-        publish(index, "victim", ADDRESS, false);
-    }),
+    ("too many rows are not seen", PodRecords::Insecure, publish_too_many),
+    ("too many rows are not seen", PodRecords::Verified, publish_too_many),
 ];
 
 #[test]
@@ -137,6 +146,65 @@ fn rr63_a_ptr_that_is_withheld_is_counted_and_explained_also_where_none_is_left(
                 assert_eq!((cited, hops[0].notes.len()), (1, 1), "{what}: {hops:?}");
             }
         }
+    }
+}
+
+/// The PTR of [`ADDRESS`], which a younger namespace publishes too, within the budget of its steps.
+fn young(mut index: Index, what: &str) -> Asked {
+    index.apply(namespace("young"));
+    publish(&mut index, "young", ADDRESS, false);
+    index.publish(2);
+    let cheap = cheap_reply(&cluster(all_is_ours()).records());
+    let asked = ptr(&index.records(), REVERSE_ADDRESS);
+    asked.is_within_the_budget(cheap, what);
+    asked
+}
+
+#[test]
+fn rr63_rows_of_one_namespace_that_are_not_seen_withhold_no_ptr_of_another() {
+    for pods in [PodRecords::Insecure, PodRecords::Verified] {
+        let mut index = cluster(Settings { pods, ..all_is_ours() });
+        publish_unseen(&mut index, "evil");
+        let asked = young(index, "rows of one namespace");
+        assert_eq!((asked.answers(), asked.withheld), (1, 0), "{pods:?}");
+    }
+}
+
+#[test]
+fn n41_the_ptr_of_a_namespace_that_is_seen_is_there_beside_hundreds_that_are_hidden() {
+    for (hidden, own_pods) in [(130, false), (130, true), (500, false), (500, true)] {
+        let mut settings = all_is_ours();
+        settings.exposure.namespaces = vec!["young".into()];
+        let mut index = cluster(settings);
+        for number in 0..hidden {
+            let name = format!("hidden-{number}");
+            index.apply(namespace(&name));
+            publish(&mut index, &name, ADDRESS, own_pods);
+        }
+        let asked = young(index, "names of hidden namespaces");
+        assert_eq!((asked.answers(), asked.withheld), (1, 0), "{hidden} hidden");
+    }
+}
+
+/// The rows of one that is seen come first, or last: where the first ones are looked at for the PTRs, the others were
+/// looked at for the rule.
+#[test]
+fn l12_rows_that_are_not_seen_cost_their_budget_beside_one_that_is() {
+    for (pods, victim, own_pod) in [
+        (PodRecords::Insecure, "victim", true),
+        (PodRecords::Insecure, "victim", false),
+        (PodRecords::Verified, "victim", true),
+        (PodRecords::Insecure, "evil-3", true),
+        (PodRecords::Insecure, "evil-2", true),
+    ] {
+        let mut index = cluster(Settings { pods, ..all_is_ours() });
+        let cheap = cheap_reply(&index.records());
+        index.apply(namespace("evil-3"));
+        ["evil", "evil-2"].iter().for_each(|name| publish_unseen(&mut index, name));
+        publish(&mut index, victim, ADDRESS, own_pod);
+        index.publish(2);
+        let asked = ptr(&index.records(), REVERSE_ADDRESS);
+        asked.is_within_the_budget(cheap, &format!("{pods:?} {victim} {own_pod}"));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::hash::{Hash, Hasher};
+use core::hash::{BuildHasher, Hash, Hasher};
 
-use hashbrown::{Equivalent, HashMap};
+use foldhash::fast::{FixedState, RandomState};
+use hashbrown::{Equivalent, HashMap, HashSet};
 
 use crate::records::{Port, Ports};
-use crate::trees::slots::FreeSlots;
 
 /// Room of the table that is kept although it is empty.
 const KEPT_ROOM: usize = 64;
@@ -18,8 +18,9 @@ const KEPT_ROOM: usize = 64;
 /// what has changed since.
 #[derive(Debug, Default)]
 pub(super) struct PortLists {
-    users: HashMap<Arc<Ports>, u32, foldhash::fast::RandomState>,
-    numbers: FreeSlots,
+    users: HashMap<Arc<Ports>, u32, RandomState>,
+    /// Their numbers.
+    numbers: HashSet<u32, RandomState>,
 }
 
 impl PortLists {
@@ -31,11 +32,24 @@ impl PortLists {
             *users += 1;
             return Arc::clone(known);
         }
+        let number = self.number(&wanted);
         let mut ports = Ports::new(ports, is_cut);
-        ports.number = self.numbers.take();
+        ports.number = number;
         let ports = Arc::new(ports);
         self.users.insert(Arc::clone(&ports), 1);
         ports
+    }
+
+    /// The number of a new list: a hash of what it has, so that all data planes leave out the same lists of a Service that has
+    /// too many. Where another list has it, one that cannot be foreseen, so that lists cannot be written that meet again and again.
+    fn number(&mut self, wanted: &Wanted<'_>) -> u32 {
+        let known = FixedState::default().hash_one(wanted);
+        let drawn = (0_u32..).map(|time| self.users.hasher().hash_one((time, wanted)));
+        let numbers = core::iter::once(known).chain(drawn).map(|hash| (hash >> 32) as u32);
+        let mut free = numbers.filter(|number| !self.numbers.contains(number));
+        let number = free.next().unwrap_or_default();
+        self.numbers.insert(number);
+        number
     }
 
     /// One object fewer has this list; without objects it is removed.
@@ -48,7 +62,7 @@ impl PortLists {
             return;
         }
         if let Some((gone, _)) = self.users.remove_entry(ports) {
-            self.numbers.give_back(gone.number);
+            self.numbers.remove(&gone.number);
         }
         self.shrink();
     }
@@ -62,6 +76,7 @@ impl PortLists {
     fn shrink(&mut self) {
         if self.users.capacity() > KEPT_ROOM && self.users.len() < self.users.capacity() / 8 {
             self.users.shrink_to(KEPT_ROOM.max(2 * self.users.len()));
+            self.numbers.shrink_to(KEPT_ROOM.max(2 * self.numbers.len()));
         }
     }
 }
@@ -95,6 +110,22 @@ mod tests {
     }
 
     #[test]
+    fn lists_have_the_same_numbers_in_any_order_and_none_has_that_of_another() {
+        let numbers = |order: &mut dyn Iterator<Item = u16>| {
+            let mut lists = PortLists::default();
+            let number = |of| (of, lists.shared(vec![port(of)], false).number);
+            order.map(number).collect::<alloc::collections::BTreeMap<_, _>>()
+        };
+        let upwards = numbers(&mut (0..100));
+        assert_eq!(upwards, numbers(&mut (0..100).rev()));
+        // One that has the number of another, as two of some 77,000 lists have, gets a number of its own.
+        let mut lists = PortLists::default();
+        lists.numbers.insert(upwards[&7]);
+        assert_ne!(lists.shared(vec![port(7)], false).number, upwards[&7]);
+        assert_eq!(lists.numbers.len(), 2);
+    }
+
+    #[test]
     fn l13_equal_lists_are_one_and_each_is_removed_with_its_last_user() {
         let mut lists = PortLists::default();
         let kept = lists.shared(vec![port(80), port(80), port(81)], false);
@@ -109,6 +140,6 @@ mod tests {
         lists.release(&again);
         assert_eq!(lists.users.len(), 1, "one user is left");
         lists.release(&kept);
-        assert!(lists.users.is_empty());
+        assert!(lists.users.is_empty() && lists.numbers.is_empty());
     }
 }

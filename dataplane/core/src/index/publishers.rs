@@ -39,8 +39,9 @@ impl Sharing for PodHolder {
     }
 }
 
-/// Rows that wait for a place; readers do not see them. Which ones does not depend on the order in which they came:
-/// the first 64 (`MAX_PUBLISHERS`) are visible.
+/// Rows that wait for a place; readers do not see them. Which ones does not depend on the order in which they came: the first
+/// 64 (`MAX_PUBLISHERS`) are visible. They are sorted by the places of their Service and slice, so it does depend on the
+/// order in which those came: a name that sorts like a text would take more memory than a row has.
 #[derive(Debug)]
 pub(super) struct HiddenRows<V> {
     rows: HashMap<(Address, u64), BTreeSet<V>, foldhash::fast::RandomState>,

@@ -23,7 +23,7 @@ pub(crate) struct Ports {
     named: u8,
     /// The object has more ports than are kept.
     pub(crate) is_cut: bool,
-    /// Number of this list among those in use, chosen by the writer.
+    /// Number of this list, which no other one in use has, chosen by the writer.
     pub(crate) number: u32,
 }
 

@@ -55,6 +55,9 @@ struct Waiting {
     octets: usize,
     /// Octets that it may still apply in this turn; negative after a large event.
     credit: i64,
+    /// How many of them, from the oldest on, are seen together: one replaced another, so it comes before events that are older
+    /// than itself. An endpoint that it no longer has may be in one of these (E11).
+    together: usize,
 }
 
 impl Turns {
@@ -75,6 +78,7 @@ impl Turns {
             Some(last) if namespace.octets > REPLACED_PAST => {
                 let freed = last.octets();
                 *last = Event { received: last.received, ..event };
+                namespace.together = namespace.order.len();
                 freed
             }
             Some(_) | None => {
@@ -88,11 +92,16 @@ impl Turns {
         self.octets = self.octets + octets - freed;
     }
 
-    /// The next event whose turn it is. Say what it cost before the one after it.
-    pub(super) fn next(&mut self) -> Option<Event> {
+    /// The next event whose turn it is. Say what it cost before the one after it. Events that are seen together begin a round,
+    /// so that what was applied before does not wait for them.
+    pub(super) fn next(&mut self, begins_round: bool) -> Option<Event> {
         while self.events > 0 {
             let name = self.order.pop_front()?;
             let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
+            if namespace.credit > 0 && namespace.together > 0 && !begins_round {
+                self.order.push_front(name);
+                return None;
+            }
             if namespace.credit > 0
                 && let Some(event) = namespace.take()
             {
@@ -111,6 +120,18 @@ impl Turns {
         self.namespaces.clear();
         self.order.clear();
         None
+    }
+
+    /// The event behind the one that [`Turns::next`] returned, if clients must not see one without the other.
+    pub(super) fn next_together(&mut self) -> Option<Event> {
+        let namespace = self.namespaces.get_mut(self.order.front()?)?;
+        if namespace.together == 0 {
+            return None;
+        }
+        let event = namespace.take()?;
+        self.events -= 1;
+        self.octets -= event.octets();
+        Some(event)
     }
 
     /// An event of this namespace was applied and cost as much as this many octets.
@@ -133,6 +154,7 @@ impl Turns {
 impl Waiting {
     fn take(&mut self) -> Option<Event> {
         let place = self.order.pop_front()?;
+        self.together = self.together.saturating_sub(1);
         let of_object = self.events.get_mut(&place)?;
         let event = of_object.pop_front();
         if of_object.is_empty() {
@@ -159,7 +181,7 @@ mod tests {
 
     /// Takes the next event and charges its namespace for it.
     fn apply(turns: &mut Turns) -> Option<Event> {
-        let event = turns.next()?;
+        let event = turns.next(true)?;
         turns.charge(&event.key.namespace, event.octets());
         Some(event)
     }
@@ -210,6 +232,28 @@ mod tests {
         assert!(applied.len() < 20, "{} edits", applied.len());
         assert!(applied.iter().any(|last| last.is_deleted), "the last one of all");
         assert!(turns.is_empty() && turns.octets == 0 && turns.namespaces.is_empty());
+    }
+
+    #[test]
+    fn e11_one_that_replaces_another_is_seen_with_all_that_came_before_itself() {
+        let mut turns = Turns::default();
+        let fillers = (0..6).map(|number| event("shop", &format!("filler-{number}"), 50_000));
+        let before = [event("shop", "a", 100)].into_iter().chain(fillers);
+        before.chain([event("shop", "b", 100)]).for_each(|event| turns.add(event));
+        turns.add(Event { is_deleted: true, ..event("shop", "a", 100) });
+        turns.add(event("shop", "later", 100));
+        turns.add(event("other", "cart", 100));
+        let first = apply(&mut turns).unwrap();
+        assert!(&*first.key.name == "a" && first.is_deleted, "{first:?}");
+        let together: Vec<Event> = std::iter::from_fn(|| turns.next_together()).collect();
+        assert_eq!(together.len(), 7);
+        assert_eq!(&*together[6].key.name, "b");
+        together.iter().for_each(|event| turns.charge("shop", event.octets()));
+        // Its namespace pays for them.
+        assert_eq!(&*apply(&mut turns).unwrap().key.namespace, "other");
+        assert!(turns.next_together().is_none());
+        assert_eq!(&*apply(&mut turns).unwrap().key.name, "later");
+        assert!(turns.next_together().is_none() && turns.is_empty() && turns.octets == 0);
     }
 
     #[test]

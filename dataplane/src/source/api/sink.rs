@@ -38,6 +38,8 @@ pub(super) struct Read<'a> {
 
 /// Octets of events that are applied until the streams are read again; one event may be larger.
 const ROUND_OCTETS: usize = 64 << 10;
+/// The same of events that clients see together.
+const MAX_TOGETHER: usize = 1 << 20;
 /// What a row of an object that is held counts, in octets: about what it takes as JSON.
 const ROW_OCTETS: usize = 64;
 
@@ -137,9 +139,8 @@ impl Sink {
     pub(super) fn apply_round(&mut self) -> bool {
         let mut spent = 0;
         let mut first: Option<Instant> = None;
-        while spent < ROUND_OCTETS
-            && let Some(event) = self.turns.next()
-        {
+        let mut next = self.turns.next(true);
+        while let Some(event) = next {
             first = Some(first.map_or(event.received, |first| first.min(event.received)));
             // A small edit may take many rows away.
             let rows = self.ingest.writer.rows(event.resource, &event.key);
@@ -152,6 +153,11 @@ impl Sink {
             }
             self.turns.charge(&event.key.namespace, cost);
             spent += cost;
+            let together = (spent < MAX_TOGETHER).then(|| self.turns.next_together()).flatten();
+            next = match together {
+                None if spent < ROUND_OCTETS => self.turns.next(false),
+                together => together,
+            };
         }
         if let Some(received) = first {
             self.ingest.publish_since(received);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dataplane_core::{Key, Object, Resource, ServiceKind};
 
-use super::documents::{Entry, Manifests, SliceSource, UncheckedConfiguration};
+use super::documents::{Endpoints, Entry, Manifests, SliceSource, UncheckedConfiguration};
 use super::encoded::Kept;
 use super::{Skipped, derive};
 
@@ -113,59 +113,58 @@ impl World {
     /// Adds slices from Endpoints, else derived from Pods, for Services that have none.
     fn complete_slices(&mut self, files: &[(&str, &Manifests)], winners: &Winners<'_>) {
         let sliced: HashSet<Key> = self.objects.iter().filter_map(service_of).collect();
-        let with_endpoints = self.add_endpoints(files, &sliced);
+        let with_endpoints = self.choose_endpoints(files, &sliced);
         let pods = pods_by_namespace(winners);
         for service in winners.values().filter_map(|(entry, _)| selecting(entry)) {
             let key = &service.key;
-            if sliced.contains(key) || with_endpoints.contains(key) {
+            if sliced.contains(key) {
                 continue;
             }
-            let pods = pods.get(&*key.namespace).into_iter().flatten().copied();
-            let slices = derive::slices(service, pods);
+            let slices = match with_endpoints.get(key) {
+                Some(endpoints) => endpoints.slices.clone(),
+                None => {
+                    let pods = pods.get(&*key.namespace).into_iter().flatten().copied();
+                    let slices = derive::slices(service, pods).into_iter();
+                    slices.map(|slice| Kept::new(Object::Slice(slice))).collect()
+                }
+            };
             if slices.is_empty() {
                 self.warn_without_endpoints(key);
             }
-            slices.into_iter().for_each(|slice| self.add_slice(Kept::new(Object::Slice(slice))));
-        }
-    }
-
-    /// Endpoints of Services without slices, by Service; of two files with the same ones the later path wins.
-    /// An object may have become several slices, none of which may stay when another object takes its place.
-    fn add_endpoints(
-        &mut self,
-        files: &[(&str, &Manifests)],
-        sliced: &HashSet<Key>,
-    ) -> HashSet<Key> {
-        let mut by_service: BTreeMap<Key, (&str, Vec<Kept>)> = BTreeMap::new();
-        for &(path, manifests) in files {
-            for slice in &manifests.endpoints {
-                let Object::Slice(decoded) = slice.object() else { continue };
-                let service = Key::new(decoded.key.namespace, decoded.service);
-                if sliced.contains(&service) {
-                    continue;
-                }
-                let (before, slices) =
-                    by_service.entry(service.clone()).or_insert_with(|| (path, Vec::new()));
-                if *before != path {
-                    self.warn(format!(
-                        "endpoints {service} is in {before} and in {path}: the one in {path} is served"
-                    ));
-                    (*before, *slices) = (path, Vec::new());
-                } else if slices.iter().any(|held| held.id() == slice.id()) {
-                    self.warn(format!(
-                        "endpoints {service} is twice in {path}: the later one is served"
-                    ));
-                    slices.clear();
-                }
-                slices.push(slice.clone());
-            }
-        }
-        let mut services = HashSet::new();
-        for (service, (_, slices)) in by_service {
-            services.insert(service);
             slices.into_iter().for_each(|slice| self.add_slice(slice));
         }
-        services
+        // Services without a selector, and those that are in no file, have Endpoints too.
+        let slices = with_endpoints.values().flat_map(|endpoints| &endpoints.slices);
+        slices.for_each(|slice| self.add_slice(slice.clone()));
+    }
+
+    /// Endpoints of Services without slices, by Service: of several objects the later one, also if it has no addresses.
+    fn choose_endpoints<'a>(
+        &mut self,
+        files: &[(&str, &'a Manifests)],
+        sliced: &HashSet<Key>,
+    ) -> BTreeMap<&'a Key, &'a Endpoints> {
+        let mut by_service: BTreeMap<&Key, (&str, &Endpoints)> = BTreeMap::new();
+        for &(path, manifests) in files {
+            for endpoints in &manifests.endpoints {
+                let service = &endpoints.service;
+                if sliced.contains(service) {
+                    continue;
+                }
+                let Some((before, _)) = by_service.insert(service, (path, endpoints)) else {
+                    continue;
+                };
+                self.warn(match before == path {
+                    true => format!(
+                        "endpoints {service} is twice in {path}: the later one is served"
+                    ),
+                    false => format!(
+                        "endpoints {service} is in {before} and in {path}: the one in {path} is served"
+                    ),
+                });
+            }
+        }
+        by_service.into_iter().map(|(service, (_, endpoints))| (service, endpoints)).collect()
     }
 
     fn add_slice(&mut self, slice: Kept) {

@@ -8,7 +8,7 @@ mod syntax;
 use std::collections::BTreeMap;
 
 use crds::manifest::{self, Places};
-use dataplane_core::{Object, ServiceKind};
+use dataplane_core::{Key, Object, ServiceKind};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -34,8 +34,8 @@ const MAX_PLACED: usize = 4 << 20;
 pub struct Manifests {
     /// Services, EndpointSlices, Namespaces and Pods, as written.
     pub objects: Vec<Entry>,
-    /// Endpoints turned into slices, used for Services without EndpointSlices of their own.
-    pub endpoints: Vec<Kept>,
+    /// Endpoints, used for Services without EndpointSlices of their own.
+    pub endpoints: Vec<Endpoints>,
     /// ClusterDNS objects, unchecked.
     pub configurations: Vec<UncheckedConfiguration>,
     /// What is not served and why.
@@ -51,6 +51,15 @@ pub struct Entry {
     pub object: Kept,
     /// Other parts that are needed to derive slices.
     pub origin: SliceSource,
+}
+
+/// One object of the kind Endpoints.
+#[derive(Debug)]
+pub struct Endpoints {
+    /// Its Service, which has its name.
+    pub service: Key,
+    /// The slices that it was turned into; none if it has no addresses.
+    pub slices: Vec<Kept>,
 }
 
 /// The objects from which slices are derived.
@@ -185,7 +194,9 @@ impl Manifests {
         let Some(endpoints) = self.decode::<slim::Endpoints>("Endpoints", document) else { return };
         let mut reasons = Reasons::default();
         let slices = convert::slices_of_endpoints(&endpoints, &mut reasons);
-        self.endpoints.extend(slices.into_iter().map(|slice| Kept::new(Object::Slice(slice))));
+        let slices = slices.into_iter().map(|slice| Kept::new(Object::Slice(slice))).collect();
+        let service = convert::key(&endpoints.metadata);
+        self.endpoints.push(Endpoints { service, slices });
         self.report("Endpoints", &endpoints.metadata, &reasons);
     }
 

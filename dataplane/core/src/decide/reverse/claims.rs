@@ -13,8 +13,13 @@ use crate::settings::PodRecords;
 use crate::steps::step;
 use crate::wire::address::Address;
 
-/// Rows looked at for one reply: all that one namespace has of an address.
-const LOOKS: usize = 2 * MAX_PUBLISHERS;
+/// What is looked at for one reply until it is known who may have PTRs: all rows that two namespaces have of an address, or twice
+/// as many namespaces that are hidden.
+const LOOKS: usize = 4 * MAX_PUBLISHERS * ROW;
+/// The same for the PTRs, from the first row on that has one.
+const POINTER_LOOKS: usize = LOOKS / 2;
+/// How many looks a row takes. A hidden namespace takes one: its rows are passed over together.
+const ROW: usize = 2;
 
 /// Namespaces whose Pods hold one address and that are looked at: a cluster gives an address to one Pod.
 const HOLDERS: usize = 4;
@@ -31,11 +36,24 @@ pub(crate) struct Claims<'r> {
     /// Pods hold the address, and only the namespaces of those may claim it.
     held: bool,
     rule: Rule,
+    /// Where its PTRs begin.
+    start: Start,
     /// Whether a namespace that publishes the address has no PTR of it.
     pub(crate) withholds: bool,
     /// Whether any has one.
     pub(crate) any: bool,
 }
+
+/// Where the first row is that has a PTR: nothing before has to be looked at again.
+#[derive(Clone, Copy, Default)]
+struct Start {
+    /// See [`Claims::part`].
+    part: u8,
+    /// Rows of this part before it: those of as many namespaces as are looked at fit.
+    before: u16,
+}
+
+const _: () = assert!(LOOKS * MAX_PUBLISHERS <= u16::MAX as usize);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
@@ -55,8 +73,9 @@ impl<'r> Claims<'r> {
         published: &'r [(Address, Publisher)],
     ) -> Claims<'r> {
         let held = is_held(records, address);
-        let (rule, only) = (Rule::All, None);
-        let mut claims = Claims { published, only, held, rule, withholds: false, any: false };
+        let (rule, only, start) = (Rule::All, None, Start::default());
+        let mut claims =
+            Claims { published, only, held, rule, start, withholds: false, any: false };
         claims.decide(records);
         claims
     }
@@ -78,47 +97,77 @@ impl<'r> Claims<'r> {
     #[inline(never)]
     fn decide_among(&mut self, records: &'r Records) {
         let (mut namespaces, mut owners) = (Several::default(), Several::default());
-        let (mut looks, mut share) = (LOOKS, None);
-        for mut rest in (0..).map_while(|part| self.part(records, part)) {
+        let (mut first, mut first_own) = (Start::default(), Start::default());
+        let (mut looks, mut share, mut is_cut) = (LOOKS, None, false);
+        let is_of_no_pod = self.is_of_no_pod(records);
+        let parts = (0..).map_while(|part| Some((part, self.part(records, part)?)));
+        'parts: for (part, rows) in parts {
+            let mut rest = rows;
             while let Some(&(address, row)) = rest.first() {
-                let is_decided = match row.label.is_own_pod() {
+                let may_be_own = row.label.is_own_pod() && !is_of_no_pod;
+                let is_decided = match may_be_own {
                     true => owners == Several::Many,
-                    false => namespaces == Several::Many,
+                    // All that may be owners were looked at: without any, one row is as good as several.
+                    false => match owners {
+                        Several::None => namespaces != Several::None,
+                        Several::One(_) | Several::Many => namespaces == Several::Many,
+                    },
                 };
                 if is_decided {
                     break;
                 }
-                if looks == 0 {
-                    // Too many rows that are not visible: the owner cannot be determined.
-                    (self.rule, self.withholds, self.any) = (Rule::Withheld, true, false);
-                    return;
-                }
-                looks -= 1;
-                let is_visible = pointer(records, row).is_some();
+                // The other rows of a namespace add nothing, once it is known to be hidden or seen.
+                let is_first = share.replace(row.share()) != Some(row.share());
+                let hides_all = is_first && is_hidden(records, row);
+                let Some(left) = looks.checked_sub(if hides_all { 1 } else { ROW }) else {
+                    is_cut = true;
+                    if may_be_own {
+                        // The owner is perhaps among those that were not looked at.
+                        owners = Several::Many;
+                    }
+                    break 'parts;
+                };
+                looks = left;
+                let is_visible = !hides_all && pointer(records, row).is_some();
                 if is_visible {
+                    let here = Start { part, before: (rows.len() - rest.len()) as u16 };
+                    if namespaces == Several::None {
+                        first = here;
+                    }
                     namespaces.add(row.namespace);
                     if is_own(records, address, row) {
+                        if owners == Several::None {
+                            first_own = here;
+                        }
                         owners.add(row.namespace);
                     }
                 }
-                // The other rows of this namespace add nothing.
-                let is_first = share.replace(row.share()) != Some(row.share());
-                let is_known = is_visible || is_first && is_hidden(records, row);
-                rest = if is_known { past_share(rest) } else { &rest[1..] };
+                rest = if hides_all || is_visible { past_share(rest) } else { &rest[1..] };
             }
         }
-        self.rule = match (namespaces, owners) {
-            (Several::None | Several::One(_), _) | (_, Several::None) => Rule::All,
-            (Several::Many, Several::One(_)) => Rule::OwnPods,
-            (Several::Many, Several::Many) => Rule::Withheld,
+        (self.rule, self.start) = match (namespaces, owners) {
+            (_, Several::None) => (Rule::All, first),
+            (Several::None | Several::One(_), Several::One(_)) if !is_cut => (Rule::All, first),
+            (_, Several::One(_)) => (Rule::OwnPods, first_own),
+            (_, Several::Many) => (Rule::Withheld, first),
         };
         self.any = namespaces != Several::None && self.rule != Rule::Withheld;
-        self.withholds = self.rule != Rule::All || self.held && self.has_other_claims(records);
+        self.withholds =
+            is_cut || self.rule != Rule::All || self.held && self.has_other_claims(records);
+    }
+
+    /// Whether it is certain that no Pod has the address: then no row is that of an own Pod, also where it says so.
+    fn is_of_no_pod(&self, records: &Records) -> bool {
+        records.zone.settings.pods == PodRecords::Verified
+            && records.source(Resource::Pods) != DataSource::None
+            && (self.published.first())
+                .is_some_and(|&(address, _)| records.pod_addresses.get(address).is_empty())
     }
 
     /// The rows that may claim the address: all in one part, or, where Pods hold it, those of the first [`HOLDERS`] namespaces
     /// of these Pods, each two parts, own Pods first. `None` after the last part.
-    fn part(&self, records: &'r Records, part: usize) -> Option<&'r [(Address, Publisher)]> {
+    fn part(&self, records: &'r Records, part: u8) -> Option<&'r [(Address, Publisher)]> {
+        let part = usize::from(part);
         let &(address, _) = self.published.first()?;
         if !self.held {
             return (part == 0).then_some(self.published);
@@ -158,27 +207,33 @@ impl<'r> Claims<'r> {
         self.pointers(records).map(|pointer| (pointer.entry, pointer.slice))
     }
 
-    /// The rows that have a PTR; [`LOOKS`] are looked at, of a namespace that has none only one.
+    /// The rows that have a PTR, as far as [`POINTER_LOOKS`] show.
     pub(super) fn pointers(&self, records: &'r Records) -> impl Iterator<Item = Pointer<'r>> {
-        let (claims, mut part, mut looks) = (*self, 0, 0..LOOKS);
-        let (mut rest, mut share): (&[(Address, Publisher)], _) = (&[], None);
+        let (claims, mut looks, mut share) = (*self, POINTER_LOOKS, None);
+        let Start { mut part, before } = self.start;
+        let mut before = usize::from(before);
+        let mut rest: &[(Address, Publisher)] = &[];
         core::iter::from_fn(move || {
             loop {
                 while rest.is_empty() {
-                    rest = claims.part(records, part)?;
-                    part += 1;
+                    rest = claims.part(records, part)?.get(before..)?;
+                    (part, before) = (part + 1, 0);
                 }
                 let &(address, row) = rest.first()?;
-                looks.next()?;
                 let may = match claims.rule {
                     Rule::All => true,
                     Rule::OwnPods => is_own(records, address, row),
-                    Rule::Withheld => false,
+                    Rule::Withheld => return None,
                 };
-                let found = if may { pointer(records, row) } else { None };
                 let is_first = share.replace(row.share()) != Some(row.share());
-                let is_one = found.is_some() || may && !(is_first && is_hidden(records, row));
-                rest = if is_one { &rest[1..] } else { past_share(rest) };
+                if !may || is_first && is_hidden(records, row) {
+                    looks = looks.checked_sub(1)?;
+                    rest = past_share(rest);
+                    continue;
+                }
+                looks = looks.checked_sub(ROW)?;
+                rest = &rest[1..];
+                let found = pointer(records, row);
                 if found.is_some() {
                     return found;
                 }
@@ -202,10 +257,11 @@ fn is_hidden(records: &Records, row: Publisher) -> bool {
     records.namespaces.get(row.namespace).is_none_or(|namespace| !namespace.visible)
 }
 
-/// The rows behind those that share their places with the first.
+/// The rows behind those that share their places with the first; these are [`MAX_PUBLISHERS`] at most.
 fn past_share(rows: &[(Address, Publisher)]) -> &[(Address, Publisher)] {
     let share = rows.first().map(|(_, row)| row.share());
-    &rows[rows.partition_point(|(_, row)| Some(row.share()) == share)..]
+    let most = &rows[..rows.len().min(MAX_PUBLISHERS)];
+    &rows[most.partition_point(|(_, row)| Some(row.share()) == share)..]
 }
 
 /// Whether Pods decide who may claim the address.

@@ -299,6 +299,20 @@ fn l12_a_service_with_too_many_lists_says_so_and_denies_no_port() {
 }
 
 #[test]
+fn l12_of_too_many_lists_all_data_planes_look_at_the_same() {
+    let one = |&number: &u8| slice(number, false, &[u16::from(number) + 1], &[([number, 1], None)]);
+    let seen = |order: &[u8]| {
+        let records = index(order.iter().map(one)).records();
+        let lists = entry(&records).lists(&records, PortFilter::Any);
+        lists.iter().flat_map(|list| list.numbers.iter()).collect::<Vec<u16>>()
+    };
+    let upwards: Vec<u8> = (0..40).collect();
+    let downwards: Vec<u8> = (0..40).rev().collect();
+    assert_eq!(seen(&upwards).len(), MAX_LISTS);
+    assert_eq!(seen(&upwards), seen(&downwards));
+}
+
+#[test]
 fn rr32_a_name_shared_by_a_thousand_endpoints_hides_no_other() {
     let ports: Vec<u16> = (1..=17).collect();
     let crowd = |slice: u8| -> Vec<_> {

@@ -129,6 +129,25 @@ fn of_two_files_with_the_same_endpoints_the_later_path_wins_with_a_warning() {
 }
 
 #[test]
+fn endpoints_without_addresses_take_the_place_of_earlier_ones_and_of_pods() {
+    let db = service("db", "clusterIP: None, selector: {app: db}");
+    let empty = ENDPOINTS.replace("{addresses: [{ip: 10.244.1.3}]}", "");
+    let world = world(&[("a.yaml", &format!("{db}{POD}{ENDPOINTS}")), ("b.yaml", &empty)]);
+    assert_eq!(published(&world), Vec::<String>::new());
+    let expected = "endpoints data/db is in a.yaml and in b.yaml: the one in b.yaml is served";
+    assert_eq!(world.warnings[0], expected);
+    assert!(world.warnings[1].starts_with("headless Service data/db "), "{:?}", world.warnings);
+}
+
+#[test]
+fn of_two_endpoints_with_one_name_none_has_addresses_of_both() {
+    let ipv6 = ENDPOINTS.replace("10.244.1.3", "fd00::3");
+    let world = world(&[("a.yaml", &format!("{ENDPOINTS}{ipv6}"))]);
+    assert_eq!(published(&world), ["fd00::3"]);
+    assert_eq!(world.warnings, ["endpoints data/db is twice in a.yaml: the later one is served"]);
+}
+
+#[test]
 fn rr18_a_headless_service_without_endpoints_is_warned_about() {
     let headless = service("db", "clusterIP: None, selector: {app: db}");
     assert!(world(&[("a.yaml", &headless)]).warnings[0].starts_with("headless Service data/db "));

@@ -35,26 +35,61 @@ fn slice_of_cart() -> Value {
 
 #[test]
 fn l18_slices_that_are_edited_without_end_delay_another_by_one_round() {
+    for slices in [20, 60] {
+        let mut sink = sink();
+        adopt(&mut sink, &json!({"format": 1}));
+        list_all(&mut sink);
+        let mut edit = 0;
+        let mut attack = |sink: &mut Sink, edits| {
+            for _ in 0..edits {
+                receive(sink, Resource::EndpointSlices, &wide(edit % slices, edit));
+                edit += 1;
+            }
+        };
+        let before = changes(&sink);
+        attack(&mut sink, 3 * slices);
+        receive(&mut sink, Resource::EndpointSlices, &slice_of_cart());
+        while !is_held(&sink, Resource::EndpointSlices, "cart-0") {
+            assert!(sink.apply_round(), "more waits");
+            attack(&mut sink, 3);
+        }
+        let waited = changes(&sink) - before;
+        // The last edit of each slice, as many as are seen together (E11), itself, and what the same round applies behind it.
+        let together = slices.min(MAX_TOGETHER / wide(0, 0).to_string().len() + 1);
+        assert!(waited <= together as u64 + 3, "{waited} changes of {together}");
+    }
+}
+
+#[test]
+fn e11_an_endpoint_that_moves_is_never_missing_while_edits_replace_others() {
     let mut sink = sink();
     adopt(&mut sink, &json!({"format": 1}));
     list_all(&mut sink);
-    let mut edit = 0;
-    let mut attack = |sink: &mut Sink, edits| {
-        for _ in 0..edits {
-            receive(sink, Resource::EndpointSlices, &wide(edit % 20, edit));
-            edit += 1;
-        }
+    let slice = |name: &str, last: usize| {
+        let labels = json!({"kubernetes.io/service-name": "db"});
+        json!({"metadata": {"name": name, "namespace": "shop", "labels": labels}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.1.2.1"]}, {"addresses": [format!("10.1.2.{last}")]}]})
     };
-    let before = changes(&sink);
-    attack(&mut sink, 60);
-    receive(&mut sink, Resource::EndpointSlices, &slice_of_cart());
-    while !is_held(&sink, Resource::EndpointSlices, "cart-0") {
-        assert!(sink.apply_round(), "more waits");
-        attack(&mut sink, 3);
+    list(&mut sink, Resource::EndpointSlices, &[slice("db-a", 2)]);
+    receive(&mut sink, Resource::EndpointSlices, &slice("db-a", 3));
+    for number in 0..12 {
+        let mut filler = wide(number, number);
+        filler["metadata"]["namespace"] = "shop".into();
+        receive(&mut sink, Resource::EndpointSlices, &filler);
     }
-    let waited = changes(&sink) - before;
-    // One edit before it, itself, and what the same round applies behind it.
-    assert!(waited <= 4, "{waited} changes");
+    receive(&mut sink, Resource::EndpointSlices, &slice("db-b", 3));
+    let text = slice("db-a", 3).to_string();
+    let key = Some(dataplane_core::Key::new("shop", "db-a"));
+    let read = Read { key, is_deleted: true, text: &text, received: Instant::now() };
+    sink.receive(&Watched::Objects(Resource::EndpointSlices), read);
+    loop {
+        let has_more = sink.apply_round();
+        let [a, b] = ["db-a", "db-b"].map(|name| is_held(&sink, Resource::EndpointSlices, name));
+        assert!(a || b, "the Service has no endpoint");
+        if !has_more {
+            break assert!(b && !a);
+        }
+    }
 }
 
 #[test]

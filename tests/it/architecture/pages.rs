@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crds::between;
+use crds::between_planes;
 use serde_json::Value;
 
 use super::{files, quoted, read, root, rust_files, table, tests};
@@ -157,7 +157,12 @@ fn the_layout_is_the_tree() {
 #[test]
 fn the_page_on_operating_has_the_text_of_each_failed_lookup() {
     let page = read("docs/operating.md");
-    for text in [between::NO_SERVER, between::SILENCE, between::ERRORS, between::LIMIT] {
+    for text in [
+        between_planes::NO_SERVER,
+        between_planes::SILENCE,
+        between_planes::ERRORS,
+        between_planes::LIMIT,
+    ] {
         assert!(page.contains(&format!(" | `{text}` | ")), "no row for {text}");
     }
 }

@@ -148,7 +148,6 @@ fn fw11_those_who_are_called_get_the_end_once_also_of_a_lookup_that_breaks_off()
 /// Who chooses names that meet in one place makes each look there slow.
 #[test]
 fn two_tables_of_lookups_have_other_places_for_one_key() {
-    let id: Id = (1, key("a.example"));
-    let of = |table: &Table| table.hasher.hash_one(&id);
+    let of = |table: &Table| table.id(1, key("a.example")).hash;
     assert_ne!(of(&Table::default()), of(&Table::default()));
 }

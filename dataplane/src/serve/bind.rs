@@ -74,6 +74,24 @@ pub(super) fn all(listen: &Listen, workers: usize) -> anyhow::Result<Vec<Bound>>
     Ok(bound)
 }
 
+/// These addresses with another port, each once: two may differ in nothing but their ports, and the wildcard address of a family
+/// has all others of that family.
+pub(super) fn at_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    let mut at: Vec<SocketAddr> = Vec::new();
+    for mut address in addresses.iter().copied() {
+        address.set_port(port);
+        let is_wildcard_of = |other: &SocketAddr| {
+            other.ip().is_unspecified() && other.is_ipv4() == address.is_ipv4()
+        };
+        let is_covered = !address.ip().is_unspecified() && addresses.iter().any(is_wildcard_of);
+        // The system chooses a port for each.
+        if port == 0 || !is_covered && !at.contains(&address) {
+            at.push(address);
+        }
+    }
+    at
+}
+
 /// Opens every address for streams alone, or none.
 pub(super) fn streams(listen: &Listen) -> anyhow::Result<Vec<TcpListener>> {
     let open = |address| tcp(address, listen.shares_ports).map_err(Failure::new("TCP", address));
@@ -179,7 +197,9 @@ fn plain_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    Ok(socket.into())
+    let socket = socket.into();
+    dataplane_udp::enlarge(&socket);
+    Ok(socket)
 }
 
 fn tcp(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {

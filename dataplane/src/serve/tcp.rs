@@ -308,10 +308,7 @@ async fn serve(
         let changed = tokio::select! {
             changed = phase.changed() => changed,
             Some(listeners) = more.recv() => {
-                match listeners.open(&server, &limits, &phase) {
-                    Ok(tasks) => accepting.extend(tasks),
-                    Err(error) => tracing::error!(%error, "an encrypted listener cannot be used"),
-                }
+                accepting.extend(listeners.open(&server, &limits, &phase));
                 continue;
             }
             Ok(()) = limits.changed() => {
@@ -333,6 +330,8 @@ async fn serve(
             Phase::Over => return,
         }
     }
+    // Who asks for more is not kept waiting.
+    drop(more);
     for task in accepting {
         task.abort();
     }

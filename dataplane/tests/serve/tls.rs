@@ -1,7 +1,7 @@
 //! DNS over TLS (T8): answers as over TCP, deadlines of a handshake, and certificates that change on disk.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -122,6 +122,25 @@ fn t8_queries_over_tls_are_answered_as_over_tcp() {
     }
     house.serving.close_idle_tcp();
     assert_eq!(client.0.read(&mut [0; 1]).expect("an orderly end"), 0);
+}
+
+#[test]
+fn two_ports_of_one_address_are_one_address_of_an_encrypted_listener() {
+    let secret = Secret::new("tls-two-ports");
+    let trusted = secret.renew();
+    let house = House::on(&["127.0.0.1:0", "127.0.0.1:0"], patient());
+    // Another program may take the port that was free.
+    let serve = |over: Encrypted| {
+        let mut tries = (0..10).map(|_| {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            house.serving.serve_encrypted(&over, port, secret.0.clone())
+        });
+        tries.find_map(Result::ok).expect("one of these ports")
+    };
+    let (tls, quic) = (serve(Encrypted::Tls), serve(Encrypted::Quic));
+    assert_eq!((tls.len(), quic.len()), (1, 1));
+    let mut client = Client::connect(tls[0], &trusted).expect("a session");
+    assert_eq!(client.ask(1, OURS), Reply::ours(1));
 }
 
 #[test]

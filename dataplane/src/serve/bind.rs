@@ -6,21 +6,22 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use dataplane_udp::{Options, Socket};
 use socket2::{Domain, Protocol, Type};
 
-/// Octets that the kernel keeps for one connection of what its client has not read: two of the largest messages. The kernel
-/// counts twice as many, with its own overhead.
-const SEND_OCTETS: usize = 128 << 10;
-/// The same of what we have not read.
-const RECEIVE_OCTETS: usize = 64 << 10;
+/// Octets that the kernel keeps for one connection of what its client has not confirmed. The kernel counts twice as many, with
+/// its own overhead.
+const SEND_OCTETS: usize = 32 << 10;
+/// With as many of these that a client has no room for, the kernel takes no more. The rest of the replies stays with us, where
+/// it counts (WR44) and has a deadline (WR42).
+const UNSENT_OCTETS: u32 = 16 << 10;
+/// Octets that the kernel keeps of what we have not read, counted in the same way.
+const RECEIVE_OCTETS: usize = 32 << 10;
 /// After this time in which a client acknowledges nothing that was sent, or takes nothing more, the kernel forgets its
 /// connection and what it did not take, also one that we have closed.
-#[cfg(target_os = "linux")]
 const UNREAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connections the kernel completes ahead of `accept`.
@@ -224,11 +225,11 @@ fn bound_tcp(address: SocketAddr, is_shared: bool) -> io::Result<socket2::Socket
 }
 
 /// Connections that this socket accepts have the same bounds. What the kernel keeps for them counts as memory of the pod, and a
-/// client that does not read could make it megabytes, also after we have closed its connection.
+/// client that does not read could make it megabytes, also after we have closed its connection ([`super::tcp`] sees to that).
 fn bound_memory(socket: &socket2::Socket) -> io::Result<()> {
     socket.set_send_buffer_size(SEND_OCTETS)?;
     socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
-    #[cfg(target_os = "linux")]
+    socket.set_tcp_notsent_lowat(UNSENT_OCTETS)?;
     socket.set_tcp_user_timeout(Some(UNREAD_WITHIN))?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 mod table;
 mod unread;
+mod untaken;
 mod client_turns;
 mod reads;
 mod connection;
@@ -287,7 +288,12 @@ async fn attend(
 ) {
     let counters = Arc::clone(&server.counters);
     let reason = match secured {
-        None => Connection::new(server, stream, asker, permit).run().await,
+        None => {
+            let mut connection = Connection::new(server, stream, asker, permit);
+            let reason = connection.run().await;
+            connection.end(reason).await;
+            reason
+        }
         Some(secured) => tls::attend(server, stream, asker, permit, secured).await,
     };
     counters.add_closed(reason);

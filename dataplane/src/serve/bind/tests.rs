@@ -23,7 +23,6 @@ fn port_0_is_one_port_for_both_transports_and_all_workers() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn wr44_what_the_kernel_keeps_of_a_connection_has_a_bound_also_after_its_end() {
     let listen = Listen::at([address("127.0.0.1:0")]);
     for listener in [streams(&listen).expect("bound").remove(0), {
@@ -37,6 +36,7 @@ fn wr44_what_the_kernel_keeps_of_a_connection_has_a_bound_also_after_its_end() {
         // The kernel doubles what it is asked for.
         assert!(accepted.send_buffer_size().expect("a size") <= 2 * SEND_OCTETS);
         assert!(accepted.recv_buffer_size().expect("a size") <= 2 * RECEIVE_OCTETS);
+        assert_eq!(accepted.tcp_notsent_lowat().expect("octets"), UNSENT_OCTETS);
         assert_eq!(accepted.tcp_user_timeout().expect("a time"), Some(UNREAD_WITHIN));
     }
 }

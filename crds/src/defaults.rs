@@ -84,6 +84,9 @@ pub const MAX_REPLICAS: u32 = 32;
 /// CPU in thousandths of a core that a pod should use on average when pods follow load.
 pub const CPU_MILLICORES_PER_REPLICA: u32 = 300;
 
+/// Seconds that a pod has after the drain period: to write the last snapshot, to answer what is in progress, and to close (D7).
+pub const GRACE_AFTER_DRAIN_SECONDS: u32 = 10;
+
 /// What a pod asks for and may have: (resource, request, limit).
 pub const RESOURCES: [(&str, &str, Option<&str>); 2] =
     [("cpu", "50m", None), ("memory", "64Mi", Some("256Mi"))];

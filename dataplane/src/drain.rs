@@ -22,6 +22,8 @@ const UNREADY_AFTER: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(1);
 /// How long to wait for that after the drain period.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+/// How long a process that got SIGTERM answers at most after the drain period, with the last queries in progress.
+pub const LONGEST_END: Duration = MAX_WAIT.saturating_add(QUIET);
 /// All the time there is after SIGINT: a person waits.
 const INTERRUPT: Duration = Duration::from_secs(1);
 /// How often the timeline is looked at.

@@ -27,8 +27,13 @@ use dataplane::{background, identity, kube_dns, names, settings};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// How long the process waits at its end for the readers of the query log and of dnstap, each.
+/// How long the process waits at its end for the readers of the query log and of dnstap, both together.
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
+/// kubelet waits for all of the end, and does not kill it.
+const _: () = assert!(
+    drain::LONGEST_END.as_secs() + FLUSH_WITHIN.as_secs() + telemetry::FLUSH_WITHIN.as_secs()
+        < crds::defaults::GRACE_AFTER_DRAIN_SECONDS as u64
+);
 
 /// How the process ends when its flags are wrong, as clap ends it.
 const MISTAKE: u8 = 2;

@@ -249,19 +249,18 @@ impl Serving {
     }
 
     /// Serves DNS over this as well, at this port of every address, with the certificate of this folder. Port 0 takes a
-    /// port for each. Returns where.
+    /// port for each. Returns where. Waits for the thread that serves.
     ///
     /// # Errors
-    /// An address cannot be bound; none is served then. A certificate that is missing or bad is no error: handshakes are
-    /// refused until there is a good one.
+    /// An address cannot be bound or served; none is served then. A certificate that is missing or bad is no error:
+    /// handshakes are refused until there is a good one.
     pub fn serve_encrypted(
         &self,
         over: &Encrypted,
         port: u16,
         certificate: PathBuf,
     ) -> anyhow::Result<Vec<SocketAddr>> {
-        let mut addresses = self.addresses.clone();
-        addresses.iter_mut().for_each(|address| address.set_port(port));
+        let addresses = bind::at_port(&self.addresses, port);
         let listen = Listen { addresses, shares_ports: self.shares_ports };
         let (purpose, http_path) = match over {
             Encrypted::Tls => (Use::Tls, None),
@@ -271,26 +270,36 @@ impl Serving {
             Encrypted::Quic => (Use::Quic, None),
         };
         let mut addresses = Vec::new();
-        let mut opened = Vec::new();
+        let mut sockets = Vec::new();
+        let mut counted = Vec::new();
         if purpose == Use::Quic {
             // Never shared: the kernel would give datagrams of a connection to the process that does not know it.
             for socket in bind::datagrams(&listen.addresses)? {
                 addresses.push(socket.local_addr().context("a listener has no address")?);
-                opened.push(tcp::Socket::Quic(socket));
+                counted.push(socket.try_clone().context("no descriptor is free")?);
+                sockets.push(tcp::Socket::Quic(socket));
             }
         } else {
             for tcp in bind::streams(&listen)? {
                 addresses.push(tcp.local_addr().context("a listener has no address")?);
-                opened.push(tcp::Socket::Tls(tcp));
+                sockets.push(tcp::Socket::Tls(tcp));
             }
         }
         let certificate = Arc::new(Certificate::new(certificate, purpose));
-        self.counters.add_certificate(Arc::clone(&certificate));
-        let open =
-            Opened { purpose, certificate: Arc::clone(&certificate), http_path: http_path.clone() };
-        self.encrypted.lock().unwrap_or_else(PoisonError::into_inner).push(open);
-        let listeners = tcp::Listeners { opened, certificate, http_path };
+        let (outcome, opened) = std::sync::mpsc::sync_channel(1);
+        let listeners = tcp::Listeners {
+            sockets,
+            certificate: Arc::clone(&certificate),
+            http_path: http_path.clone(),
+            outcome,
+        };
         self.more.send(listeners).context("the TCP thread has ended")?;
+        let opened = opened.recv().context("the TCP thread has ended")?;
+        opened.with_context(|| format!("the system does not let us use {addresses:?}"))?;
+        self.counters.add_quic_sockets(counted);
+        self.counters.add_certificate(Arc::clone(&certificate));
+        let open = Opened { purpose, certificate, http_path };
+        self.encrypted.lock().unwrap_or_else(PoisonError::into_inner).push(open);
         Ok(addresses)
     }
 

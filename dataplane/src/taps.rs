@@ -232,9 +232,12 @@ impl Taps {
         &self.dnstap
     }
 
-    /// Waits, within bounds, until what was shown is written, and ends the stream of dnstap: for the end of the process.
+    /// Waits until what was shown is written, and ends the stream of dnstap: for the end of the process. Waits no longer than
+    /// this for both, which write side by side.
     pub fn finish(&self, within: Duration) {
+        let until = Instant::now() + within;
+        let dnstap = self.dnstap.finish();
         self.query_log.flush(within);
-        self.dnstap.finish(within);
+        self.dnstap.wait_for(dnstap, until.saturating_duration_since(Instant::now()));
     }
 }

@@ -25,7 +25,7 @@ pub use process::log::{LogFormat, LogLevel};
 static QUEUE: Queue = Queue::new();
 
 /// How long the process waits at its end for the reader of the log.
-const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// The level of the process, see [`apply`].
 static LEVEL: OnceLock<(reload::Handle<LevelFilter, Registry>, Fixed)> = OnceLock::new();

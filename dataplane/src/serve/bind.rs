@@ -6,21 +6,22 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use dataplane_udp::{Options, Socket};
 use socket2::{Domain, Protocol, Type};
 
-/// Octets that the kernel keeps for one connection of what its client has not read: two of the largest messages. The kernel
-/// counts twice as many, with its own overhead.
-const SEND_OCTETS: usize = 128 << 10;
-/// The same of what we have not read.
-const RECEIVE_OCTETS: usize = 64 << 10;
+/// Octets that the kernel keeps for one connection of what its client has not confirmed. The kernel counts twice as many, with
+/// its own overhead.
+const SEND_OCTETS: usize = 32 << 10;
+/// With as many of these that a client has no room for, the kernel takes no more. The rest of the replies stays with us, where
+/// it counts (WR44) and has a deadline (WR42).
+const UNSENT_OCTETS: u32 = 16 << 10;
+/// Octets that the kernel keeps of what we have not read, counted in the same way.
+const RECEIVE_OCTETS: usize = 32 << 10;
 /// After this time in which a client acknowledges nothing that was sent, or takes nothing more, the kernel forgets its
 /// connection and what it did not take, also one that we have closed.
-#[cfg(target_os = "linux")]
 const UNREAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connections the kernel completes ahead of `accept`.
@@ -72,6 +73,24 @@ pub(super) fn all(listen: &Listen, workers: usize) -> anyhow::Result<Vec<Bound>>
         tracing::info!(%address, "not listening there: this machine does not have the address family");
     }
     Ok(bound)
+}
+
+/// These addresses with another port, each once: two may differ in nothing but their ports, and the wildcard address of a family
+/// has all others of that family.
+pub(super) fn at_port(addresses: &[SocketAddr], port: u16) -> Vec<SocketAddr> {
+    let mut at: Vec<SocketAddr> = Vec::new();
+    for mut address in addresses.iter().copied() {
+        address.set_port(port);
+        let is_wildcard_of = |other: &SocketAddr| {
+            other.ip().is_unspecified() && other.is_ipv4() == address.is_ipv4()
+        };
+        let is_covered = !address.ip().is_unspecified() && addresses.iter().any(is_wildcard_of);
+        // The system chooses a port for each.
+        if port == 0 || !is_covered && !at.contains(&address) {
+            at.push(address);
+        }
+    }
+    at
 }
 
 /// Opens every address for streams alone, or none.
@@ -179,7 +198,9 @@ fn plain_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    Ok(socket.into())
+    let socket = socket.into();
+    dataplane_udp::enlarge(&socket);
+    Ok(socket)
 }
 
 fn tcp(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
@@ -204,11 +225,11 @@ fn bound_tcp(address: SocketAddr, is_shared: bool) -> io::Result<socket2::Socket
 }
 
 /// Connections that this socket accepts have the same bounds. What the kernel keeps for them counts as memory of the pod, and a
-/// client that does not read could make it megabytes, also after we have closed its connection.
+/// client that does not read could make it megabytes, also after we have closed its connection ([`super::tcp`] sees to that).
 fn bound_memory(socket: &socket2::Socket) -> io::Result<()> {
     socket.set_send_buffer_size(SEND_OCTETS)?;
     socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
-    #[cfg(target_os = "linux")]
+    socket.set_tcp_notsent_lowat(UNSENT_OCTETS)?;
     socket.set_tcp_user_timeout(Some(UNREAD_WITHIN))?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Counters of the sockets, besides those of queries; metrics read them at any time.
 
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -109,6 +110,7 @@ pub struct ServeCounters {
     /// Results of requests over HTTPS and QUIC.
     pub encrypted: EncryptedCounters,
     sockets: Vec<Arc<Socket>>,
+    quic_sockets: Mutex<Vec<UdpSocket>>,
     certificates: Mutex<Vec<Arc<Certificate>>>,
     closed_listeners: Mutex<Vec<ClosedListener>>,
 }
@@ -135,7 +137,14 @@ impl ServeCounters {
 
     /// Datagrams the kernel dropped before we could read them, as its queue was full (or they were damaged).
     pub fn udp_drops(&self) -> u64 {
-        self.sockets.iter().map(|socket| socket.drops()).sum()
+        let dns: u64 = self.sockets.iter().map(|socket| socket.drops()).sum();
+        let quic = self.quic_sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        dns + quic.iter().map(dataplane_udp::datagrams_dropped).sum::<u64>()
+    }
+
+    /// Sockets of QUIC, whose lost datagrams count with those of DNS over UDP.
+    pub(super) fn add_quic_sockets(&self, sockets: Vec<UdpSocket>) {
+        self.quic_sockets.lock().unwrap_or_else(PoisonError::into_inner).extend(sockets);
     }
 
     /// The certificates of encrypted listeners.

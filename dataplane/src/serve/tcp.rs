@@ -5,6 +5,7 @@
 
 mod table;
 mod unread;
+mod untaken;
 mod client_turns;
 mod reads;
 mod connection;
@@ -287,7 +288,12 @@ async fn attend(
 ) {
     let counters = Arc::clone(&server.counters);
     let reason = match secured {
-        None => Connection::new(server, stream, asker, permit).run().await,
+        None => {
+            let mut connection = Connection::new(server, stream, asker, permit);
+            let reason = connection.run().await;
+            connection.end(reason).await;
+            reason
+        }
         Some(secured) => tls::attend(server, stream, asker, permit, secured).await,
     };
     counters.add_closed(reason);
@@ -308,10 +314,7 @@ async fn serve(
         let changed = tokio::select! {
             changed = phase.changed() => changed,
             Some(listeners) = more.recv() => {
-                match listeners.open(&server, &limits, &phase) {
-                    Ok(tasks) => accepting.extend(tasks),
-                    Err(error) => tracing::error!(%error, "an encrypted listener cannot be used"),
-                }
+                accepting.extend(listeners.open(&server, &limits, &phase));
                 continue;
             }
             Ok(()) = limits.changed() => {
@@ -333,6 +336,8 @@ async fn serve(
             Phase::Over => return,
         }
     }
+    // Who asks for more is not kept waiting.
+    drop(more);
     for task in accepting {
         task.abort();
     }

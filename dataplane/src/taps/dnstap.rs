@@ -192,16 +192,20 @@ impl Dnstap {
         frames.clear();
     }
 
-    /// Sends what was put so far and ends the stream, so that the reader knows that nothing is missing; waits no longer
-    /// than this. For the end of the process.
-    pub(super) fn finish(&self, within: Duration) {
+    /// Begins to send what was put so far and to end the stream, so that the reader knows that nothing is missing. For the end
+    /// of the process. Nothing where there is no reader.
+    pub(super) fn finish(&self) -> Option<u64> {
         let mut state = self.state();
-        if state.reader.take().is_none() {
-            return;
-        }
+        state.reader.take()?;
         state.asked += 1;
-        let mine = state.asked;
         self.changed.notify_all();
+        Some(state.asked)
+    }
+
+    /// Waits until that is done, but no longer than this.
+    pub(super) fn wait_for(&self, finish: Option<u64>, within: Duration) {
+        let Some(mine) = finish else { return };
+        let state = self.state();
         // A timeout means that the reader is slow; the process must end in any case.
         let _ = self.changed.wait_timeout_while(state, within, |state| state.done < mine);
     }

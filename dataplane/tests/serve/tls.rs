@@ -1,12 +1,14 @@
 //! DNS over TLS (T8): answers as over TCP, deadlines of a handshake, and certificates that change on disk.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
+use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits, ServedOver};
+use socket2::SockRef;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
@@ -122,6 +124,46 @@ fn t8_queries_over_tls_are_answered_as_over_tcp() {
     }
     house.serving.close_idle_tcp();
     assert_eq!(client.0.read(&mut [0; 1]).expect("an orderly end"), 0);
+}
+
+#[test]
+fn two_ports_of_one_address_are_one_address_of_an_encrypted_listener() {
+    let secret = Secret::new("tls-two-ports");
+    let trusted = secret.renew();
+    let house = House::on(&["127.0.0.1:0", "127.0.0.1:0"], patient());
+    // Another program may take the port that was free.
+    let serve = |over: Encrypted| {
+        let mut tries = (0..10).map(|_| {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            house.serving.serve_encrypted(&over, port, secret.0.clone())
+        });
+        tries.find_map(Result::ok).expect("one of these ports")
+    };
+    let (tls, quic) = (serve(Encrypted::Tls), serve(Encrypted::Quic));
+    assert_eq!((tls.len(), quic.len()), (1, 1));
+    let mut client = Client::connect(tls[0], &trusted).expect("a session");
+    assert_eq!(client.ask(1, OURS), Reply::ours(1));
+}
+
+#[test]
+fn a_query_whose_connection_breaks_is_counted_once_its_lookup_ends() {
+    let secret = Secret::new("tls-broken");
+    let trusted = secret.renew();
+    let (house, server) = serve(patient(), &secret.0);
+    let mut tcp = Tcp::connect(house.address());
+    tcp.send(&query(1, THEIRS));
+    let mut tls = Client::connect(server, &trusted).expect("a session");
+    tls.send(&query(2, THEIRS));
+    house.until("both wait", |house| house.serving.queries_seen() == 2);
+    for stream in [tcp.0, tls.0.into_parts().1] {
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    let counters = house.serving.counters();
+    house.until("both are gone", |_| counters.tcp_open.load(Ordering::Relaxed) == 0);
+    house.upstream.release();
+    for over in [ServedOver::Tcp, ServedOver::Tls] {
+        house.until(over.label(), |_| counters.traffic.read(over).replies.count() == 1);
+    }
 }
 
 #[test]

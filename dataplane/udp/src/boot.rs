@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-/// Time since the machine started, with that in which it was suspended (`CLOCK_BOOTTIME`). It never goes back. On other systems
-/// than Linux it begins with the first call and leaves that time out.
-#[cfg(target_os = "linux")]
+/// Time since the machine started, with that in which it was suspended (`CLOCK_BOOTTIME`). It never goes back.
 pub fn since_boot() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to `time`, which the call fills in.
@@ -13,15 +11,7 @@ pub fn since_boot() -> Duration {
     Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-#[cfg(not(target_os = "linux"))]
-pub fn since_boot() -> Duration {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed()
-}
-
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::process::Command;

@@ -66,7 +66,6 @@ mod tests {
         assert_eq!(first, again, "already at the hard limit");
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn the_table_has_room_for_what_is_said() {
         let room = make_room_for_descriptors().expect("room");

@@ -3,7 +3,7 @@
 //! The kernel's price for a datagram is more than nine tenths of the cost of an answer, so the one thing worth
 //! doing is to pay it for 32 datagrams at a time: [`Socket::recv`] fills a [`Batch`], [`Batch::answer`] lets the
 //! caller write one reply per datagram, [`Socket::send`] sends them all, each from the address it was sent to.
-//! Other systems than Linux get the same interface over plain `recv_from` and `send_to`.
+//! Linux only, as the rest of the data plane.
 // Others build on this package: everything that they see says what it is.
 #![warn(missing_docs)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
@@ -20,25 +20,12 @@ use std::time::Duration;
 mod boot;
 mod descriptors;
 mod scheduling;
-#[cfg(target_os = "linux")]
 mod linux;
-#[cfg(any(test, not(target_os = "linux")))]
-#[cfg_attr(
-    target_os = "linux",
-    allow(unreachable_pub, dead_code, reason = "on Linux only its tests run")
-)]
-mod portable;
 
 pub use boot::since_boot;
 pub use descriptors::{make_room_for_descriptors, most_descriptors, raise_descriptor_limit};
-#[cfg(target_os = "linux")]
-pub use linux::read_one_by_one;
-#[cfg(target_os = "linux")]
 pub use linux::{Batch, Poller, Ready, Received, Socket};
-#[cfg(not(target_os = "linux"))]
-pub use portable::read_one_by_one;
-#[cfg(not(target_os = "linux"))]
-pub use portable::{Batch, Poller, Ready, Received, Socket};
+pub use linux::{datagrams_dropped, enlarge, octets_to_send, read_one_by_one};
 pub use scheduling::{ask_for_turns, give_way};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of

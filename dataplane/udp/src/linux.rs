@@ -1,8 +1,9 @@
-//! The Linux back end: `recvmmsg` and `sendmmsg` on a blocking socket, one thread per socket.
+//! Sockets: `recvmmsg` and `sendmmsg` on a blocking socket, one thread per socket.
 
 mod address;
 mod batch;
 mod control;
+mod memory;
 mod poller;
 mod stamps;
 
@@ -16,6 +17,7 @@ use socket2::{Domain, Protocol, Type};
 use crate::{Local, Options, Sent};
 
 pub use batch::{Batch, Received};
+pub use memory::{datagrams_dropped, octets_to_send};
 pub use poller::{Poller, Ready};
 use stamps::Stamps;
 
@@ -57,7 +59,7 @@ impl Socket {
         inner.set_reuse_port(options.reuse_port)?;
         inner.set_read_timeout(Some(options.wait))?;
         let stamps = Stamps::begin(descriptor);
-        enlarge(&inner, options);
+        enlarge_as(&inner, options);
         inner.bind(&address.into())?;
         let local = inner.local_addr()?.as_socket().ok_or_else(no_address)?;
         Ok(Self { inner, local, stamps })
@@ -152,25 +154,9 @@ impl Socket {
         self.inner.connect(&peer.into())
     }
 
-    /// Datagrams the kernel dropped because our queue was full, or which were damaged. The kernel counts in 32
-    /// bits; 0 where it does not report them.
-    ///
-    /// Asked for when the number is read, so that no datagram has to carry it (as with SO_RXQ_OVFL, which
-    /// moreover reports only with the next datagram that gets through).
+    /// See [`datagrams_dropped`].
     pub fn drops(&self) -> u64 {
-        let mut words = [0u32; 16];
-        let mut octets = mem::size_of_val(&words) as libc::socklen_t;
-        // SAFETY: the pointers are to `words` and its length in octets; the kernel writes at most that.
-        let status = unsafe {
-            libc::getsockopt(
-                self.inner.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_MEMINFO,
-                (&raw mut words).cast(),
-                &raw mut octets,
-            )
-        };
-        if status == 0 { u64::from(words[libc::SK_MEMINFO_DROPS as usize]) } else { 0 }
+        datagrams_dropped(self)
     }
 }
 
@@ -180,9 +166,14 @@ impl AsFd for Socket {
     }
 }
 
+/// Gives a socket of another library the buffers of [`Options::default`], as far as the system lets us.
+pub fn enlarge(socket: &UdpSocket) {
+    enlarge_as(socket, &Options::default());
+}
+
 /// Buffers as large as asked for, if we are privileged, else as large as the system allows everyone. Refusal is no
 /// error: a smaller queue still serves.
-fn enlarge(socket: &socket2::Socket, options: &Options) {
+fn enlarge_as(socket: &impl AsRawFd, options: &Options) {
     let octets = |size: usize| libc::c_int::try_from(size).unwrap_or(libc::c_int::MAX / 2);
     let descriptor = socket.as_raw_fd();
     let receive = octets(options.receive_buffer);
@@ -231,11 +222,6 @@ fn no_address() -> io::Error {
 }
 
 #[cfg(test)]
-#[path = "conformance.rs"]
-#[allow(
-    clippy::duplicate_mod,
-    reason = "one set of tests for both back ends, so that they cannot drift"
-)]
 mod conformance;
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::io;
 use std::time::Duration;
 
 /// `struct sched_attr` of sched_setattr(2), as Linux 3.14 has it.
-#[cfg(target_os = "linux")]
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Attributes {
@@ -21,42 +20,32 @@ struct Attributes {
     period_ns: u64,
 }
 
-#[cfg(target_os = "linux")]
 const SIZE: u32 = size_of::<Attributes>() as u32;
 
 /// Asks for turns of this length for the calling thread; the system takes 0.1 ms to 100 ms.
-/// Systems that know no such wish, and threads that have real-time turns, stay as they are.
+/// Kernels that know no such wish, and threads that have real-time turns, stay as they are.
 ///
 /// # Errors
 /// What the system says: a filter of system calls may refuse this. Nothing has changed then.
 pub fn ask_for_turns(length: Duration) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    change(|own| own.runtime_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))?;
-    #[cfg(not(target_os = "linux"))]
-    let _ = length;
-    Ok(())
+    change(|own| own.runtime_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Gives the calling thread this nice value (sched(7)), if it has a smaller one, and turns of the usual length. With 5 it gets a
 /// quarter of a processor for which one thread of the usual value waits, with 10 a tenth, and all of it while none does. In a
-/// control group of their own, such as that of a container, threads compete only with each other. Systems without such threads, and threads that have real-time turns, stay as they are.
+/// control group of their own, such as that of a container, threads compete only with each other. Threads that have real-time turns stay as they are.
 ///
 /// # Errors
 /// What the system says: a filter of system calls may refuse this. Nothing has changed then.
 pub fn give_way(nice: i32) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
     change(|own| {
         own.nice = own.nice.max(nice);
         // It may have those of the thread that started it.
         own.runtime_ns = 0;
-    })?;
-    #[cfg(not(target_os = "linux"))]
-    let _ = nice;
-    Ok(())
+    })
 }
 
 /// Changes attributes of the calling thread, unless it has real-time turns.
-#[cfg(target_os = "linux")]
 fn change(to: impl FnOnce(&mut Attributes)) -> io::Result<()> {
     let mut own = attributes()?;
     if own.policy == libc::SCHED_OTHER as u32 {
@@ -72,7 +61,6 @@ fn change(to: impl FnOnce(&mut Attributes)) -> io::Result<()> {
 }
 
 /// Those of the calling thread.
-#[cfg(target_os = "linux")]
 fn attributes() -> io::Result<Attributes> {
     let mut own = Attributes { size: SIZE, ..Attributes::default() };
     // SAFETY: the pointer is to attributes of SIZE octets, of which the kernel writes at most that many.
@@ -80,7 +68,7 @@ fn attributes() -> io::Result<Attributes> {
     if status == 0 { Ok(own) } else { Err(io::Error::last_os_error()) }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::defaults::RESOURCES;
+use crds::defaults::{GRACE_AFTER_DRAIN_SECONDS, RESOURCES};
 use k8s_openapi::api::core::v1::{
     LocalObjectReference, PodSecurityContext, PodSpec, PodTemplateSpec, ResourceRequirements,
     SeccompProfile, Sysctl, Toleration, TopologySpreadConstraint,
@@ -21,8 +21,6 @@ use crate::names::{SERVICE_ACCOUNT, TEMPLATE_HASH};
 
 /// The user of the image, by number: a name could be root's.
 const USER: i64 = 65532;
-/// After the drain period, the time to close connections and write the last snapshot (D7).
-const GRACE_AFTER_DRAIN_SECONDS: i64 = 10;
 /// The topology keys over which pods are spread: nodes first, and zones where there are any.
 const TOPOLOGIES: [&str; 2] = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"];
 
@@ -82,7 +80,7 @@ fn pod(of: &Instance<'_>, spread: Spread) -> PodSpec {
         // Otherwise the pod gets a variable for each Service of the namespace, and kube-system may have many.
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(
-            i64::from(spec.drain_seconds) + GRACE_AFTER_DRAIN_SECONDS,
+            i64::from(spec.drain_seconds) + i64::from(GRACE_AFTER_DRAIN_SECONDS),
         ),
         priority_class_name: Some(placement.priority_class_name),
         security_context: Some(security(of)),

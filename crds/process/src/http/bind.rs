@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -9,6 +10,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// first segment of the next ones, and its repetition comes too late for a probe of kubelet. The kernel takes
 /// `net.core.somaxconn` where that is less; its default is the same.
 const BACKLOG: i32 = 4096;
+
+/// Octets that the kernel keeps for one connection of what its client has not confirmed, counted twice with its own overhead.
+/// They are memory of the pod, and clients that read nothing could make them megabytes, also of connections that have ended.
+const SEND_OCTETS: usize = 32 << 10;
+/// After this time in which a client takes nothing, the kernel forgets its connection and what it did not take.
+const UNREAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// The addresses that mean the same, in the order of preference. `[::]` is every address of the pod, its IPv4 ones too:
 /// with dual stack kubelet asks the family that the cluster has first. A node without IPv6 does not have that address,
@@ -76,6 +83,10 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     }
     // A restart must not wait for the connections of the process before it.
     socket.set_reuse_address(true)?;
+    // Those that it accepts have the same bounds.
+    socket.set_send_buffer_size(SEND_OCTETS)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNREAD_WITHIN))?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
@@ -102,6 +113,17 @@ mod tests {
             let client = std::net::TcpStream::connect((Ipv6Addr::LOCALHOST, port));
             assert!(client.is_ok(), "{client:?}");
         }
+    }
+
+    #[test]
+    fn what_the_kernel_keeps_of_a_page_that_is_not_read_has_a_bound() {
+        let listener = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        let accepted = socket2::SockRef::from(&accepted);
+        assert!(accepted.send_buffer_size().unwrap() <= 2 * SEND_OCTETS);
+        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(UNREAD_WITHIN));
     }
 
     #[test]

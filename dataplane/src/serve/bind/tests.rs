@@ -23,7 +23,6 @@ fn port_0_is_one_port_for_both_transports_and_all_workers() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn wr44_what_the_kernel_keeps_of_a_connection_has_a_bound_also_after_its_end() {
     let listen = Listen::at([address("127.0.0.1:0")]);
     for listener in [streams(&listen).expect("bound").remove(0), {
@@ -37,8 +36,40 @@ fn wr44_what_the_kernel_keeps_of_a_connection_has_a_bound_also_after_its_end() {
         // The kernel doubles what it is asked for.
         assert!(accepted.send_buffer_size().expect("a size") <= 2 * SEND_OCTETS);
         assert!(accepted.recv_buffer_size().expect("a size") <= 2 * RECEIVE_OCTETS);
+        assert_eq!(accepted.tcp_notsent_lowat().expect("octets"), UNSENT_OCTETS);
         assert_eq!(accepted.tcp_user_timeout().expect("a time"), Some(UNREAD_WITHIN));
     }
+}
+
+#[test]
+fn addresses_that_differ_in_nothing_but_their_ports_are_one_at_another_port() {
+    let at = |addresses: &[&str], port| {
+        let addresses: Vec<_> = addresses.iter().map(|text| address(text)).collect();
+        let at = at_port(&addresses, port);
+        at.iter().map(SocketAddr::to_string).collect::<Vec<_>>()
+    };
+    let twice = ["10.0.0.1:53", "10.0.0.1:5353", "[fd00::1]:53", "10.0.0.2:53"];
+    assert_eq!(at(&twice, 853), ["10.0.0.1:853", "[fd00::1]:853", "10.0.0.2:853"]);
+    assert_eq!(at(&twice[..2], 0), ["10.0.0.1:0", "10.0.0.1:0"], "each has a port of its own");
+    // The wildcard address takes the port at every address of its family.
+    let wildcard = ["10.0.0.1:53", "0.0.0.0:5353", "[fd00::1]:53"];
+    assert_eq!(at(&wildcard, 853), ["0.0.0.0:853", "[fd00::1]:853"]);
+}
+
+#[test]
+fn the_socket_of_quic_has_the_queue_of_those_of_dns_and_its_losses_are_counted() {
+    let dns = Socket::bind(address("127.0.0.1:0"), &Options::default()).expect("bound");
+    let quic = datagrams(&[address("127.0.0.1:0")]).expect("bound").remove(0);
+    let size = socket2::SockRef::from(&quic).recv_buffer_size().expect("a size");
+    assert_eq!(size, socket2::SockRef::from(&dns).recv_buffer_size().expect("a size"));
+    let counters = super::super::ServeCounters::default();
+    counters.add_quic_sockets(vec![quic.try_clone().expect("a descriptor")]);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    // Each counts as its octets at least.
+    for _ in 0..=size / 1000 {
+        client.send_to(&[0; 1000], quic.local_addr().expect("bound")).expect("sent");
+    }
+    assert!(counters.udp_drops() > 0, "nothing reads them");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! between is done at once.
 
 mod due;
+mod end;
 
 use std::collections::VecDeque;
 use std::io;

@@ -114,6 +114,7 @@ async fn follow<C: Future<Output = hyper::Result<()>>>(
                     Ending::Now(reason) => {
                         // The alert shows the client that nothing was cut off, if the client reads it at once.
                         let _ = tokio::time::timeout(CLOSE_WITHIN, connection).await;
+                        requests.permit.closes(reason);
                         return reason;
                     }
                     Ending::WhenDone(reason) => {

@@ -34,12 +34,12 @@ use super::super::{Limits, Phase};
 use super::frame::{self, PREFIX};
 use super::handshakes::{HANDSHAKES, Handshakes};
 use super::requests::{Ending, Requests, Unanswered, Work};
-use super::{MESSAGE_OCTETS, TcpServer, UNKNOWN};
+use super::{MESSAGE_OCTETS, TcpServer};
 use costly_frames::COSTLY_FRAMES;
 use entrance::Entrance;
 use frames::Frames;
 use message::message;
-use opening::{Opened, open};
+pub(super) use opening::{Opened, open};
 
 /// Octets that a session counts as: about what quinn and rustls keep for it.
 const SESSION_OCTETS: usize = 48 << 10;
@@ -83,20 +83,11 @@ const TOO_MANY_FRAMES: QuicViolation =
 /// Serves one listener until the task is ended.
 pub(super) async fn serve(
     server: Rc<TcpServer>,
-    socket: std::net::UdpSocket,
+    opened: Opened,
     certificate: Arc<Certificate>,
     (limits, phase): (watch::Receiver<Limits>, watch::Receiver<Phase>),
 ) {
-    let local = socket.local_addr().unwrap_or(UNKNOWN);
-    let deadlines = limits.borrow().deadlines.clone();
-    let Opened { endpoint, sockets, config } = match open(&server, socket, &certificate, &deadlines)
-    {
-        Ok(opened) => opened,
-        Err(error) => {
-            tracing::error!(%error, "a listener for QUIC cannot be used");
-            return;
-        }
-    };
+    let Opened { local, endpoint, sockets, config } = opened;
     server.endpoints.borrow_mut().push(endpoint.clone());
     let ends = phase.clone();
     let (established, mut connections) = mpsc::channel(HANDSHAKES);

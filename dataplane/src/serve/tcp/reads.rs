@@ -9,19 +9,21 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
 use super::client_turns::Reads;
 use super::table::Permit;
 use super::unread::Unread;
+use super::untaken;
 
 /// A session that is read when it is the turn of its client.
-pub(super) struct InTurns<S> {
+pub(super) struct InTurns<S: Unread> {
     session: S,
     reads: Reads,
     permit: Rc<Permit>,
 }
 
-impl<S> InTurns<S> {
+impl<S: Unread> InTurns<S> {
     pub(super) fn new(session: S, reads: Reads, permit: Rc<Permit>) -> InTurns<S> {
         InTurns { session, reads, permit }
     }
@@ -53,9 +55,23 @@ impl<S: Unread> Unread for InTurns<S> {
     fn has_unread(&self) -> bool {
         self.session.has_unread()
     }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        self.session.socket()
+    }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for InTurns<S> {
+impl<S: Unread> Drop for InTurns<S> {
+    /// One that closes because of its client, or for another, leaves the kernel none of its replies. Where HTTP is in it, nothing
+    /// else has its socket at its end.
+    fn drop(&mut self) {
+        if self.permit.gives_way() {
+            untaken::discard_replies(self.session.socket());
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unread + Unpin> AsyncWrite for InTurns<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -117,6 +133,10 @@ mod tests {
     impl Unread for Endless {
         fn has_unread(&self) -> bool {
             true
+        }
+
+        fn socket(&self) -> Option<&TcpStream> {
+            None
         }
     }
 

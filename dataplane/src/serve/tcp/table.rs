@@ -322,6 +322,11 @@ impl Permit {
         self.entry.close.get().is_some_and(|reason| reason != CloseReason::Drain)
     }
 
+    /// From here on it closes for this reason.
+    pub(super) fn closes(&self, reason: CloseReason) {
+        self.entry.close.set(Some(reason));
+    }
+
     /// What its client got in this turn.
     pub(super) fn share(&self) -> &Rc<Share> {
         &self.entry.client.share

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -17,7 +16,7 @@ use super::super::counters::CloseReason;
 use super::super::responder::Asker;
 use super::TcpServer;
 use super::connection::Connection;
-use super::deadline::{CLOSE_WITHIN, FIRST_QUERY_WITHIN};
+use super::deadline::FIRST_QUERY_WITHIN;
 use super::handshakes::{HANDSHAKE_OCTETS, Measured, Session};
 use super::https::{self, HttpPath};
 use super::reads::InTurns;
@@ -71,9 +70,7 @@ pub(super) async fn attend(
     let session = InTurns::new(session, reads, Rc::clone(&permit));
     let mut connection = Connection::behind(server, session, asker, permit, true);
     let reason = connection.run().await;
-    // The alert that says that nothing was cut off. It is small: a client that does not take it gets none.
-    let closed = tokio::time::timeout(CLOSE_WITHIN, connection.stream.shutdown());
-    let _ = closed.await;
+    connection.end(reason).await;
     reason
 }
 

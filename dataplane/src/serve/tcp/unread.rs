@@ -27,6 +27,9 @@ const LOOKS_APART: Duration = Duration::from_millis(1);
 pub(super) trait Unread {
     /// Whether its client has sent what we have not read.
     fn has_unread(&self) -> bool;
+
+    /// Its socket; none in tests without one.
+    fn socket(&self) -> Option<&TcpStream>;
 }
 
 impl Unread for TcpStream {
@@ -35,11 +38,19 @@ impl Unread for TcpStream {
         let mut octet = [MaybeUninit::uninit()];
         SockRef::from(self).peek(&mut octet).is_ok_and(|octets| octets > 0)
     }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
 }
 
 impl<S: Unread> Unread for Measured<S> {
     fn has_unread(&self) -> bool {
         self.get_ref().has_unread()
+    }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        self.get_ref().socket()
     }
 }
 
@@ -49,12 +60,20 @@ impl<S: Unread> Unread for TlsStream<S> {
         let (socket, session) = self.get_ref();
         socket.has_unread() || !session.wants_read()
     }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        self.get_ref().0.socket()
+    }
 }
 
 #[cfg(test)]
 impl Unread for tokio::io::DuplexStream {
     fn has_unread(&self) -> bool {
         false
+    }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        None
     }
 }
 

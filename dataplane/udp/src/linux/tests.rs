@@ -1,4 +1,4 @@
-//! What only the Linux back end promises.
+//! What needs a look behind the interface.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;

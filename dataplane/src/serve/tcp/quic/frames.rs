@@ -101,7 +101,7 @@ mod tests {
     use super::super::super::super::{Limits, Phase};
     use super::super::super::TcpServer;
     use super::super::super::tests::{message, patient, with_handshake_thread};
-    use super::super::serve;
+    use super::super::{open, serve};
     use super::*;
 
     #[test]
@@ -209,7 +209,8 @@ mod tests {
             let (_limits, limits) = watch::channel(limits);
             let (_phase, phase) = watch::channel(Phase::Serving);
             let config = Arc::new(Certificate::of(config));
-            let serving = serve(Rc::clone(&server), socket, config, (limits, phase));
+            let opened = open(&server, socket, &config, &patient().deadlines).unwrap();
+            let serving = serve(Rc::clone(&server), opened, config, (limits, phase));
             tokio::task::spawn_local(serving);
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let losing = Losing::default();

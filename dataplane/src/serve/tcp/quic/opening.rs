@@ -2,7 +2,7 @@
 //! a stateless reset (RFC 9000 §10.3) where it has none, and a client that sends no second one waits for nothing.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use quinn::{Endpoint, ServerConfig};
@@ -15,7 +15,8 @@ use super::resets::endpoint_config;
 use crate::quic_sockets::OneByOne;
 
 /// An open listener.
-pub(super) struct Opened {
+pub(in super::super) struct Opened {
+    pub(super) local: SocketAddr,
     pub(super) endpoint: Endpoint,
     pub(super) sockets: OneByOne,
     /// What it begins with; nothing where there is no good certificate yet.
@@ -23,19 +24,20 @@ pub(super) struct Opened {
 }
 
 /// Its tasks are those of the thread of handshakes.
-pub(super) fn open(
+pub(in super::super) fn open(
     server: &TcpServer,
     socket: UdpSocket,
     certificate: &Certificate,
     deadlines: &Deadlines,
 ) -> io::Result<Opened> {
+    let local = socket.local_addr()?;
     let sockets = OneByOne::default();
     let config = config(certificate, deadlines, None);
     let _there = server.handshake_thread.enter();
     let runtime = Arc::new(sockets.clone());
     let shared = endpoint_config(certificate.key().as_deref());
     let endpoint = Endpoint::new(shared, config.clone(), socket, runtime)?;
-    Ok(Opened { endpoint, sockets, config })
+    Ok(Opened { local, endpoint, sockets, config })
 }
 
 #[cfg(test)]

@@ -59,6 +59,10 @@ impl Unread for HalfRecord {
     fn has_unread(&self) -> bool {
         self.0.get()
     }
+
+    fn socket(&self) -> Option<&tokio::net::TcpStream> {
+        None
+    }
 }
 
 #[test]

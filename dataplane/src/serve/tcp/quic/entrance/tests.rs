@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::super::super::super::certificate::testing::{signed_there, trusting};
 use super::super::super::TcpServer;
 use super::super::super::tests::{patient, with_handshake_thread};
-use super::super::serve;
+use super::super::{open, serve};
 use super::*;
 
 #[test]
@@ -28,7 +28,8 @@ fn t8_signatures_of_quic_are_computed_off_the_thread_of_tcp() {
         let (_limits, limits) = watch::channel(patient());
         let (_phase, phase) = watch::channel(Phase::Serving);
         let config = Arc::new(Certificate::of(config));
-        tokio::task::spawn_local(serve(server, socket, config, (limits, phase)));
+        let opened = open(&server, socket, &config, &patient().deadlines).unwrap();
+        tokio::task::spawn_local(serve(server, opened, config, (limits, phase)));
         let crypto = QuicClientConfig::try_from(trusting(&certificate, b"doq")).unwrap();
         let mut client = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         client.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));

@@ -1,4 +1,4 @@
-//! What both back ends promise, over loopback. Each includes this file as its own tests.
+//! What a socket promises, over loopback.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::panic::{AssertUnwindSafe, catch_unwind};

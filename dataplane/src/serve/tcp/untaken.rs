@@ -50,7 +50,7 @@ pub(super) fn discard(socket: Option<&TcpStream>) -> bool {
     discard_beyond(0, socket)
 }
 
-/// The same, but for the end of a session.
+/// The same, except the end of a session.
 pub(super) fn discard_replies(socket: Option<&TcpStream>) {
     discard_beyond(ALERT_OCTETS, socket);
 }

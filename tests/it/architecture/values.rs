@@ -84,7 +84,7 @@ const PROMISED: [(&str, &str, &str); 17] = [
     (
         "operator/src/observe/pods/stuck.rs::DEADLINE",
         OPERATING,
-        "one that made no step for 10 minutes",
+        "or if it made no step for 10 minutes",
     ),
     (
         "operator/src/report/status/certificates.rs::EXPIRES_SOON",

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::api::{Api, DeleteParams};
 use serde_json::json;
+use tests::client::{Question, ask_tcp};
 use tests::control_plane::{ControlPlane, Setup, TestNamespace};
 use tests::fault_proxy::{Fault, FaultProxy, Link, Requests};
 use tests::live::Live;
@@ -243,7 +244,11 @@ async fn k6_a_list_that_fails_halfway_shows_nothing_and_removes_nothing() {
     proxy.fault(second_page.clone(), Fault::status(500));
     let live = Live::start(proxy.kubeconfig());
     let db = format!("db.{name}");
-    let count = || live.ask(&format!("{db}.svc.cluster.local. A tcp")).records[0].len();
+    let count = || {
+        let question = Question::parse(&format!("{db}.svc.cluster.local. A")).unwrap();
+        let reply = ask_tcp(live.address(), &question.packet).unwrap().expect("a reply");
+        u16::from_be_bytes([reply[6], reply[7]])
+    };
 
     live.wait("a failed list", || proxy.count(&second_page) >= 2);
     assert_eq!(live.a(&db), Err("SERVFAIL".into()), "G162");

@@ -83,15 +83,11 @@ fn wrong_amount(resource: &str, written: &str) -> Option<(Reason, String)> {
     (!is_multiple(amount, octets)).then(|| (Reason::InvalidQuantity, message()))
 }
 
-/// No pod starts, or stays, with a limit like this, so its rollout would never end. 0 is no limit. A request that is too small
-/// only misleads the scheduler: pods run, and `check` warns.
+/// No pod starts with a limit like this, so its rollout would never end. 0 is no limit. A request that is too small only misleads
+/// the scheduler, and of storage too small a limit only evicts pods that are not critical: pods run, and `check` warns.
 fn too_little(resource: &str, written: &str) -> Option<String> {
-    let least = match resource {
-        "memory" => LEAST_MEMORY,
-        "ephemeral-storage" => 1.0,
-        _ => return None,
-    };
-    let octets = quantity(written).filter(|octets| *octets > 0.0 && *octets < least)?;
+    let in_range = |octets: &f64| *octets > 0.0 && *octets < LEAST_MEMORY;
+    let octets = quantity(written).filter(|octets| resource == "memory" && in_range(octets))?;
     let meant = in_mebibytes(written);
     Some(match octets < 1.0 {
         true => format!("{written} is less than one octet: did you mean {meant}"),

@@ -22,7 +22,7 @@ pub struct Metrics {
     #[serde(default = "compatibility")]
     #[schemars(length(max = bounds::METRIC_NAMES))]
     // No set: server-side apply would merge what is written later with the stored default, and `[]` would do nothing.
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = [rules::each_once()]))]
     pub compatibility: Vec<MetricNames>,
 
     /// Questions that each pod asks itself again and again, as --probe of the sidecar of kube-dns did, at most 8; shown at

@@ -239,6 +239,11 @@ pub(super) fn every_cidr_is_a_range() -> Rule {
     )
 }
 
+/// What a set would give: of an atomic list the API server lets items repeat.
+pub(super) fn each_once() -> Rule {
+    rule("self.all(x, self.exists_one(y, y == x))", "one is written twice: leave one out")
+}
+
 pub(super) fn one_cluster_ip_per_family() -> Rule {
     rule(
         "self.size() < 2 || !isIP(self[0]) || !isIP(self[1]) || ip(self[0]).family() != ip(self[1]).family()",

@@ -98,8 +98,9 @@ impl Ports {
         let held = self.held_by(server);
         let most = own.max(POOL.min(self.bound));
         let is_free = held < own || (held < most && self.total + self.reserve(own) < self.bound);
-        // As many as its readers still open to draw from.
-        let to_open = (POOL * open.readers.max(1)).saturating_sub(open.all);
+        // As many as its readers still open to draw from. With many readers that would be the whole part.
+        let of_readers = (POOL * open.readers.max(1)).min((most / 2).max(POOL));
+        let to_open = of_readers.saturating_sub(open.all);
         // Also where none is free: what is not opened now must not be opened at once later.
         let is_its_time = self
             .held
@@ -251,6 +252,19 @@ mod tests {
         assert!(later.iter().all(|own| *own <= evenly + 1), "{own_in_second:?}");
         let all: usize = later.iter().sum();
         assert!(all > later.len() * evenly * 9 / 10, "{own_in_second:?}");
+    }
+
+    #[test]
+    fn fw10_few_queries_have_ports_of_their_own_beside_many_readers() {
+        for (bound, servers, readers) in [(8192, 2, 2), (8192, 1, 8)] {
+            let (mut ports, mut now) = (ports(bound, servers), Instant::now());
+            let few = Open { all: 2 * readers, to_draw: 2, readers };
+            for query in 0..600 {
+                assert_eq!(ports.draw(0, few, now), Draw::Own, "{bound} {servers} {query}");
+                ports.closed(0, now);
+                now += Duration::from_millis(100);
+            }
+        }
     }
 
     /// Each of these threads sends queries until it draws among open ports only; how many these are.

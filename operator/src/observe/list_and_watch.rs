@@ -220,7 +220,7 @@ where
             let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
             let may_pass = params.continue_token.is_some() && page_may_pass(&error);
             if is_late || !may_pass {
-                if may_pass && tries == 1 {
+                if may_pass && tries == 1 && since.elapsed() > TRIES_TIME {
                     pages.suspect();
                 }
                 return Err(Error::InitialListFailed(error));

@@ -13,6 +13,8 @@ use super::warning::{Warning, warning};
 const MEMORY_LIMIT: u64 = 256 << 20;
 /// What a pod needs besides its cache and the buffers of connections: records of a cluster of some size.
 const BESIDE: u64 = 64 << 20;
+/// Octets of storage with which no pod stays.
+const LEAST_STORAGE: f64 = (1 << 20) as f64;
 
 /// The kernel ends a process that takes more than its limit: where the parts that people size are larger, it will.
 pub(super) fn sized_memory(dns: &ClusterDNS) -> Option<Warning> {
@@ -77,6 +79,19 @@ pub(super) fn requests_of_nothing(dns: &ClusterDNS) -> Vec<Warning> {
     ["memory", "ephemeral-storage"].into_iter().filter_map(warn).collect()
 }
 
+/// The kubelet evicts pods above this limit, which is why a pod needs room for its logs; 0 is a limit too. It spares pods of the
+/// classes for critical pods, of which ours are by default.
+pub(super) fn storage_limit(dns: &ClusterDNS) -> Option<Warning> {
+    let limits = dns.spec.resources.as_ref()?.limits.as_ref()?;
+    let written = &limits.get("ephemeral-storage")?.0;
+    quantity(written).filter(|octets| *octets < LEAST_STORAGE)?;
+    let message = format!(
+        "with {written} a pod is evicted as soon as it writes a log, unless its class is for critical pods: did you mean {}",
+        in_mebibytes(written)
+    );
+    Some(warning("spec.resources.limits.ephemeral-storage", "StorageLimitTooSmall", message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,8 +100,20 @@ mod tests {
     fn of_reason(reason: &str, spec: &str) -> Vec<(String, String)> {
         let dns = crate::fixtures::dns(spec);
         let warnings = memory_limit(&dns).into_iter().chain(sized_memory(&dns));
-        let it = warnings.chain(requests_of_nothing(&dns)).filter(|it| it.reason == reason);
+        let warnings = warnings.chain(requests_of_nothing(&dns)).chain(storage_limit(&dns));
+        let it = warnings.filter(|it| it.reason == reason);
         it.map(|it| (it.field, it.message)).collect()
+    }
+
+    #[test]
+    fn o18_a_limit_of_storage_that_evicts_pods_at_once_is_said() {
+        for (limit, is_said) in
+            [("0", true), ("512m", true), ("1k", true), ("1Mi", false), ("1Gi", false)]
+        {
+            let spec = format!("{{resources: {{limits: {{ephemeral-storage: {limit}}}}}}}");
+            let said = of_reason("StorageLimitTooSmall", &spec);
+            assert_eq!(said.len(), usize::from(is_said), "{limit}");
+        }
     }
 
     #[test]

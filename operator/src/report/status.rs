@@ -121,7 +121,6 @@ fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> Cond
     let offers = &Offers { queries_per_second, ..observed.offers };
     let mut used = without_effect::of(config);
     used.extend(useless::beside_others(dns));
-    used.extend(useless::of_missing_kinds(dns, offers));
     let adopted = observed.service.as_ref().filter(|_| !adoption::has_own(dns, observed));
     used.extend(adopted_service::of_adopted_service(dns, adopted, offers));
     let message = match dns.spec.management_state {
@@ -130,7 +129,10 @@ fn accepted_here(dns: &ClusterDNS, config: &Config, observed: &Observed) -> Cond
     };
     // Nothing of an unmanaged spec is created, whether its kind is there or not.
     let missing_kinds = match dns.spec.management_state {
-        ManagementState::Managed => useless::missing_kinds(dns, offers),
+        ManagementState::Managed => {
+            used.extend(useless::of_missing_kinds(dns, offers));
+            useless::missing_kinds(dns, offers)
+        }
         ManagementState::Unmanaged => Vec::new(),
     };
     accepted(message, &used, &missing_kinds)

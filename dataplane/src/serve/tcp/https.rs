@@ -61,6 +61,7 @@ pub(super) async fn attend(
 ) -> CloseReason {
     session.get_mut().1.set_buffer_limit(Some(SEND_OCTETS));
     let is_h2 = session.get_ref().1.alpn_protocol() == Some(H2);
+    let within = server.table.deadlines().write;
     let requests = Requests::new(server, asker, permit);
     let served = Rc::clone(&requests);
     let service = service_fn(move |request| {
@@ -77,6 +78,7 @@ pub(super) async fn attend(
         let refusals = Refusals::new(Arc::clone(&requests.server.counters));
         let reads = requests.server.http2_reads.of(requests.permit.read_share());
         let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
+        let session = session.until_taken(within);
         let session = Watched::new(session, Rc::clone(&refusals));
         let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         refusals.ended(follow(&requests, connection, http2::Connection::graceful_shutdown).await)
@@ -87,6 +89,7 @@ pub(super) async fn attend(
         http.header_read_timeout(None).max_buf_size(HEADER_OCTETS).half_close(true);
         let reads = requests.server.turns.reads(requests.permit.share());
         let session = InTurns::new(session, reads, Rc::clone(&requests.permit));
+        let session = session.until_taken(within);
         let connection = pin!(http.serve_connection(TokioIo::new(session), service));
         follow(&requests, connection, http1::Connection::graceful_shutdown).await
     }

@@ -5,8 +5,8 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
-use std::time::Instant;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -14,18 +14,26 @@ use tokio::net::TcpStream;
 use super::client_turns::Reads;
 use super::table::Permit;
 use super::unread::Unread;
-use super::untaken;
+use super::untaken::{self, Leaving};
 
 /// A session that is read when it is the turn of its client.
 pub(super) struct InTurns<S: Unread> {
     session: S,
     reads: Reads,
     permit: Rc<Permit>,
+    /// Where the session is shut down by a library, which drops it after that.
+    leaving: Option<Leaving>,
 }
 
 impl<S: Unread> InTurns<S> {
     pub(super) fn new(session: S, reads: Reads, permit: Rc<Permit>) -> InTurns<S> {
-        InTurns { session, reads, permit }
+        InTurns { session, reads, permit, leaving: None }
+    }
+
+    /// Its shutdown ends when the client has taken all, or after this time (WR42).
+    pub(super) fn until_taken(mut self, within: Duration) -> InTurns<S> {
+        self.leaving = Some(Leaving::new(within));
+        self
     }
 }
 
@@ -63,9 +71,10 @@ impl<S: Unread> Unread for InTurns<S> {
 
 impl<S: Unread> Drop for InTurns<S> {
     /// One that closes because of its client, or for another, leaves the kernel none of its replies. Where HTTP is in it, nothing
-    /// else has its socket at its end.
+    /// else has its socket at its end, which may come by an error and without a shutdown.
     fn drop(&mut self) {
-        if self.permit.gives_way() {
+        let is_left = self.leaving.as_ref().is_some_and(|leaving| !leaving.is_over());
+        if is_left || self.permit.gives_way() {
             untaken::discard_replies(self.session.socket());
         }
     }
@@ -97,7 +106,13 @@ impl<S: AsyncWrite + Unread + Unpin> AsyncWrite for InTurns<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.session).poll_shutdown(cx)
+        let InTurns { session, permit, leaving, .. } = &mut *self;
+        // To end what has ended is to end nothing.
+        ready!(Pin::new(&mut *session).poll_shutdown(cx))?;
+        if let Some(leaving) = leaving {
+            ready!(leaving.poll(cx, session.socket(), permit));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -108,7 +123,6 @@ mod tests {
     use std::io::Write;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
-    use std::time::Duration;
 
     use tokio::net::{TcpListener, TcpStream};
 

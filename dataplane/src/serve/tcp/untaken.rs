@@ -4,11 +4,13 @@
 //! in order, it keeps its place among the connections until all is taken.
 
 use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::super::counters::CloseReason;
 use super::table::Permit;
@@ -61,22 +63,58 @@ fn discard_beyond(octets: usize, socket: Option<&TcpStream>) -> bool {
     socket.is_some_and(|socket| SockRef::from(socket).set_linger(Some(Duration::ZERO)).is_ok())
 }
 
-/// Returns when its client has taken all. After this time, or where the connection must close for another one, the rest is
-/// discarded.
+/// Returns when its client has taken all, see [`Leaving`].
 pub(super) async fn taken(socket: Option<&TcpStream>, permit: &Permit, within: Duration) {
-    let until = Instant::now() + within;
-    while is_any(socket) {
-        let is_over = tokio::select! {
-            reason = poll_fn(|cx| permit.poll_close(cx)) => match reason {
-                CloseReason::Drain => return,
-                _ => true,
-            },
-            () = tokio::time::sleep(LOOK_EVERY) => Instant::now() >= until,
-        };
-        if is_over {
-            discard(socket);
-            return;
+    let mut leaving = Leaving::new(within);
+    poll_fn(|cx| leaving.poll(cx, socket, permit)).await;
+}
+
+/// A connection that ends in order and waits for its client to take all. After this time, or where it must close for another
+/// one, the rest is discarded.
+pub(super) struct Leaving {
+    within: Duration,
+    /// When the time is over, and the next look. There is none before there is something to wait for.
+    looks: Option<(Instant, Pin<Box<Sleep>>)>,
+    is_over: bool,
+}
+
+impl Leaving {
+    pub(super) fn new(within: Duration) -> Leaving {
+        Leaving { within, looks: None, is_over: false }
+    }
+
+    /// Whether nothing is left to be taken, or what is left was discarded.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Ready when that is so.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: Option<&TcpStream>,
+        permit: &Permit,
+    ) -> Poll<()> {
+        while is_any(socket) {
+            let is_over = match permit.poll_close(cx) {
+                Poll::Ready(CloseReason::Drain) => break,
+                Poll::Ready(_) => true,
+                Poll::Pending => {
+                    let now = Instant::now();
+                    let begin = || (now + self.within, Box::pin(sleep(LOOK_EVERY)));
+                    let (until, look) = self.looks.get_or_insert_with(begin);
+                    ready!(look.as_mut().poll(cx));
+                    look.as_mut().reset(now + LOOK_EVERY);
+                    now >= *until
+                }
+            };
+            if is_over {
+                discard(socket);
+                break;
+            }
         }
+        self.is_over = true;
+        Poll::Ready(())
     }
 }
 
@@ -199,6 +237,30 @@ mod tests {
             let session = InTurns::new(stream, reads, permit);
             let _other = server.table.admit(peer.ip()).unwrap();
             assert!(kept(address) > SHORT / 2);
+            drop(session);
+            assert_eq!(kept(address), 0);
+        });
+    }
+
+    #[test]
+    fn wr42_a_session_with_http_in_it_waits_for_its_client_too() {
+        with_handshake_thread(patient(), async |server| {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let _client = client(address, LITTLE, b"");
+            let (mut stream, peer) = listener.accept().await.unwrap();
+            let permit = Rc::new(server.table.admit(peer.ip()).unwrap());
+            stream.write_all(&[0; SHORT]).await.unwrap();
+            let reads = server.turns.reads(permit.share());
+            let within = 5 * LOOK_EVERY;
+            let mut session = InTurns::new(stream, reads, permit).until_taken(within);
+            let begun = Instant::now();
+            assert!(
+                futures::poll!(Box::pin(session.shutdown())).is_pending(),
+                "it keeps its place"
+            );
+            session.shutdown().await.unwrap();
+            assert!(begun.elapsed() >= within);
             drop(session);
             assert_eq!(kept(address), 0);
         });

@@ -76,7 +76,8 @@ impl Stream {
             let next = supervisor.next(&failure, During::List, Instant::now(), chance());
             let is_late = begun.elapsed() + next.after > TRIES_TIME;
             if token.is_none() || !passes(&failure) || tries == MAX_TRIES || is_late {
-                if is_late && tries == 1 && token.is_some() && is_of_size(&failure) {
+                let is_slow = tries == 1 && begun.elapsed() > TRIES_TIME;
+                if is_slow && token.is_some() && is_of_size(&failure) {
                     self.pages.shrink();
                 }
                 return Err(failure);

@@ -18,19 +18,22 @@ pub(super) struct PutOff {
     octets: usize,
     /// Lists of each resource that broke off while objects of them waited, since a complete one.
     broken_off: [usize; Resource::ALL.len()],
+    /// Whether objects of the present list were dropped with their page.
+    dropped: [bool; Resource::ALL.len()],
 }
 
 impl PutOff {
     /// A list begins: what waits is of one that broke off. One of which nothing arrived has put nothing off.
     pub(super) fn begin(&mut self, resource: Resource) {
-        if !self.take(resource).is_empty() {
+        let has_dropped = std::mem::take(&mut self.dropped[resource as usize]);
+        if !self.take(resource).is_empty() || has_dropped {
             self.broken_off[resource as usize] += 1;
         }
     }
 
     /// The list is complete.
     pub(super) fn complete(&mut self, resource: Resource) {
-        self.broken_off[resource as usize] = 0;
+        (self.broken_off[resource as usize], self.dropped[resource as usize]) = (0, false);
     }
 
     /// Keeps an object, as JSON; false when it must not wait, or there is no room.
@@ -53,6 +56,7 @@ impl PutOff {
     pub(super) fn truncate(&mut self, resource: Resource, waiting: usize) {
         let objects = &mut self.objects[resource as usize];
         let dropped = objects.drain(waiting.min(objects.len())..);
+        self.dropped[resource as usize] |= dropped.len() > 0;
         self.octets -= dropped.map(|text| text.len()).sum::<usize>();
     }
 
@@ -72,9 +76,13 @@ mod tests {
     fn e22_nothing_waits_after_several_lists_that_broke_off() {
         let mut put_off = PutOff::default();
         let pods = Resource::Pods;
-        for _ in 0..MAX_LISTS {
+        for list in 0..MAX_LISTS {
             put_off.begin(pods);
             assert!(put_off.keep(pods, b"{}"));
+            if list % 2 == 0 {
+                // The page that breaks off is the one that it came with.
+                put_off.truncate(pods, 0);
+            }
         }
         put_off.begin(pods);
         assert!(!put_off.keep(pods, b"{}"));

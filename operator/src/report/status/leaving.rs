@@ -22,8 +22,8 @@ pub fn of(dns: &ClusterDNS, now: Timestamp) -> ClusterDNSStatus {
     );
     let no = ConditionState::no(REASON, &message);
     let mut kept = before.conditions.clone();
-    // The default of the schema, that no operator has looked yet, has no generation.
-    kept.retain(|it| it.type_ == "Accepted" && it.observed_generation.is_some());
+    // What is unknown says why nothing was looked at, also by the default of the schema.
+    kept.retain(|it| it.type_ == "Accepted" && it.status != "Unknown");
     let mut conditions = Conditions::of(dns, now);
     if kept.is_empty() {
         conditions.set_unknown("Accepted", no.clone());

@@ -3,6 +3,7 @@
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::SERVED_OTHERWISE;
 use super::{ConditionState, Conditions};
@@ -61,7 +62,9 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
     let mut kept = before.conditions.clone();
     // Nothing is known that would change them. What was said of another spec is not true of this one.
     kept.retain(|condition| match condition.type_.as_str() {
-        "Accepted" | "UpToDate" => condition.observed_generation == dns.metadata.generation,
+        "Accepted" | "UpToDate" => {
+            condition.observed_generation == dns.metadata.generation && !is_of_no_look(condition)
+        }
         // The other server answers, and what ours do changes nothing.
         "Ready" => {
             condition.status == "False" && SERVED_OTHERWISE.contains(&condition.reason.as_str())
@@ -78,15 +81,24 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
     if !kept.iter().any(|condition| condition.type_ == "UpToDate") {
         conditions.set("UpToDate", no.clone());
     }
-    // Pods may answer, or be gone with their namespace.
     if !kept.iter().any(|condition| condition.type_ == "Ready") {
-        conditions.set_unknown("Ready", no.clone());
+        match before.conditions.iter().any(|it| it.type_ == "Ready" && it.status == "False") {
+            // Of a ClusterDNS that was not ready, a part of its pods is no more than before.
+            true => conditions.set("Ready", no.clone()),
+            // Pods may answer, or be gone with their namespace.
+            false => conditions.set_unknown("Ready", no.clone()),
+        }
     }
     conditions.set("Progressing", no.clone());
     conditions.set("Degraded", no.clone().negated());
     conditions.set("Stalled", no.negated());
     kept.extend(conditions.listed());
     ClusterDNSStatus { observed_generation: dns.metadata.generation, conditions: kept, ..before }
+}
+
+/// Whether a condition says only why nothing was looked at: the cause may be another one by now.
+fn is_of_no_look(condition: &Condition) -> bool {
+    [REASON, super::failing::REASON].contains(&condition.reason.as_str())
 }
 
 #[cfg(test)]
@@ -172,5 +184,24 @@ mod tests {
         status.conditions.extend(stays);
         dns.status = Some(status.clone());
         assert_eq!(of(&dns, REASON, &message, at(30)), status, "nothing changes any more");
+        // Another cause.
+        let status = of(&dns, crate::report::status::failing::REASON, "two", at(60));
+        for kind in ["Accepted", "UpToDate", "Ready"] {
+            let all = status.conditions.iter().filter(|it| it.type_ == kind);
+            let said: Vec<_> = all.map(|it| (&*it.message, it.last_transition_time.0)).collect();
+            assert_eq!(said, [("two", at(0))], "{kind}");
+        }
+    }
+
+    #[test]
+    fn o14_what_was_not_ready_is_not_so_for_want_of_a_look() {
+        let mut dns = dns("{}");
+        dns.status = Some(from(json!({"conditions": [{"type": "Ready", "status": "False",
+            "reason": "TooFewPodsReady", "message": "1 of 8", "observedGeneration": 1,
+            "lastTransitionTime": at(0).to_string()}]})));
+        let status = of(&dns, REASON, "unread", at(60));
+        let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
+        assert_eq!((&*ready.status, &*ready.reason), ("False", REASON));
+        assert_eq!(ready.last_transition_time.0, at(0));
     }
 }

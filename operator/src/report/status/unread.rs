@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn o14_what_was_not_ready_is_not_so_for_want_of_a_look() {
+    fn o14_what_was_not_ready_is_not_ready_either_when_nothing_is_read() {
         let mut dns = dns("{}");
         dns.status = Some(from(json!({"conditions": [{"type": "Ready", "status": "False",
             "reason": "TooFewPodsReady", "message": "1 of 8", "observedGeneration": 1,

@@ -53,7 +53,7 @@ const PROMISED: [(&str, &str, &str); 17] = [
         "a hit on an entry whose original TTL was ≥ 10 s",
     ),
     ("dataplane/src/snapshot.rs::FRESH_S", RULES, "With a snapshot older than 5 min"),
-    ("dataplane/src/drain.rs::UNREADY_AFTER", RULES, "`/readyz` turns 503 only after 5 s"),
+    ("dataplane/src/drain.rs::UNREADY_AFTER", RULES, "only after 5 s"),
     ("dataplane/src/drain.rs::QUIET", RULES, "then until no query came for 1 s"),
     (
         "dataplane/udp/src/linux/stamps.rs::LONG",

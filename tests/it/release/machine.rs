@@ -139,5 +139,5 @@ fn what_did_not_run_is_shown_again_at_the_end_of_all_tests() {
     let mut all = Command::new("/bin/sh");
     let (passed, text) = ran(all.arg(root().join("tests/tools/all-tests")).env("PATH", &path));
     assert!(text.ends_with("These tests did not run:\n  a needs nft\n  b needs kdig\n"), "{text}");
-    assert!(!passed && all.status().is_ok_and(|status| status.code() == Some(3)), "{text}");
+    assert!(!passed && all.output().is_ok_and(|it| it.status.code() == Some(3)), "{text}");
 }

@@ -184,6 +184,18 @@ mod tests {
         table.lines().skip(1).filter_map(queue).sum()
     }
 
+    /// A connection whose reply its client, which is on the same address, does not take.
+    async fn with_a_reply(server: &TcpServer) -> (InTurns<TcpStream>, SocketAddr, Client) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = client(address, LITTLE, b"");
+        let (mut stream, peer) = listener.accept().await.unwrap();
+        let permit = Rc::new(server.table.admit(peer.ip()).unwrap());
+        stream.write_all(&[0; SHORT]).await.unwrap();
+        let reads = server.turns.reads(permit.share());
+        (InTurns::new(stream, reads, permit), address, client)
+    }
+
     async fn until(what: &str, mut happened: impl FnMut() -> bool) {
         let until = Instant::now() + PATIENCE;
         while !happened() {
@@ -227,15 +239,8 @@ mod tests {
     fn wr44_a_session_that_gives_way_leaves_nothing_in_the_kernel() {
         let limits = Limits { tcp_connections_per_client: 1, ..patient() };
         with_handshake_thread(limits, async |server| {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let _client = client(address, LITTLE, b"");
-            let (mut stream, peer) = listener.accept().await.unwrap();
-            let permit = Rc::new(server.table.admit(peer.ip()).unwrap());
-            stream.write_all(&[0; SHORT]).await.unwrap();
-            let reads = server.turns.reads(permit.share());
-            let session = InTurns::new(stream, reads, permit);
-            let _other = server.table.admit(peer.ip()).unwrap();
+            let (session, address, _client) = with_a_reply(&server).await;
+            let _other = server.table.admit(address.ip()).unwrap();
             assert!(kept(address) > SHORT / 2);
             drop(session);
             assert_eq!(kept(address), 0);
@@ -245,15 +250,9 @@ mod tests {
     #[test]
     fn wr42_a_session_with_http_in_it_waits_for_its_client_too() {
         with_handshake_thread(patient(), async |server| {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let _client = client(address, LITTLE, b"");
-            let (mut stream, peer) = listener.accept().await.unwrap();
-            let permit = Rc::new(server.table.admit(peer.ip()).unwrap());
-            stream.write_all(&[0; SHORT]).await.unwrap();
-            let reads = server.turns.reads(permit.share());
+            let (session, address, _client) = with_a_reply(&server).await;
             let within = 5 * LOOK_EVERY;
-            let mut session = InTurns::new(stream, reads, permit).until_taken(within);
+            let mut session = session.until_taken(within);
             let begun = Instant::now();
             assert!(
                 futures::poll!(Box::pin(session.shutdown())).is_pending(),

@@ -32,7 +32,7 @@ use crate::context::Context;
 use crate::decide::admit;
 use crate::desired::Kind;
 use crate::lost_pods::PolicyStanding;
-use crate::observe::caches::{Caches, Unread};
+use crate::observe::caches::Caches;
 use crate::observe::certificates::Certificates;
 use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
@@ -213,9 +213,9 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
 
 /// Lists of its namespace were never complete, so nothing is decided and nothing is written to its objects: what is missing in
 /// a cache that was never filled may exist. Where they fail for long, its status and an Event say so.
-async fn say_unread(dns: &ClusterDNS, ctx: &Context, unread: &Unread) {
-    let Some(unlisted) = &unread.unlisted else { return };
-    let message = status::unread::message(dns, unlisted);
+async fn say_unread(dns: &ClusterDNS, ctx: &Context) {
+    let Some(unlisted) = ctx.caches.why_unread(&names::service(dns).0) else { return };
+    let message = status::unread::message(dns, &unlisted);
     if let Err(error) = report_unread(ctx, dns, &message).await {
         tracing::warn!("the ClusterDNS {} is not reconciled: {message}: {error:#}", dns.name_any());
     }
@@ -288,8 +288,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             }
         },
     };
-    if let Some(unread) = ctx.caches.unread(&names::service(&dns).0) {
-        say_unread(&dns, &ctx, &unread).await;
+    if ctx.caches.is_unread(&names::service(&dns).0) {
+        say_unread(&dns, &ctx).await;
         // It is woken when the lists of its namespace are complete.
         return Action::requeue(AGAIN);
     }

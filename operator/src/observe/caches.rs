@@ -2,9 +2,8 @@
 //! and what the budget does not keep. One watch per kind and namespace feeds a store and enqueues the ClusterDNS concerned; the
 //! store has the change before their reconcile begins.
 
-mod first_lists;
 mod keep;
-mod refusals;
+mod listings;
 mod slim;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,9 +39,7 @@ use crate::names;
 use crate::runtime::critical_tasks::CriticalTasks;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
-use first_lists::FirstLists;
-pub use first_lists::Unread;
-use refusals::Refusals;
+use listings::Listings;
 use slim::{
     drop_managed_fields, has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set,
 };
@@ -64,8 +61,7 @@ pub struct Caches {
     pods: HashMap<String, Store<Pod>>,
     replica_sets: HashMap<String, Store<ReplicaSet>>,
     nodes: Store<SlimNode>,
-    first_lists: Arc<FirstLists>,
-    refusals: Arc<Refusals>,
+    listings: Arc<Listings>,
     watches: Mutex<JoinSet<()>>,
     /// Says if one of them ends: what it keeps would stay as it is.
     pub critical: CriticalTasks,
@@ -110,8 +106,7 @@ impl Caches {
             pods: HashMap::new(),
             replica_sets: HashMap::new(),
             nodes: nodes.as_reader(),
-            first_lists: Arc::default(),
-            refusals: Arc::default(),
+            listings: Arc::default(),
             watches: Mutex::default(),
             critical: CriticalTasks::default(),
             budget: Arc::default(),
@@ -239,17 +234,22 @@ impl Caches {
 
     /// Returns when every list of this namespace was complete once, except for kinds that others bring. Empty: of what has none.
     pub async fn wait_until_read(&self, namespace: &str) {
-        self.first_lists.wait_for(namespace).await;
+        self.listings.wait_for(namespace).await;
     }
 
-    /// Why nothing may be decided from what is kept of this namespace; none: all of it was listed once.
-    pub fn unread(&self, namespace: &str) -> Option<Unread> {
-        self.first_lists.unread(namespace)
+    /// Whether nothing may be decided from what is kept of this namespace: not all of it was listed once.
+    pub fn is_unread(&self, namespace: &str) -> bool {
+        self.listings.is_unread(namespace)
+    }
+
+    /// Why that is so; none: it may only take a moment.
+    pub fn why_unread(&self, namespace: &str) -> Option<Unlisted> {
+        self.listings.why_unread(namespace)
     }
 
     /// Kinds of this namespace, or without one, whose watches went well once and are refused now.
     pub fn refused_watches(&self, namespace: &str) -> Option<Unlisted> {
-        self.refusals.of(namespace)
+        self.listings.refused(namespace)
     }
 
     /// The object of this kind and name, where it is kept.
@@ -266,7 +266,7 @@ impl Caches {
     /// May there be objects of this kind that are not kept at all?
     pub fn is_incomplete(&self, kind: Kind, namespace: &str) -> bool {
         let plural = resources::resource(kind).plural;
-        self.first_lists.is_missing(namespace, &plural)
+        self.listings.is_missing(namespace, &plural)
             || self.budget.is_incomplete(&plural, namespace)
     }
 
@@ -304,7 +304,7 @@ impl Caches {
         let mut found = store.state_filter(is_its);
         found.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let kind = EndpointSlice::plural(&());
-        let is_incomplete = self.first_lists.is_missing(namespace, &kind)
+        let is_incomplete = self.listings.is_missing(namespace, &kind)
             || self.budget.is_incomplete(&kind, namespace);
         let is_stub = |slice: &Arc<EndpointSlice>| stubs::is_stub(slice.as_ref());
         (!is_incomplete && !found.iter().any(is_stub)).then_some(found)

@@ -74,12 +74,12 @@ impl Caches {
         let (all, triggers) = (self.resources.clone(), self.triggers.clone());
         let namespace = followed.api.namespace().unwrap_or_default().to_owned();
         let kind = plural(&followed.api);
-        let (first_lists, refusals) = (self.first_lists.clone(), self.refusals.clone());
+        let listings = self.listings.clone();
         // A problem with kinds that others bring must not delay the others.
         let is_needed =
             !resources::MONITORING.iter().any(|it| resources::resource(*it).plural == kind);
         if is_needed {
-            first_lists.expect(&namespace, &kind);
+            listings.expect(&namespace, &kind);
         }
         let heard = move |heard: Heard<'_, K>| {
             let is_news = match heard {
@@ -89,19 +89,9 @@ impl Caches {
                     let concerned = whose(&all, object).into_iter().chain(before);
                     return triggers.enqueue(&all, concerned);
                 }
-                Heard::Listed => {
-                    refusals.went_well(&namespace, &kind);
-                    first_lists.listed(&namespace, &kind)
-                }
-                Heard::Began => return refusals.went_well(&namespace, &kind),
-                Heard::Failed(error) if first_lists.is_missing(&namespace, &kind) => {
-                    first_lists.failed(&namespace, &kind, error, now())
-                }
-                // Each look of a ClusterDNS sees what is refused, and there is one every 30 s.
-                Heard::Failed(error) if is_needed => {
-                    return refusals.failed(&namespace, &kind, error, now());
-                }
-                Heard::Failed(_) => return,
+                Heard::Listed => listings.listed(&namespace, &kind),
+                Heard::Began => return listings.began(&namespace, &kind),
+                Heard::Failed(error) => listings.failed(&namespace, &kind, error, now()),
                 // It is counted and logged; no ClusterDNS depends on what it says.
                 Heard::Unreadable(_) => return,
                 // It is counted, and read when it is needed.

@@ -251,24 +251,24 @@ async fn k23_a_namespace_that_cannot_be_read_keeps_no_other_one_waiting() {
     let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
     caches.wait_until_read("").await;
     caches.wait_until_read("dns").await;
-    assert_eq!(caches.unread("dns"), None);
+    assert!(!caches.is_unread("dns"));
     assert!(!caches.is_incomplete(Kind::Service, "dns"));
-    assert!(caches.unread("gone").is_some() && caches.slices("gone", "x").is_none());
+    assert!(caches.is_unread("gone") && caches.slices("gone", "x").is_none());
     assert!(caches.is_incomplete(Kind::Service, "gone"), "what is missing there may exist");
     let mut woken = Box::pin(triggers.stream());
     let mut next = async || woken.next().await.map(|it| it.name);
     assert_eq!(next().await.as_deref(), Some("a"), "its namespace is read");
     assert_eq!(next().await.as_deref(), Some("b"), "its lists were refused three times");
-    let unlisted = caches.unread("gone").unwrap().unlisted.expect("a reason");
+    let unlisted = caches.why_unread("gone").expect("a reason");
     assert!(unlisted.cause == Cause::Refused && unlisted.why.contains("forbidden"), "{unlisted:?}");
     // Time in which each kind is refused several times.
     tokio::time::sleep(Duration::from_secs(600)).await;
-    let unlisted = caches.unread("gone").unwrap().unlisted.expect("a reason");
+    let unlisted = caches.why_unread("gone").expect("a reason");
     assert_eq!(unlisted.others + 1, caches.places().iter().filter(|it| it.1 == "gone").count() + 3);
     assert!(next().now_or_never().is_none(), "it is woken for the first kind only");
     *api.refused.lock().unwrap() = None;
     caches.wait_until_read("gone").await;
-    assert_eq!(caches.unread("gone"), None);
+    assert!(!caches.is_unread("gone"));
     assert!(!caches.is_incomplete(Kind::Service, "gone"));
     while next().await.as_deref() != Some("b") {}
 }
@@ -299,7 +299,7 @@ async fn o4_a_right_that_is_taken_away_while_the_operator_runs_is_noticed() {
     becomes(true).await;
     let refused = caches.refused_watches("dns").unwrap();
     assert!(refused.cause == Cause::Refused && refused.why.contains("forbidden"), "{refused:?}");
-    assert_eq!(caches.unread("dns"), None, "what is kept is still decided from");
+    assert!(!caches.is_unread("dns"), "what is kept is still decided from");
     *api.refused.lock().unwrap() = None;
     becomes(false).await;
 }

@@ -136,7 +136,6 @@ pub async fn run(
         () = reconciling => {}
         () = orphaned_services::follow(&ctx, &triggers, &definition) => {}
         () = unreadable::follow(&ctx) => {}
-        () = crd::follow(definition.clone(), ctx.client.clone()) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
         () = forget_versions(&ctx, resets.subscribe()) => {}
         why = ctx.caches.critical.ended() => anyhow::bail!("{why}"),

@@ -1,7 +1,7 @@
 //! The CustomResourceDefinition may be deleted while the operator runs, and every ClusterDNS with it. The operator
 //! logs that once and `/readyz` says it; a new definition is noticed within 5 s.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crds::ClusterDNS;
@@ -10,22 +10,17 @@ use kube::runtime::watcher;
 use kube::{Api, Resource};
 use tokio::time::Instant;
 
-use crate::runtime::time_limit::{within, within_time};
+use crate::runtime::time_limit::within;
 
 /// What to do about it.
 pub const ADVICE: &str = "the CustomResourceDefinition clusterdnses.clusterdns.dev does not exist, so no ClusterDNS is \
                           reconciled: apply clusterdns.yaml of this version with kubectl apply --server-side \
                           --force-conflicts";
 
-/// A definition that is back is noticed within this time.
+/// A definition that is back is noticed within this time, if the API server answers.
 pub const NOTICED_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait between two attempts.
-const LONGEST: Duration = Duration::from_secs(3);
-/// Between two attempts to list ClusterDNS, on average: a quarter more or less, so never more than [`LONGEST`].
+/// Between two attempts to list ClusterDNS, on average: a quarter more or less, so never more than 3 s.
 pub const LOOKED_FOR_EVERY: Duration = Duration::from_millis(2_400);
-/// Time for one answer while the definition is missing: the rest of [`NOTICED_WITHIN`], so that an attempt without an answer
-/// does not delay the next one.
-const PATIENCE: Duration = NOTICED_WITHIN.saturating_sub(LONGEST);
 /// A definition that was missing for this long is no API server that has just started, or a person who replaces it.
 const GONE_AFTER: Duration = Duration::from_secs(30);
 
@@ -55,7 +50,7 @@ impl Definition {
         }
     }
 
-    /// A ClusterDNS was listed or watched.
+    /// A list of ClusterDNS is complete, also one without any; or a watch of them was accepted.
     pub fn is_there(&self) {
         if self.lock().take().is_some() {
             tracing::info!("the CustomResourceDefinition is back");
@@ -92,22 +87,10 @@ pub fn is_not_found(error: &watcher::Error) -> bool {
     code == 404
 }
 
-/// Asks, while it is missing, whether it is back: a list without a ClusterDNS gives no event that would say so.
-pub async fn follow(definition: Arc<Definition>, client: kube::Client) {
-    let resources = Api::<ClusterDNS>::all(client);
-    let one = kube::api::ListParams::default().limit(1);
-    loop {
-        tokio::time::sleep(LONGEST).await;
-        if definition.is_missing()
-            && within_time(PATIENCE, resources.list_metadata(&one)).await.is_ok()
-        {
-            definition.is_there();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use kube::runtime::reflector;
     use serde_json::json;
 
@@ -134,7 +117,6 @@ mod tests {
     }
 
     const NOT_FOUND: fn() -> Reply = Reply::not_found;
-    const SILENCE: fn() -> Reply = Reply::silence;
 
     /// An API server that replies in this order, and with lists after that; and when it was asked. It has no other kinds.
     fn api_server(replies: &[fn() -> Reply]) -> (kube::Client, Arc<Mutex<Vec<Instant>>>) {
@@ -160,27 +142,29 @@ mod tests {
         before.zip(times.iter()).map(|(before, at)| *at - before).max().unwrap()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn o14_a_definition_that_is_back_is_looked_for_at_least_every_5_s() {
-        let replies =
-            [[NOT_FOUND; 4], [SILENCE, NOT_FOUND, SILENCE, SILENCE], [NOT_FOUND; 4]].concat();
-        let (client, asked) = api_server(&replies);
-        let definition = Arc::new(Definition::default());
-        definition.failed(&failure(404));
-        let began = Instant::now();
-        let following = follow(Arc::clone(&definition), client);
-        let noticed = async {
-            while definition.is_missing() {
+    async fn becomes(definition: &Definition, is_missing: bool) {
+        let seen = async {
+            while definition.is_missing() != is_missing {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::select! {
-            () = following => unreachable!("it has no end"),
-            () = noticed => {}
-        }
-        assert_eq!(asked.lock().unwrap().len(), replies.len() + 1, "it asks until it is there");
-        let longest = longest_wait(began, &asked);
-        assert!(longest <= NOTICED_WITHIN, "{longest:?}");
+        tokio::time::timeout(Duration::from_secs(60), seen).await.expect("it is noticed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn o14_a_watch_that_continues_shows_that_the_definition_is_back() {
+        let open = || Reply::stream(futures::stream::pending());
+        // A person replaces it: the watch ends, and begins at the version that it has reached.
+        let replies: [fn() -> Reply; 4] = [|| Reply::list(json!([])), NOT_FOUND, NOT_FOUND, open];
+        let (client, asked) = api_server(&replies);
+        let (resources, writer) = reflector::store();
+        let definition = Arc::new(Definition::default());
+        let (triggers, metrics, lists) = (Arc::default(), Arc::default(), Arc::default());
+        let caches = Caches::start(client, &[], resources.clone(), triggers, metrics, lists);
+        caches.keep_resources(writer, definition.clone());
+        becomes(&definition, true).await;
+        becomes(&definition, false).await;
+        assert_eq!(asked.lock().unwrap().len(), replies.len(), "nothing was listed again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -193,8 +177,9 @@ mod tests {
         let caches = Caches::start(client, &[], resources.clone(), triggers, metrics, lists);
         let began = Instant::now();
         caches.keep_resources(writer, definition.clone());
+        becomes(&definition, true).await;
         resources.wait_until_ready().await.unwrap();
-        assert!(!definition.is_missing());
+        assert!(!definition.is_missing(), "an empty list shows it too");
         assert!(asked.lock().unwrap().len() > replies.len());
         let longest = longest_wait(began, &asked);
         assert!(longest <= NOTICED_WITHIN, "{longest:?}");

@@ -54,7 +54,7 @@ impl Caches {
                 let all = all.state();
                 triggers.enqueue(&all, all.iter().map(|dns| dns.name_any()));
             }
-            Heard::Began => {}
+            Heard::Began => definition.is_there(),
             Heard::Failed(error) => definition.failed(error),
         };
         self.spawn(writer, followed, (share, means), heard);

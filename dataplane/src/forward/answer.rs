@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::between_planes::ede;
 use dataplane_core::{
     CLIENT_TIMER_MS, Forward, Freshness, LookupKey, OwnedHead, Relayed, Resolution, Surroundings,
     Written,
@@ -10,7 +11,7 @@ use dataplane_core::{
 use tokio::time::timeout_at;
 
 use super::cache::{CacheLimits, Found};
-use super::cached_chain::{CACHED_ERROR, Held, Hops, Walked, all_kept, remembered, walk};
+use super::cached_chain::{Held, Hops, Walked, all_kept, remembered, walk};
 use super::chain::{Chain, NoHop};
 use super::lookup::Answered;
 use super::unresolved::Unresolved;
@@ -43,7 +44,7 @@ impl Cached {
         match found {
             Found::Nothing => Cached::Ask(None),
             Found::Failed { was_silent } => {
-                let octets = forward.head.fail(CACHED_ERROR, remembered(was_silent), buffer);
+                let octets = forward.head.fail(ede::CACHED_ERROR, remembered(was_silent), buffer);
                 let written = Written::whole(octets);
                 Cached::Reply { written, origin: Origin::Cache, refresh: false }
             }

@@ -1,7 +1,7 @@
 //! A chain whose parts are all in the cache is answered on the thread that read the query: it takes no place and no task
 //! (FW42, FW52).
 
-use crds::between_planes;
+use crds::between_planes::{self, ede};
 use dataplane_core::{
     Forward, Freshness, LookupKey, Relayed, ReplyHead, Resolution, Step, Surroundings, Written,
 };
@@ -9,9 +9,6 @@ use dataplane_core::{
 use super::cache::Found;
 use super::{Forwarder, Upstreams};
 use crate::origin::Origin;
-
-/// The Extended DNS Error of a failure that is remembered (N19).
-pub(super) const CACHED_ERROR: u16 = 13;
 
 /// What a person reads of a failure that is remembered. The operator reads these words too: they distinguish silence from
 /// errors.
@@ -108,7 +105,7 @@ pub(super) fn walk(
             }
             Found::Failed { was_silent } => {
                 let text = remembered(was_silent);
-                return Walked::Ended(Ended::Failed(CACHED_ERROR, text, Origin::Cache));
+                return Walked::Ended(Ended::Failed(ede::CACHED_ERROR, text, Origin::Cache));
             }
             Found::Nothing => {
                 // An expired part at the end was asked for a moment ago, and the first part waits for a later query.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use crds::between_planes::ede;
 use dataplane_core::{Freshness, OwnedHead, Relayed, Resolution, Step, Surroundings, Written};
 
-use super::cached_chain::{CACHED_ERROR, remembered};
+use super::cached_chain::remembered;
 use super::unresolved::Unresolved;
 use super::{Client, Forwarder, random};
 use crate::state::Published;
@@ -40,7 +41,7 @@ impl Chain {
             Chain::Whole(resolution) => resolution.write(&head, random(), buffer),
             Chain::Failed(NoHop::Unresolved(why)) => Written::whole(why.write(&head, buffer)),
             Chain::Failed(NoHop::Remembered { was_silent }) => {
-                Written::whole(head.fail(CACHED_ERROR, remembered(*was_silent), buffer))
+                Written::whole(head.fail(ede::CACHED_ERROR, remembered(*was_silent), buffer))
             }
             Chain::Nowhere(ede, text) => Written::whole(head.fail(*ede, text, buffer)),
         }

@@ -1,6 +1,6 @@
 //! Why a lookup ended without an answer, and what its clients get (N16, N18, N20).
 
-use crds::between_planes;
+use crds::between_planes::{self, ede};
 use dataplane_core::{ErrorCodes, ReplyHead};
 
 use super::limits::Limit;
@@ -34,9 +34,9 @@ impl Unresolved {
     /// The Extended DNS Error (RFC 8914, §5.2).
     const fn ede(self) -> u16 {
         match self {
-            Unresolved::NoServer | Unresolved::Limited(_) => 0,
-            Unresolved::Silence => 22,
-            Unresolved::Errors(_) => 23,
+            Unresolved::NoServer | Unresolved::Limited(_) => ede::OTHER,
+            Unresolved::Silence => ede::NO_SERVER_REPLIED,
+            Unresolved::Errors(_) => ede::ONLY_ERRORS,
         }
     }
 

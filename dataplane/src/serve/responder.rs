@@ -181,7 +181,8 @@ impl Responder {
         match from_cache {
             Some((written, origin)) => relayed(cached(written, query, own), origin, None),
             None => {
-                let octets = forward.head.fail(0, between_planes::LIMIT, buffer);
+                let octets =
+                    forward.head.fail(between_planes::ede::OTHER, between_planes::LIMIT, buffer);
                 relayed(octets, Origin::Failed, None)
             }
         }

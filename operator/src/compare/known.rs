@@ -6,6 +6,7 @@ mod ipv6_labels;
 
 use std::collections::BTreeSet;
 
+use crds::between_planes::ede;
 use hickory_proto::rr::RecordType;
 
 use super::pair::{Line, Pair, Said};
@@ -14,10 +15,6 @@ use ipv6_labels::is_other_text_of_ipv6;
 /// An answer section as long as this fills a message of 65,535 octets: no record of an RRset that is cut is longer than
 /// what is left.
 const FULL_OCTETS: usize = 60_000;
-/// The Extended DNS Error of a loop of aliases (RFC 8914 section 4.1).
-const OTHER: u16 = 0;
-/// That of a federation name without zone or region (RFC 8914 section 4.15).
-const NOT_READY: u16 = 14;
 
 /// Differences of docs/dns.md §8 that have no row. Replies do not show them, or not in a form that differs from that of a
 /// fault: then a person decides.
@@ -164,7 +161,7 @@ pub const KNOWN: &[Known] = &[
         |it| {
             it.with.is("SERVFAIL")
                 && it.with.answer.is_empty()
-                && it.ede == [OTHER]
+                && it.ede == [ede::OTHER]
                 && in_domain(it).is_some()
                 && it.against.is_nodata()
         },
@@ -233,7 +230,7 @@ pub const KNOWN: &[Known] = &[
         "a federation name fails without zone and region; kube-dns has no data for it",
         |it| {
             it.with.is("SERVFAIL")
-                && it.ede == [NOT_READY]
+                && it.ede == [ede::NOT_READY]
                 && is_three_below_svc(it)
                 && it.against.is_nodata()
         },

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::ask::Replies;
 use super::known::Known;
 use super::pair::{Pair, Said};
-use crate::ask_pods::canary_analysis::reply::{NoReply, Reply, ede};
+use crate::ask_pods::canary_analysis::reply::{NoReply, Reply, ede_codes};
 use crate::offline::Severity;
 use crate::printable::plain_value;
 
@@ -194,7 +194,7 @@ enum Differs {
 
 fn difference(replies: &Replies, domain: &Name) -> Result<(), Differs> {
     let (with, against, ede) = match (&replies.with, &replies.against) {
-        (Ok(with), Ok(against)) => (Said::of(with), Said::of(against), ede(with)),
+        (Ok(with), Ok(against)) => (Said::of(with), Said::of(against), ede_codes(with)),
         (Err(_), Err(_)) => return Err(Differs::Unanswered),
         (Ok(_), Err(_)) => return Err(Differs::In("no reply of --against".to_owned(), None)),
         (Err(_), Ok(_)) => return Err(Differs::In("no reply of --with".to_owned(), None)),

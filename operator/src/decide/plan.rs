@@ -6,8 +6,8 @@ mod held;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use crds::between_planes::CanaryPod;
 pub use held::{Held, HeldBy};
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -105,7 +105,8 @@ pub struct RolloutPlan {
     pub notices: Vec<Notice>,
 }
 
-/// `rollout.json`: all state of a rollout, so that a new leader can continue. Data planes read the first five fields.
+/// `rollout.json`: all state of a rollout, so that a new leader can continue. Data planes read the first five fields
+/// ([`crds::between_planes::Rollout`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RolloutState {
@@ -284,20 +285,6 @@ impl Switch {
     pub fn is_untouched(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// The pod that tries a configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CanaryPod {
-    /// `metadata.name` of the pod.
-    pub name: String,
-    /// `metadata.uid` of the pod: a pod of the same name later is another one.
-    pub uid: String,
-    /// The process in it that was named, as it calls itself at `/config`: another one is another canary. Empty: not known
-    /// yet, or never.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub process: String,
 }
 
 /// A Kubernetes Event that a decision asks for.

@@ -30,7 +30,7 @@ impl Pace {
         Pace {
             spread,
             compare_after: COMPARE_AFTER,
-            canary_grace: rollout::GRACE,
+            canary_grace: rollout::CANARY_GRACE,
             silence: SILENCE,
         }
     }

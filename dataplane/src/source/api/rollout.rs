@@ -4,38 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-pub(super) use crds::between_planes::{CANARY, ROLLOUT, STABLE};
-use serde::Deserialize;
-
-/// If the operator is away, nothing is promoted. This long after the end of the trial the pod
-/// goes back by itself.
-pub(super) const GRACE: Duration = Duration::from_secs(300);
+pub(super) use crds::between_planes::{CANARY, CANARY_GRACE, ROLLOUT, STABLE};
+use crds::between_planes::{CanaryPod, Rollout};
 
 /// The texts of a ConfigMap, by key.
 pub(super) type Texts = BTreeMap<String, String>;
-
-/// The fields of `rollout.json` that the data plane reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Rollout {
-    /// Revision that every pod runs.
-    stable: Option<String>,
-    /// Revision on trial.
-    canary: Option<String>,
-    canary_pod: Option<CanaryPod>,
-    /// Another time is a renewal.
-    started_at: Option<String>,
-    observe_seconds: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-struct CanaryPod {
-    name: String,
-    uid: String,
-    /// Id of the process that was named. Empty: the operator did not know it.
-    process: String,
-}
 
 /// What the operator names when it chooses this process to try a configuration.
 #[derive(Clone, Debug, Default)]
@@ -68,13 +41,13 @@ pub(super) struct Choice {
 /// Remembers since when this pod runs a canary.
 #[derive(Debug)]
 pub(super) struct Canary {
-    /// How long the pod keeps its role, see [`GRACE`].
+    /// How long the pod keeps its role, see [`CANARY_GRACE`].
     grace: Duration,
     since: Option<(Rollout, Instant)>,
 }
 
 impl Canary {
-    /// No canary runs yet; `grace` is that of [`GRACE`] except for tests.
+    /// No canary runs yet; `grace` is that of [`CANARY_GRACE`] except for tests.
     pub(super) fn with_grace(grace: Duration) -> Canary {
         Canary { grace, since: None }
     }
@@ -125,7 +98,7 @@ mod tests {
 
     /// Key of the document that a new process runs.
     fn key(texts: &Texts, own: &Own) -> &'static str {
-        Canary::with_grace(GRACE).choose(texts, own, Instant::now()).key
+        Canary::with_grace(CANARY_GRACE).choose(texts, own, Instant::now()).key
     }
 
     #[test]
@@ -157,7 +130,7 @@ mod tests {
     fn a_canary_that_is_neither_promoted_nor_renewed_returns_to_stable() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut canary = Canary::with_grace(GRACE);
+        let mut canary = Canary::with_grace(CANARY_GRACE);
         let chosen = canary.choose(&texts(ROLLING), &own("u1"), start);
         assert_eq!(chosen.until, Some(at(360)));
         assert_eq!(canary.choose(&texts(ROLLING), &own("u1"), at(359)).key, CANARY);

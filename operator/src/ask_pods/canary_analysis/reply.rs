@@ -1,12 +1,11 @@
 //! One reply of a pod to one question, or why there is none, and the Extended DNS Errors (RFC 8914) in it.
 
+use crds::between_planes::ede;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 
 /// The EDNS option of Extended DNS Errors (RFC 8914 §2).
 const OPTION_EDE: u16 = 15;
-/// Prohibited (RFC 8914 §4.19): the client may not ask.
-const PROHIBITED: u16 = 18;
 
 /// The reply, or why there is none.
 pub type Reply = Result<Message, NoReply>;
@@ -31,11 +30,12 @@ impl NoReply {
 
 /// Whether the client list of the configuration refused the question.
 pub(super) fn is_prohibited(reply: &Message) -> bool {
-    reply.metadata.response_code == ResponseCode::Refused && ede(reply).contains(&PROHIBITED)
+    reply.metadata.response_code == ResponseCode::Refused
+        && ede_codes(reply).contains(&ede::PROHIBITED)
 }
 
 /// The codes of all Extended DNS Errors (RFC 8914).
-pub(crate) fn ede(reply: &Message) -> Vec<u16> {
+pub(crate) fn ede_codes(reply: &Message) -> Vec<u16> {
     let options = reply.edns.iter().flat_map(|edns| edns.options().as_ref());
     let code = |option: &EdnsOption| match option {
         EdnsOption::Unknown(OPTION_EDE, octets) => {

@@ -1,22 +1,14 @@
 //! Whether a reply shows that a server of a group replied. A data plane reports how a lookup ended by Extended DNS Errors
 //! (RFC 8914), so that a server's refusal and its silence differ. Pure.
 
-use crds::between_planes;
+use crds::between_planes::{self, ede};
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 
-use super::reply::{NoReply, Reply, ede};
+use super::reply::{NoReply, Reply, ede_codes};
 
-/// Stale Answer, Not Ready, Stale NXDOMAIN Answer: they do not show what servers do now.
-const SAYS_NOTHING: [u16; 3] = [3, 14, 19];
-/// Cached Error: its text says how the lookup failed a moment ago.
-const CACHED_ERROR: u16 = 13;
-/// Network Error: servers replied, none of them with an answer.
-const ONLY_ERRORS: u16 = 23;
-/// No Reachable Authority (RFC 8914 §4.23): no server replied.
-const NO_SERVER_REPLIED: u16 = 22;
-/// Other Error: no server can be asked, or a limit was reached.
-const OTHER: u16 = 0;
+/// They do not show what servers do now.
+const SAYS_NOTHING: [u16; 3] = [ede::STALE_ANSWER, ede::NOT_READY, ede::STALE_NXDOMAIN];
 
 /// How a pod's servers behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,21 +50,25 @@ fn one(heard: &Reply) -> UpstreamHealth {
         Err(NoReply::Unsent(_)) => return UpstreamHealth::Unknown,
     };
     // The first one is the data plane's own; those after it may be what a server said.
-    let code = ede(reply).first().copied();
+    let code = ede_codes(reply).first().copied();
     if code.is_some_and(|code| SAYS_NOTHING.contains(&code)) || reply.metadata.authoritative {
         return UpstreamHealth::Unknown;
     }
     match (reply.metadata.response_code, code) {
         (ResponseCode::NoError | ResponseCode::NXDomain, _) => UpstreamHealth::Answered,
-        (ResponseCode::ServFail, Some(ONLY_ERRORS)) => UpstreamHealth::Errors,
-        (ResponseCode::ServFail, Some(NO_SERVER_REPLIED)) => UpstreamHealth::Silent,
-        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between_planes::SILENCE) => {
+        (ResponseCode::ServFail, Some(ede::ONLY_ERRORS)) => UpstreamHealth::Errors,
+        (ResponseCode::ServFail, Some(ede::NO_SERVER_REPLIED)) => UpstreamHealth::Silent,
+        (ResponseCode::ServFail, Some(ede::CACHED_ERROR))
+            if says(reply, between_planes::SILENCE) =>
+        {
             UpstreamHealth::Silent
         }
-        (ResponseCode::ServFail, Some(CACHED_ERROR)) if says(reply, between_planes::ERRORS) => {
+        (ResponseCode::ServFail, Some(ede::CACHED_ERROR))
+            if says(reply, between_planes::ERRORS) =>
+        {
             UpstreamHealth::Errors
         }
-        (ResponseCode::ServFail, Some(OTHER)) if !says(reply, between_planes::LIMIT) => {
+        (ResponseCode::ServFail, Some(ede::OTHER)) if !says(reply, between_planes::LIMIT) => {
             UpstreamHealth::Silent
         }
         // REFUSED is our own word for a client or a name without upstreams; without a code nothing is known.

@@ -6,7 +6,7 @@ mod cut_off;
 
 use std::time::Duration;
 
-use crds::ClusterDNS;
+use crds::{ClusterDNS, between_planes};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 
@@ -20,11 +20,13 @@ use cut_off::{cut_off, reads};
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
-/// Time after the end of the trial until an unjudged canary counts as lost. A pod goes back to stable by itself
-/// 300 s after that end, so this comes first.
+/// Time after the end of the trial until an unjudged canary counts as lost.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(120);
-/// That time: only an operator that was away finds its canary after it.
-const GONE_BACK: SignedDuration = SignedDuration::from_secs(300);
+/// Time after that end when a pod goes back to stable by itself: only an operator that was away finds its canary after it.
+const GONE_BACK: SignedDuration =
+    SignedDuration::from_secs(between_planes::CANARY_GRACE.as_secs().cast_signed());
+// A canary is given up while it still runs what is on trial.
+const _: () = assert!(OVERDUE.as_secs() < GONE_BACK.as_secs());
 /// After this time a report of a pod that was named is about what it tries now, and not about what it tried before.
 const TAKEN_UP: SignedDuration = SignedDuration::from_secs(5);
 /// Longest time that a canary keeps a configuration which the operator cannot judge.

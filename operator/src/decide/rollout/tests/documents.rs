@@ -1,6 +1,7 @@
 //! What is written besides the trial: rights, formats, and what others wrote into it.
 
 use super::*;
+use crds::between_planes::Rollout;
 
 #[test]
 fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
@@ -28,6 +29,27 @@ fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     assert!(plan.needs_pods && plan.again_in == Some(RECONCILE_EVERY), "its turn comes soon");
     story.observed.pod_reports.insert("dns-2-uid".to_owned(), report);
     assert!(!story.reconcile(204).needs_pods);
+}
+
+#[test]
+fn o7_data_planes_read_what_the_operator_writes_about_the_canary() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    let mut state = story.reconcile(100).state;
+    if let Some(pod) = &mut state.canary_pod {
+        pod.process = "p1".to_owned();
+    }
+    let text = serde_json::to_string(&state).unwrap();
+    let read: Rollout = serde_json::from_str(&text).unwrap();
+    assert!(read.canary_pod.is_some() && read.observe_seconds > 0, "{text}");
+    let written = Rollout {
+        stable: Some(state.stable),
+        canary: Some(state.canary),
+        canary_pod: state.canary_pod,
+        started_at: Some(state.started_at),
+        observe_seconds: state.observe_seconds.into(),
+    };
+    assert_eq!(read, written);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What both programs need of a process besides their work: the port of HTTP, which probes and people use, the page of
-//! metrics, the flags of log lines, the kubeconfig, and files, lists and watches of the API server that are read in bounded memory. The operator and the data plane share no other code but `crds`.
+//! metrics, the flags of log lines, the kubeconfig, whether another process answers, and files, lists and watches of the API server
+//! that are read in bounded memory. The operator and the data plane share no other code but `crds`.
 
 // Others build on this package: everything that they see says what it is.
 #![warn(missing_docs)]
@@ -16,3 +17,4 @@ pub mod lines;
 pub mod log;
 pub mod metrics;
 pub mod pages;
+pub mod reached;

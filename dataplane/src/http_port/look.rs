@@ -6,26 +6,21 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use axum::extract::{RawQuery, State as From};
 use axum::http::StatusCode;
+use crds::between_planes::{LONGEST_LOOK, LOOK_ANSWERS, LOOK_SILENT};
 use dataplane_core::Records;
 use dataplane_udp::wildcard;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
+use process::reached::{Attempt, Heard, first_answer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use super::{STARTING, Views, parameter};
 
 /// Looks at a time: an operator and its standby ask about a few pods.
 const MAX_LOOKS: usize = 8;
-/// Time for an answer over UDP, TCP or HTTP. The operator waits a little longer for our reply.
-const PATIENCE: Duration = Duration::from_millis(600);
 /// Octets of a reply that are read: its id and its flags say that it is one.
 const HEADER: usize = 12;
 /// What is asked: one question, nothing else.
@@ -83,19 +78,10 @@ pub(super) async fn page(
     reply(answers(address, looks.ports, &domain).await)
 }
 
-/// What was heard of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Answer,
-    Silence,
-    /// We could not ask: nothing is known about the pod.
-    Unknown,
-}
-
 fn reply(heard: Heard) -> (StatusCode, &'static str) {
     match heard {
-        Heard::Answer => (StatusCode::OK, "answers\n"),
-        Heard::Silence => (StatusCode::OK, "silent\n"),
+        Heard::Answer => (StatusCode::OK, LOOK_ANSWERS),
+        Heard::Silence => (StatusCode::OK, LOOK_SILENT),
         // The operator takes every other page for no report.
         Heard::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "this pod could not ask\n"),
     }
@@ -117,39 +103,13 @@ fn asked(query: &str, pod_uid: Option<&str>, records: &Records) -> Asked {
 async fn answers(address: IpAddr, (dns, http): (u16, u16), domain: &[u8]) -> Heard {
     let id: [u8; 2] = std::array::from_fn(|_| fastrand());
     let query = [&id[..], &ONE_QUESTION, domain, &SOA].concat();
-    let attempts = FuturesUnordered::new();
-    attempts.push(over_udp(&query, SocketAddr::new(address, dns)).boxed());
-    attempts.push(over_tcp(&query, SocketAddr::new(address, dns)).boxed());
-    attempts.push(over_http(SocketAddr::new(address, http)).boxed());
-    first_answer(attempts).await
-}
-
-/// The errors are classed as in `operator/src/lost_pods/ask.rs`.
-async fn first_answer(mut attempts: FuturesUnordered<BoxFuture<'_, io::Result<bool>>>) -> Heard {
-    let mut is_ours = false;
-    let heard = async {
-        while let Some(heard) = attempts.next().await {
-            match heard.map_err(|error| error.kind()) {
-                // The kernel of its node answered: the node is alive, and its kubelet decides.
-                Ok(true) | Err(ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
-                    return true;
-                }
-                // Something else replied, or the network between us failed: not an answer of the pod.
-                Ok(false)
-                | Err(
-                    ErrorKind::HostUnreachable | ErrorKind::TimedOut | ErrorKind::UnexpectedEof,
-                ) => {}
-                // Such as no file descriptor, no port or no route of our own.
-                Err(_) => is_ours = true,
-            }
-        }
-        false
-    };
-    match timeout(PATIENCE, heard).await {
-        Ok(true) => Heard::Answer,
-        Ok(false) | Err(_) if is_ours => Heard::Unknown,
-        Ok(false) | Err(_) => Heard::Silence,
-    }
+    let dns = SocketAddr::new(address, dns);
+    let attempts: Vec<Attempt<'_>> = vec![
+        Box::pin(over_udp(&query, dns)),
+        Box::pin(over_tcp(&query, dns)),
+        Box::pin(over_http(SocketAddr::new(address, http))),
+    ];
+    first_answer(attempts, LONGEST_LOOK).await
 }
 
 /// One octet that is hard to guess.
@@ -158,7 +118,7 @@ fn fastrand() -> u8 {
     RandomState::new().hash_one(0_u8).to_le_bytes()[0]
 }
 
-async fn over_udp(query: &[u8], server: SocketAddr) -> io::Result<bool> {
+async fn over_udp(query: &[u8], server: SocketAddr) -> io::Result<()> {
     let socket = UdpSocket::bind((wildcard(server.ip()), 0)).await?;
     socket.connect(server).await?;
     socket.send(query).await?;
@@ -166,28 +126,32 @@ async fn over_udp(query: &[u8], server: SocketAddr) -> io::Result<bool> {
     loop {
         let length = socket.recv(&mut reply).await?;
         if is_reply(query, reply.get(..length).unwrap_or_default()) {
-            return Ok(true);
+            return Ok(());
         }
     }
 }
 
-async fn over_tcp(query: &[u8], server: SocketAddr) -> io::Result<bool> {
+async fn over_tcp(query: &[u8], server: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(server).await?;
     let length = u16::try_from(query.len()).unwrap_or(u16::MAX).to_be_bytes();
     stream.write_all(&[&length[..], query].concat()).await?;
     let mut reply = [0; 2 + HEADER];
     stream.read_exact(&mut reply).await?;
-    Ok(is_reply(query, &reply[2..]))
+    is_reply(query, &reply[2..]).then_some(()).ok_or_else(something_else)
 }
 
-async fn over_http(server: SocketAddr) -> io::Result<bool> {
+async fn over_http(server: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(server).await?;
     stream
         .write_all(b"GET /livez HTTP/1.1\r\nhost: clusterdns\r\nconnection: close\r\n\r\n")
         .await?;
     let mut reply = [0; 5];
     stream.read_exact(&mut reply).await?;
-    Ok(&reply == b"HTTP/")
+    (&reply == b"HTTP/").then_some(()).ok_or_else(something_else)
+}
+
+fn something_else() -> io::Error {
+    ErrorKind::InvalidData.into()
 }
 
 fn is_reply(query: &[u8], reply: &[u8]) -> bool {
@@ -351,17 +315,17 @@ endpoints:
     #[tokio::test(start_paused = true)]
     async fn o20_a_pod_that_cannot_ask_confirms_no_loss() {
         let heard = async |errors: &[io::Error]| {
-            let attempts = FuturesUnordered::new();
+            let mut attempts: Vec<Attempt<'_>> = Vec::new();
             for error in errors {
                 let error = match error.raw_os_error() {
                     Some(code) => io::Error::from_raw_os_error(code),
                     None => error.kind().into(),
                 };
-                attempts.push(async { Err(error) }.boxed());
+                attempts.push(Box::pin(async { Err(error) }));
             }
             // One way that is silent.
-            attempts.push(std::future::pending().boxed());
-            first_answer(attempts).await
+            attempts.push(Box::pin(std::future::pending()));
+            first_answer(attempts, LONGEST_LOOK).await
         };
         let os = io::Error::from_raw_os_error;
         let of_the_network =

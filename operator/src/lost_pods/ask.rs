@@ -2,23 +2,22 @@
 //! pod. It does I/O only.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crds::ClusterDNS;
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use crds::{ClusterDNS, between_planes};
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption, NSIDPayload};
 use hickory_proto::rr::{Name, RecordType};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use process::reached::{Attempt, Heard, first_answer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::silence::Heard;
 use crate::ask_pods::canary_analysis::query;
+use crate::ask_pods::exchange::{over_tcp, over_udp};
 use crate::ask_pods::pod_reports::http_address;
 use crate::observe::pods;
 
@@ -26,10 +25,10 @@ use crate::observe::pods;
 const OVER_UDP_ALONE: Duration = Duration::from_millis(250);
 /// Time for an answer over any of the three. A dead node is noticed after three rounds and this time.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// Time for the report of another data plane, which looks for 0.6 s.
+/// Time for the report of another data plane.
 const FOR_A_LOOK: Duration = Duration::from_millis(850);
-/// Longest datagram that is read.
-const MAX_DATAGRAM: usize = 4096;
+// It has looked before that, and the report has some time to come.
+const _: () = assert!(FOR_A_LOOK.as_millis() >= between_planes::LONGEST_LOOK.as_millis() + 200);
 /// Octets of an HTTP reply that are read.
 const MAX_PAGE: u64 = 1024;
 
@@ -63,16 +62,20 @@ pub(super) fn target(dns: &ClusterDNS, pod: &Pod) -> Option<Target> {
 
 /// Asks over UDP and, a moment later, also over TCP and at `/livez`: the first answer counts.
 pub(super) async fn ask(pod: &Target) -> Heard {
-    let attempts = FuturesUnordered::new();
-    attempts.push(boxed(over_udp(pod)));
-    attempts.push(boxed(async {
-        tokio::time::sleep(OVER_UDP_ALONE).await;
-        over_tcp(pod).await
-    }));
-    attempts.push(boxed(async {
-        tokio::time::sleep(OVER_UDP_ALONE).await;
-        get(&pod.http, "/livez").await.map(drop)
-    }));
+    let question = question(pod);
+    let Ok(wire) = question.to_vec() else { return Heard::Unknown };
+    let accept = |reply: &[u8]| is_its(&question, reply, &pod.name).then_some(());
+    let attempts: Vec<Attempt<'_>> = vec![
+        Box::pin(over_udp(&wire, pod.dns, accept)),
+        Box::pin(async {
+            tokio::time::sleep(OVER_UDP_ALONE).await;
+            over_tcp(&wire, pod.dns, accept).await
+        }),
+        Box::pin(async {
+            tokio::time::sleep(OVER_UDP_ALONE).await;
+            get(&pod.http, "/livez").await.map(drop)
+        }),
+    ];
     first_answer(attempts, PATIENCE).await
 }
 
@@ -80,45 +83,18 @@ pub(super) async fn ask(pod: &Target) -> Heard {
 pub(super) async fn look(by: &Target, pod: &Target) -> Heard {
     let path = format!("/look?at={}&as={}", pod.dns.ip(), by.uid);
     match timeout(FOR_A_LOOK, get(&by.http, &path)).await {
-        Ok(Ok(page)) if page.ends_with("\r\n\r\nsilent\n") => Heard::Silence,
-        Ok(Ok(page)) if page.ends_with("\r\n\r\nanswers\n") => Heard::Answer,
-        // A data plane of another version, or one that may not look: nothing is known about the pod.
-        Ok(Ok(_) | Err(_)) | Err(_) => Heard::Unknown,
+        Ok(Ok(page)) => said(&page),
+        Ok(Err(_)) | Err(_) => Heard::Unknown,
     }
 }
 
-type Attempt<'a> = std::pin::Pin<Box<dyn Future<Output = io::Result<()>> + Send + 'a>>;
-
-fn boxed<'a>(attempt: impl Future<Output = io::Result<()>> + Send + 'a) -> Attempt<'a> {
-    Box::pin(attempt)
-}
-
-async fn first_answer(mut attempts: FuturesUnordered<Attempt<'_>>, patience: Duration) -> Heard {
-    let mut is_ours = false;
-    let heard = async {
-        while let Some(heard) = attempts.next().await {
-            match heard.map_err(|error| error.kind()) {
-                // The kernel of its node answered: the node is alive, and its kubelet decides.
-                Ok(()) | Err(ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {
-                    return true;
-                }
-                // Errors of the network between us: not an answer of the pod.
-                Err(
-                    ErrorKind::HostUnreachable
-                    | ErrorKind::TimedOut
-                    | ErrorKind::UnexpectedEof
-                    | ErrorKind::InvalidData,
-                ) => {}
-                Err(_) => is_ours = true,
-            }
-        }
-        false
-    };
-    let heard = timeout(patience, heard).await;
-    match heard {
-        Ok(true) => Heard::Answer,
-        Ok(false) | Err(_) if is_ours => Heard::Unknown,
-        Ok(false) | Err(_) => Heard::Silence,
+/// What a page of a data plane, with its head, says of the other pod.
+fn said(page: &str) -> Heard {
+    match page.split_once("\r\n\r\n") {
+        Some((_, between_planes::LOOK_SILENT)) => Heard::Silence,
+        Some((_, between_planes::LOOK_ANSWERS)) => Heard::Answer,
+        // A data plane of another version, or one that may not look: nothing is known about the pod.
+        Some(_) | None => Heard::Unknown,
     }
 }
 
@@ -143,39 +119,6 @@ fn is_its(question: &Message, reply: &[u8], name: &str) -> bool {
     reply.metadata.id == question.metadata.id
         && reply.metadata.message_type == MessageType::Response
         && !is_another
-}
-
-async fn over_udp(pod: &Target) -> io::Result<()> {
-    let any: IpAddr = match pod.dns {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let question = question(pod);
-    let socket = UdpSocket::bind((any, 0)).await?;
-    socket.connect(pod.dns).await?;
-    socket.send(&question.to_vec().map_err(io::Error::other)?).await?;
-    let mut reply = [0; MAX_DATAGRAM];
-    loop {
-        let length = socket.recv(&mut reply).await?;
-        if is_its(&question, &reply[..length], &pod.name) {
-            return Ok(());
-        }
-    }
-}
-
-async fn over_tcp(pod: &Target) -> io::Result<()> {
-    let question = question(pod);
-    let wire = question.to_vec().map_err(io::Error::other)?;
-    let mut stream = TcpStream::connect(pod.dns).await?;
-    let length = u16::try_from(wire.len()).map_err(io::Error::other)?.to_be_bytes();
-    stream.write_all(&[&length[..], &wire].concat()).await?;
-    let length = stream.read_u16().await?;
-    let mut reply = vec![0; length.into()];
-    stream.read_exact(&mut reply).await?;
-    match is_its(&question, &reply, &pod.name) {
-        true => Ok(()),
-        false => Err(io::Error::new(ErrorKind::InvalidData, "another pod replied")),
-    }
 }
 
 /// A short page of a pod, with its head.
@@ -236,21 +179,15 @@ mod tests {
         assert!(!is_its(&asked, &asked.to_vec().unwrap(), "dns-1"), "the question itself");
     }
 
-    #[tokio::test]
-    async fn o20_a_closed_port_is_an_answer_and_our_own_trouble_is_no_silence() {
-        let heard = async |errors: &[ErrorKind]| {
-            let attempts = FuturesUnordered::new();
-            for kind in errors {
-                let kind = *kind;
-                attempts.push(boxed(async move { Err(kind.into()) }));
-            }
-            first_answer(attempts, PATIENCE).await
-        };
-        assert_eq!(heard(&[ErrorKind::HostUnreachable, ErrorKind::TimedOut]).await, Heard::Silence);
-        let refused = [ErrorKind::HostUnreachable, ErrorKind::ConnectionRefused];
-        assert_eq!(heard(&refused).await, Heard::Answer);
-        for ours in [ErrorKind::PermissionDenied, ErrorKind::NetworkUnreachable] {
-            assert_eq!(heard(&[ErrorKind::TimedOut, ours]).await, Heard::Unknown, "{ours}");
+    #[test]
+    fn o20_only_a_page_that_says_so_is_a_report_about_the_other_pod() {
+        let page =
+            |body: &str| said(&format!("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n{body}"));
+        assert_eq!(page("silent\n"), Heard::Silence);
+        assert_eq!(page("answers\n"), Heard::Answer);
+        for other in ["", "silent", "not silent\n", "this pod could not ask\n", "<html>silent\n"] {
+            assert_eq!(page(other), Heard::Unknown, "{other}");
         }
+        assert_eq!(said("HTTP/1.1 200 OK\r\n"), Heard::Unknown, "cut");
     }
 }

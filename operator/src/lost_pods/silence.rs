@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+pub(super) use process::reached::Heard;
+
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
 pub(super) const QUESTIONS: u32 = 3;
 /// The same for a standby: it acts where the leader did not, for example because its node died too. Questions to a silent pod
@@ -28,17 +30,6 @@ const OF: usize = 3;
 /// Of fewer pods none is ever taken out.
 const FEWEST: usize = 2;
 
-/// The result of one question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// The pod answered over UDP, TCP or HTTP, or the kernel of its node said that a port is closed.
-    Answer,
-    /// No reply over UDP, TCP or HTTP.
-    Silence,
-    /// It could not be asked, which is a problem of the operator.
-    Unknown,
-}
-
 /// A data plane on another node looked at a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Look {
@@ -56,6 +47,7 @@ pub(super) struct Asked {
     pub(super) node: String,
     /// It is on the node of the operator, as far as the operator knows its node.
     pub(super) is_here: bool,
+    /// Over UDP, TCP and HTTP.
     pub(super) heard: Heard,
     /// What another data plane heard, if one was asked.
     pub(super) look: Option<Look>,

@@ -1,15 +1,14 @@
 //! One question to one server: over UDP, again when nothing comes, and over TCP where the reply is truncated.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hickory_proto::op::{Edns, Message, MessageType, Query};
 use hickory_proto::rr::{Name, RecordType};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use super::super::exchange::{over_tcp, over_udp};
 use super::question::{Expects, Question};
 use super::reply::{NoReply, Reply};
 
@@ -21,8 +20,6 @@ const FORWARDED: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 3;
 /// The same for a forwarded question, which data planes repeat themselves.
 const FORWARDED_ATTEMPTS: usize = 2;
-/// Longest datagram that is read: pods send at most 4,096 octets.
-const MAX_DATAGRAM: usize = 4096;
 /// Octets that we accept over UDP (RFC 9715).
 const UDP_PAYLOAD: u16 = 1232;
 
@@ -65,9 +62,10 @@ pub(crate) async fn once(
 ) -> Reply {
     let query = query(name, kind);
     let wire = query.to_vec().map_err(|error| NoReply::Unsent(error.to_string()))?;
-    let reply = within(patience, server, over_udp(&query, &wire, server)).await?;
+    let accept = |reply: &[u8]| reply_to(&query, reply);
+    let reply = within(patience, server, over_udp(&wire, server, accept)).await?;
     match reply.metadata.truncation {
-        true => within(patience, server, over_tcp(&query, &wire, server)).await,
+        true => within(patience, server, over_tcp(&wire, server, accept)).await,
         false => Ok(reply),
     }
 }
@@ -107,35 +105,6 @@ fn no_reply(server: SocketAddr, error: &io::Error) -> NoReply {
         | ErrorKind::InvalidData => NoReply::Closed(why),
         _ => NoReply::Unsent(why),
     }
-}
-
-async fn over_udp(query: &Message, wire: &[u8], server: SocketAddr) -> io::Result<Message> {
-    let any = match server {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(server).await?;
-    socket.send(wire).await?;
-    let mut buffer = [0; MAX_DATAGRAM];
-    loop {
-        let length = socket.recv(&mut buffer).await?;
-        // Other datagrams are not the reply.
-        if let Some(reply) = reply_to(query, &buffer[..length]) {
-            return Ok(reply);
-        }
-    }
-}
-
-async fn over_tcp(query: &Message, wire: &[u8], server: SocketAddr) -> io::Result<Message> {
-    let mut stream = TcpStream::connect(server).await?;
-    let framed = [&(wire.len() as u16).to_be_bytes()[..], wire].concat();
-    stream.write_all(&framed).await?;
-    let length = stream.read_u16().await?;
-    let mut reply = vec![0; length.into()];
-    stream.read_exact(&mut reply).await?;
-    let stranger = || io::Error::new(ErrorKind::InvalidData, "a reply to something else");
-    reply_to(query, &reply).ok_or_else(stranger)
 }
 
 fn reply_to(query: &Message, wire: &[u8]) -> Option<Message> {

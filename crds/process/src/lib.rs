@@ -18,3 +18,4 @@ pub mod log;
 pub mod metrics;
 pub mod pages;
 pub mod reached;
+pub mod version;

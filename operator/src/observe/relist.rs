@@ -4,9 +4,7 @@
 
 use kube::core::Status;
 use kube::runtime::watcher::Error;
-
-/// After this many refusals, or events that cannot be read, in a row at one version, the version itself is in doubt.
-const MAX_STARTS: u32 = 5;
+use process::version::{self, MAX_STARTS, Verdict};
 
 /// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,19 +41,15 @@ impl Persistence {
             Error::WatchFailed(error) if is_unreadable(error) => self.count(),
             // No connection: it says nothing about the version.
             Error::WatchStartFailed(_) | Error::WatchFailed(_) => Next::GoOn,
-            Error::WatchError(status) if status.code == 410 => Next::ListAgain,
             Error::WatchError(status) => self.after_refusal(status),
         }
     }
 
     fn after_refusal(&mut self, status: &Status) -> Next {
-        if refuses_version(status) {
-            return Next::ListAgain;
-        }
-        match status.code {
-            // No permission, too many requests, or no server behind a balancer.
-            401 | 403 | 429 | 502..=504 => Next::GoOn,
-            _ => self.count(),
+        match version::verdict(status.code, &status.message) {
+            Verdict::Lost => Next::ListAgain,
+            Verdict::SaysNothing => Next::GoOn,
+            Verdict::MayBeLost => self.count(),
         }
     }
 
@@ -100,14 +94,6 @@ pub(super) fn page_may_pass(error: &kube::Error) -> bool {
 /// A line that is no event.
 fn is_unreadable(error: &kube::Error) -> bool {
     matches!(error, kube::Error::SerdeError(_))
-}
-
-fn refuses_version(status: &Status) -> bool {
-    match status.code {
-        400 | 410 | 422 => true,
-        504 => status.message.to_ascii_lowercase().contains("too large resource version"),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use process::items::NoList;
+use process::version::{self, MAX_STARTS, Verdict};
 
 /// The first wait is anywhere below this, the next ones below its doubles ...
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -24,8 +25,6 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(5);
 /// A watch that ends in order sooner than this did not end by its own time: API servers may have been restarted, with
 /// another etcd (K22). A little less than the time that it asks for.
 const WHOLE_WATCH: Duration = Duration::from_secs(170);
-/// Watches that fail to start at one version: then the version itself is in doubt.
-const MAX_STARTS_AT_ONE_VERSION: u32 = 5;
 
 /// Why a list or a watch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,27 +145,22 @@ impl Supervisor {
         Next { after, relist }
     }
 
-    /// HTTP 410, or the forms that some servers use instead. A watch that cannot start at a version will not start
-    /// there later.
+    /// Whether a watch can begin at the version held no more.
     fn is_version_lost(&mut self, failure: &Failure, during: During) -> bool {
-        match failure {
-            Failure::Relist => true,
-            Failure::Status { code: 400 | 410 | 422, .. } => true,
-            Failure::Status { code: 504, message, .. }
-                if message.to_ascii_lowercase().contains("too large resource version") =>
-            {
-                true
-            }
-            // The failure is not about the version: no permission, too many requests, or no server, also behind a balancer.
-            Failure::Status { code: 401 | 403 | 429 | 502..=504, .. }
-            | Failure::Link(_)
-            | Failure::End
-            | Failure::Silence => false,
-            Failure::Status { .. } | Failure::Garbage(_) => {
+        let verdict = match failure {
+            Failure::Relist => Verdict::Lost,
+            Failure::Status { code, message, .. } => version::verdict(*code, message),
+            Failure::Link(_) | Failure::End | Failure::Silence => Verdict::SaysNothing,
+            Failure::Garbage(_) => Verdict::MayBeLost,
+        };
+        match verdict {
+            Verdict::Lost => true,
+            Verdict::SaysNothing => false,
+            Verdict::MayBeLost => {
                 if matches!(during, During::Start | During::Watch { .. }) {
                     self.failed_starts += 1;
                 }
-                self.failed_starts >= MAX_STARTS_AT_ONE_VERSION
+                self.failed_starts >= MAX_STARTS
             }
         }
     }

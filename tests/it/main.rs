@@ -29,9 +29,6 @@ mod release;
 mod advisories;
 mod help;
 mod log_lines;
-#[cfg(target_os = "linux")]
 mod restarts;
-#[cfg(target_os = "linux")]
 mod load;
-#[cfg(target_os = "linux")]
 mod memory_limit;

@@ -174,7 +174,6 @@ fn the_program_asks_a_running_data_plane_and_refuses_nonsense() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_word_that_is_not_utf_8_is_a_mistake_and_no_defect() {
     use std::os::unix::ffi::OsStrExt;

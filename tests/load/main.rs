@@ -5,30 +5,18 @@
 
 #![allow(clippy::print_stdout)]
 
-#[cfg(target_os = "linux")]
 mod arguments;
-#[cfg(target_os = "linux")]
 mod sets;
-#[cfg(target_os = "linux")]
 mod measure;
-#[cfg(target_os = "linux")]
 mod page;
-#[cfg(target_os = "linux")]
 mod hickory;
-#[cfg(target_os = "linux")]
 mod caches;
-#[cfg(target_os = "linux")]
 mod encrypted;
-#[cfg(target_os = "linux")]
 mod crowd;
-#[cfg(target_os = "linux")]
 mod pressure;
-#[cfg(target_os = "linux")]
 mod watch;
-#[cfg(target_os = "linux")]
 mod workers;
 
-#[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
     use arguments::{Arguments, Role};
     use clap::Parser;
@@ -46,9 +34,4 @@ fn main() -> anyhow::Result<()> {
             runtime.block_on(hickory::serve(dns, &zone, &reverse))
         }
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn main() {
-    println!("The servers are compared on Linux only: processor times come from /proc.");
 }

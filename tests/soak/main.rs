@@ -1,8 +1,6 @@
 //! A soak (docs/soak.md): faults and changes from a seed, replies held against the objects. `make test` runs some seconds
 //! of it, `make soak HOURS=4` hours.
 
-#![cfg(target_os = "linux")]
-
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -6,7 +6,6 @@ pub mod cluster;
 pub mod control_plane;
 pub mod crd;
 pub mod data_plane;
-#[cfg(target_os = "linux")]
 pub mod descriptors;
 pub mod exposition;
 pub mod fault_proxy;
@@ -18,10 +17,8 @@ pub mod in_process;
 pub mod kstatus;
 pub mod kubelet;
 pub mod largest;
-#[cfg(target_os = "linux")]
 pub mod load;
 pub mod live;
-#[cfg(target_os = "linux")]
 pub mod memory_limit;
 pub mod metrics_api;
 pub mod mutate;
@@ -32,7 +29,6 @@ pub mod operator;
 pub mod oracle;
 pub mod port_forward;
 pub mod process;
-#[cfg(target_os = "linux")]
 pub mod processor_limit;
 pub mod promql;
 pub mod scale;
@@ -41,7 +37,6 @@ pub mod scratch;
 pub mod scripted_api;
 pub mod scripts;
 pub mod snapshot_file;
-#[cfg(target_os = "linux")]
 pub mod soak;
 pub mod upstream;
 pub mod usage;

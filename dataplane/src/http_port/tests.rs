@@ -119,7 +119,6 @@ fn e42_readyz_names_what_still_comes_from_the_snapshot() {
     assert!(notes(&status).contains("no room for all objects"), "{}", notes(&status));
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn l3_pages_give_way_to_those_that_answer_clients_and_probes_do_not() {
     fn nice() -> i32 {

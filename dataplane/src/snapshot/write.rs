@@ -267,7 +267,6 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn e40_a_folder_that_the_system_does_not_sync_is_no_failure() {
         let refuses = Path::new("/proc");

@@ -11,18 +11,15 @@ mod why;
 mod log;
 mod taps;
 mod tls;
-#[cfg(target_os = "linux")]
 mod http2;
 mod flood;
 mod descriptors;
 mod load;
-#[cfg(target_os = "linux")]
 mod overload;
 mod stopped;
 mod fstrm;
 mod pages;
 mod kube_dns;
-#[cfg(target_os = "linux")]
 mod confined;
 
 use std::io::Write;
@@ -85,7 +82,6 @@ fn changes_on_disk_are_live() {
 }
 
 /// A user namespace that may not have any file event; the scan comes every 10 s.
-#[cfg(target_os = "linux")]
 #[test]
 fn changes_on_disk_are_live_without_file_events() {
     let script = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"";

@@ -77,7 +77,6 @@ fn a_taken_port_is_reported_before_the_manifests_are_read() {
 }
 
 /// The machine without IPv6 is a network namespace of its own, where the kernel lets us have one.
-#[cfg(target_os = "linux")]
 #[test]
 fn a_listening_family_that_is_missing_is_no_error() {
     let folder = Folder::new();
@@ -140,7 +139,6 @@ fn a_signal_while_manifests_are_read_ends_the_process_at_once() {
 }
 
 /// In a process with threads the system call that makes the table grow waits for some 20 ms, on the thread that answers.
-#[cfg(target_os = "linux")]
 #[test]
 fn fw53_there_is_room_for_descriptors_before_there_are_threads() {
     const ROOM: u64 = 16_384;

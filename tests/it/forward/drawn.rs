@@ -63,7 +63,6 @@ async fn f19_fw14_the_spelling_of_a_name_says_nothing_about_that_of_the_next_one
 }
 
 /// Ports are ours to draw, so a small range of the system (`ip_local_port_range`) makes none of them easier to guess.
-#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn f5_ports_do_not_come_from_the_range_of_the_system() {
     const LOOKUPS: usize = 200;
@@ -81,7 +80,6 @@ async fn f5_ports_do_not_come_from_the_range_of_the_system() {
     assert!(outside >= LOOKUPS * (all - inside) / all / 2, "{outside} of {LOOKUPS}: {range:?}");
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn f5_a_small_range_of_the_system_takes_no_bit_from_ports() {
     inside(async || {

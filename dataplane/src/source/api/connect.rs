@@ -19,8 +19,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Time without an acknowledgement after which the connection ends; Linux only.
-#[cfg(target_os = "linux")]
+/// Time without an acknowledgement after which the connection ends.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 
 /// Where a pod finds its token.
@@ -61,7 +60,7 @@ pub(super) async fn connect(credentials: &Credentials) -> anyhow::Result<Client>
     connector.set_keepalive(Some(KEEPALIVE));
     connector.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
-    set_user_timeout(&mut connector);
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     let connector = config
         .rustls_https_connector_with_connector(connector)
         .context("the certificates of the kubeconfig cannot be used")?;
@@ -83,11 +82,3 @@ async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
     kubeconfig::config(file.as_deref(), &options).await.map_err(anyhow::Error::msg)
 }
-
-#[cfg(target_os = "linux")]
-fn set_user_timeout(connector: &mut HttpConnector) {
-    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-}
-
-#[cfg(not(target_os = "linux"))]
-fn set_user_timeout(_: &mut HttpConnector) {}

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -22,19 +23,13 @@ pub(super) const MAX_DEPTH: usize = 16;
 pub(super) struct Stamp {
     pub(super) modified: SystemTime,
     pub(super) bytes: u64,
-    /// Device, inode, and the time of its last change, which programs cannot set; zeros elsewhere.
+    /// Device, inode, and the time of its last change, which programs cannot set.
     identity: (u64, u64, i64, i64),
 }
 
 impl Stamp {
     fn of(metadata: &fs::Metadata) -> Stamp {
-        #[cfg(unix)]
-        let identity = {
-            use std::os::unix::fs::MetadataExt;
-            (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
-        };
-        #[cfg(not(unix))]
-        let identity = (0, 0, 0, 0);
+        let identity = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
         let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         Stamp { modified, bytes: metadata.len(), identity }
     }
@@ -192,7 +187,6 @@ mod tests {
         listing.files.iter().map(|found| found.name.as_str()).collect()
     }
 
-    #[cfg(unix)]
     #[test]
     fn of_a_folder_with_too_many_files_the_others_are_not_looked_at() {
         let folder = Folder::new();

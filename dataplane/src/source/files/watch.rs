@@ -1,6 +1,7 @@
 //! The thread that follows a folder: the file system's events, gathered for a moment, and a scan
 //! now and then.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,15 +108,8 @@ impl Events {
     }
 }
 
-#[cfg(unix)]
 fn identity(metadata: &std::fs::Metadata) -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
-}
-
-#[cfg(not(unix))]
-fn identity(_: &std::fs::Metadata) -> (u64, u64) {
-    (0, 0)
 }
 
 fn tell_of_missing_events(error: &notify::Error) {
@@ -242,7 +236,6 @@ mod tests {
         fs::remove_dir_all(&root).unwrap();
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_link_that_leads_elsewhere_is_followed() {
         let name = format!("clusterdns-link-{}", std::process::id());

@@ -17,9 +17,8 @@ use super::frames;
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// Time without an acknowledgement after which the connection ends; Linux only. TCP asks nothing while octets are on their way,
+/// Time without an acknowledgement after which the connection ends. TCP asks nothing while octets are on their way,
 /// and sends them again for a quarter of an hour.
-#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Octets to and from the reader.
@@ -95,9 +94,7 @@ fn notice_silence(socket: &Socket) -> io::Result<()> {
         .with_interval(KEEPALIVE_INTERVAL)
         .with_retries(KEEPALIVE_RETRIES);
     socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-    Ok(())
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))
 }
 
 impl Within<'_> {
@@ -194,7 +191,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn the_system_looks_after_a_reader_that_may_vanish_without_a_word() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let reader = Reader::Tcp(listener.local_addr().unwrap());

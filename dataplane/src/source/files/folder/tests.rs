@@ -165,7 +165,6 @@ fn a_broken_file_that_speaks_of_a_cluster_dns_hides_the_configuration() {
     assert_eq!(folder.hidden_configuration(), None);
 }
 
-#[cfg(unix)]
 #[test]
 fn links_that_lead_in_circles_end_and_linked_files_are_read() {
     let disk = Disk::new("links");
@@ -196,7 +195,6 @@ fn a_file_that_is_emptied_keeps_its_content_until_it_is_written_or_deleted() {
     assert_eq!((held(&folder), folder.bad_files()), (vec![], vec![]));
 }
 
-#[cfg(unix)]
 #[test]
 fn another_file_of_the_same_time_and_size_is_seen() {
     let disk = Disk::new("twins");

@@ -2,6 +2,13 @@
 //! server builds a page as a whole, which takes memory and time; a page that failed is not asked for again in the same
 //! size (K23). Pure.
 
+use std::time::{Duration, Instant};
+
+/// Requests for one page, after which its list begins again.
+const MAX_TRIES: u32 = 8;
+/// Time for them. A list that begins again brings what is new in its first pages.
+const TRIES_TIME: Duration = Duration::from_secs(30);
+
 /// Most octets that a page should have.
 const PAGE_OCTETS: usize = 8 << 20;
 
@@ -41,8 +48,23 @@ impl Pages {
         self.failures = 0;
     }
 
-    /// A page failed, and its size may be why: the second time in a row, the next one is half as large.
-    pub fn failed(&mut self) {
+    /// A page failed after this time, and its size may be why: the second time in a row, the next one is half as large. At once
+    /// if this took all the time that there is for the tries of a page: the list then begins again, with pages that succeed, and
+    /// would break off at the same page in the same size.
+    pub fn failed(&mut self, after: Duration) {
+        match after > TRIES_TIME {
+            true => self.shrink(),
+            false => self.failed_once_more(),
+        }
+    }
+
+    /// The API server says that a page was too large.
+    pub fn shrink(&mut self) {
+        self.failures = self.failures.max(TOO_LARGE - 1);
+        self.failed_once_more();
+    }
+
+    fn failed_once_more(&mut self) {
         self.failures = self.failures.saturating_add(1);
         if self.failures < TOO_LARGE {
             return;
@@ -52,18 +74,6 @@ impl Pages {
             self.failed_at = Some(self.next.min(self.failed_at.unwrap_or(u32::MAX)));
         }
         self.next = (self.next / 2).max(1);
-    }
-
-    /// The API server says that a page was too large.
-    pub fn shrink(&mut self) {
-        self.suspect();
-        self.failed();
-    }
-
-    /// One request for a page took all the time that there is for its tries: the next failure is the second in a row. Else each
-    /// list would begin with pages that succeed, and break off at the same page in the same size.
-    pub fn suspect(&mut self) {
-        self.failures = self.failures.max(TOO_LARGE - 1);
     }
 
     /// The list took longer than etcd keeps its version, 5 minutes: the next one needs fewer requests. Where no larger size is
@@ -89,11 +99,40 @@ impl Pages {
     }
 }
 
+/// The requests for one page. Where a few of a hundred requests fail, a list of hundreds of pages would hardly ever reach its
+/// end if one that failed were not made again.
+#[derive(Clone, Copy, Debug)]
+pub struct Tries {
+    begun: Instant,
+    made: u32,
+}
+
+impl Tries {
+    /// The first one is made now.
+    pub fn begin(now: Instant) -> Tries {
+        Tries { begun: now, made: 1 }
+    }
+
+    /// Whether none failed yet.
+    pub fn is_first(&self) -> bool {
+        self.made == 1
+    }
+
+    /// Whether there is another one after this wait: it counts as made.
+    pub fn another(&mut self, now: Instant, wait: Duration) -> bool {
+        let is_in_time = now.saturating_duration_since(self.begun) + wait <= TRIES_TIME;
+        let may = self.made < MAX_TRIES && is_in_time;
+        self.made += u32::from(may);
+        may
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MIB: usize = 1 << 20;
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn sizes(pages: &mut Pages, octets_each: usize, count: usize) -> Vec<u32> {
         let step = |_| {
@@ -124,8 +163,7 @@ mod tests {
             if pages.limit() < 25 {
                 break;
             }
-            pages.suspect();
-            pages.failed();
+            pages.failed(TRIES_TIME + SECOND);
             lists += 1;
         }
         assert!(lists <= 12, "{lists} lists broke off");
@@ -169,13 +207,32 @@ mod tests {
     }
 
     #[test]
+    fn k23_a_page_is_asked_for_eight_times_within_half_a_minute() {
+        let now = Instant::now();
+        let another = |waits: &[u64]| {
+            let (mut tries, mut at) = (Tries::begin(now), now);
+            let mut asks = |wait: &&u64| {
+                let may = tries.another(at, SECOND * (**wait as u32));
+                at += SECOND * (**wait as u32);
+                may
+            };
+            waits.iter().take_while(&mut asks).count()
+        };
+        assert_eq!(another(&[1; 20]), 7, "and the first one");
+        assert_eq!(another(&[10; 20]), 3, "30 s after the first one");
+        assert_eq!(another(&[31]), 0);
+        let mut tries = Tries::begin(now);
+        assert!(tries.is_first() && tries.another(now, SECOND) && !tries.is_first());
+    }
+
+    #[test]
     fn k23_pages_keep_their_size_where_a_few_of_a_hundred_requests_fail() {
         let mut pages = Pages::new(50, 100);
         let (mut left, mut requests) = (20_000, 0);
         while left > 0 {
             requests += 1;
             if requests % 20 == 0 {
-                pages.failed();
+                pages.failed(SECOND);
                 continue;
             }
             let page = pages.limit().min(left);
@@ -183,9 +240,9 @@ mod tests {
             left -= page;
         }
         assert_eq!(requests, 211, "201 pages, and 10 requests that failed");
-        pages.failed();
+        pages.failed(SECOND);
         assert_eq!(pages.limit(), 100, "once");
-        pages.failed();
+        pages.failed(SECOND);
         assert_eq!(pages.limit(), 50, "it may be too large");
     }
 

@@ -15,7 +15,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{Error, Event};
 use kube::{Client, Resource, ResourceExt};
-use process::pages::Pages;
+use process::pages::{Pages, Tries};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{self, timeout};
@@ -23,7 +23,7 @@ use tokio::time::{self, timeout};
 use super::budget::{BudgetVerdict, Share};
 use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, Page, silent};
-use super::relist::{Next, Persistence, after_page, page_may_pass};
+use super::relist::{Next, Persistence, page_may_pass, resize};
 use super::stubs::octets;
 use super::waits::Waits;
 use crate::controller::crd::is_not_found;
@@ -38,10 +38,6 @@ const PAGE: u32 = 500;
 const WATCH_S: u32 = 180;
 /// Bookmarks come about once a minute. A watch without one for longer than this begins again: its connection may be dead.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Requests for one page, after which the list begins again.
-const MAX_TRIES: u32 = 8;
-/// Time for them.
-const TRIES_TIME: Duration = Duration::from_secs(30);
 /// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
@@ -140,14 +136,6 @@ pub(super) async fn follow<K>(
         match persistence.after(&error) {
             Next::GoOn => {}
             Next::ListAgain => version = None,
-            Next::ListInSmallerPages => {
-                version = None;
-                pages.failed();
-            }
-            Next::ListInLargerPages => {
-                version = None;
-                pages.grow();
-            }
         }
         tokio::time::sleep(waits.next(Instant::now(), chance())).await;
     }
@@ -197,13 +185,15 @@ where
         }
     }
 
-    /// Reads a page. A later one that is refused or breaks off is asked for again, so that a list of many pages ends.
+    /// Reads a page. A later one that is refused or breaks off is asked for again, as long as it may pass.
     async fn page(&mut self, params: &mut ListParams, pages: &mut Pages) -> Result<Page, Error> {
         let Means { client, lists, .. } = self.means.clone();
         let path = self.followed.api.resource_url().to_owned();
-        let (mut waits, since) = (Waits::up_to(self.followed.longest_wait), time::Instant::now());
-        let mut tries = 1;
+        let now = || time::Instant::now().into_std();
+        let (mut waits, mut tries) =
+            (Waits::up_to(self.followed.longest_wait), Tries::begin(now()));
         loop {
+            let asked = now();
             params.limit = Some(pages.limit());
             let keep = |read| match read {
                 Ok(object) => self.keep(Event::InitApply(object)),
@@ -216,22 +206,15 @@ where
                 }
                 Err(error) => error,
             };
+            resize(pages, &error, now().saturating_duration_since(asked));
             let wait = waits.next(Instant::now(), chance());
-            let is_late = tries == MAX_TRIES || since.elapsed() + wait > TRIES_TIME;
             let may_pass = params.continue_token.is_some() && page_may_pass(&error);
-            if is_late || !may_pass {
-                if may_pass && tries == 1 && since.elapsed() > TRIES_TIME {
-                    pages.suspect();
-                }
+            if !may_pass || !tries.another(now(), wait) {
                 return Err(Error::InitialListFailed(error));
-            }
-            if after_page(&error) == Next::ListInSmallerPages {
-                pages.failed();
             }
             tracing::warn!("a page of {path} failed and is asked for again: {error}");
             self.means.metrics.watch_failed();
             (self.heard)(Heard::Failed(&Error::InitialListFailed(error)));
-            tries += 1;
             time::sleep(wait).await;
         }
     }

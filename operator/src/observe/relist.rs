@@ -2,8 +2,11 @@
 //! was restored from a backup refuses the version forever, one for which a page is too large refuses that page, and an
 //! event that cannot be read is the first of each watch from the version before it. Pure.
 
+use std::time::Duration;
+
 use kube::core::Status;
 use kube::runtime::watcher::Error;
+use process::pages::Pages;
 use process::version::{self, MAX_STARTS, Verdict};
 
 /// What to do after a failure.
@@ -11,12 +14,8 @@ use process::version::{self, MAX_STARTS, Verdict};
 pub(super) enum Next {
     /// Continue to watch from the version that was reached.
     GoOn,
-    /// List again, in pages of the same size.
+    /// List again.
     ListAgain,
-    /// List again, in pages of half the size.
-    ListInSmallerPages,
-    /// List again, in pages of twice the size.
-    ListInLargerPages,
 }
 
 /// The memory of one watch.
@@ -34,9 +33,8 @@ impl Persistence {
     /// What to do after this error of a watch.
     pub(super) fn after(&mut self, error: &Error) -> Next {
         match error {
-            Error::InitialListFailed(error) => after_page(error),
+            Error::InitialListFailed(_) | Error::NoResourceVersion => Next::ListAgain,
             Error::WatchStartFailed(kube::Error::Api(status)) => self.after_refusal(status),
-            Error::NoResourceVersion => Next::ListAgain,
             // A list passes over an object that cannot be read.
             Error::WatchFailed(error) if is_unreadable(error) => self.count(),
             // No connection: it says nothing about the version.
@@ -63,31 +61,51 @@ impl Persistence {
     }
 }
 
-/// After a page of a list that was not read to its end.
-pub(super) fn after_page(error: &kube::Error) -> Next {
+/// What a page that was not read to its end says about its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    TooLarge,
+    /// The API server may be busy, or the connection broke.
+    MayBeTooLarge,
+    /// The list took longer than etcd keeps its version, 5 minutes: fewer requests.
+    TooSmall,
+    SaysNothing,
+}
+
+fn size(error: &kube::Error) -> Size {
     match error {
         kube::Error::Api(status) => match status.code {
-            413 | 500..=599 => Next::ListInSmallerPages,
-            // The list took longer than etcd keeps its version, 5 minutes: fewer requests.
-            410 => Next::ListInLargerPages,
-            _ => Next::ListAgain,
+            413 => Size::TooLarge,
+            500..=599 => Size::MayBeTooLarge,
+            410 => Size::TooSmall,
+            _ => Size::SaysNothing,
         },
         // The list broke off, or the body was not a list.
         kube::Error::HyperError(_) | kube::Error::SerdeError(_) | kube::Error::ReadEvents(_) => {
-            Next::ListInSmallerPages
+            Size::MayBeTooLarge
         }
-        _ => Next::ListAgain,
+        _ => Size::SaysNothing,
+    }
+}
+
+/// A page was not read to its end, `after` this time: the next one may have another size.
+pub(super) fn resize(pages: &mut Pages, error: &kube::Error, after: Duration) {
+    match size(error) {
+        Size::TooLarge => pages.shrink(),
+        Size::MayBeTooLarge => pages.failed(after),
+        Size::TooSmall => pages.grow(),
+        Size::SaysNothing => {}
     }
 }
 
 /// Whether the same page may come later: its version is kept, and so is our permission.
 pub(super) fn page_may_pass(error: &kube::Error) -> bool {
-    match (after_page(error), error) {
-        (Next::ListInSmallerPages, _) => true,
-        (Next::ListInLargerPages | Next::GoOn, _) => false,
-        (Next::ListAgain, kube::Error::Api(status)) => status.code == 429,
-        (Next::ListAgain, kube::Error::Service(_)) => true,
-        (Next::ListAgain, _) => false,
+    match (size(error), error) {
+        (Size::TooLarge | Size::MayBeTooLarge, _) => true,
+        (Size::TooSmall, _) => false,
+        (Size::SaysNothing, kube::Error::Api(status)) => status.code == 429,
+        (Size::SaysNothing, kube::Error::Service(_)) => true,
+        (Size::SaysNothing, _) => false,
     }
 }
 
@@ -137,18 +155,24 @@ mod tests {
 
     #[test]
     fn k23_a_list_that_fails_is_not_asked_for_again_in_the_same_size() {
-        let list = |code| Error::InitialListFailed(kube::Error::Api(status(code)));
-        for code in [413, 500, 503, 504] {
-            assert_eq!(
-                Persistence::default().after(&list(code)),
-                Next::ListInSmallerPages,
-                "{code}"
-            );
+        let resized = |error: &kube::Error, seconds, times| {
+            let mut pages = Pages::new(50, 100);
+            (0..times).for_each(|_| resize(&mut pages, error, Duration::from_secs(seconds)));
+            pages.limit()
+        };
+        let refused = |code| kube::Error::Api(status(code));
+        let broke = kube::Error::ReadEvents(ErrorKind::ConnectionReset.into());
+        assert_eq!(resized(&refused(413), 1, 1), 25, "the API server says that it is too large");
+        for may_be in [refused(500), refused(503), refused(504), broke] {
+            let sizes = [(1, 1), (1, 2), (31, 1)].map(|(seconds, n)| resized(&may_be, seconds, n));
+            assert_eq!(sizes, [50, 25, 25], "twice, or once when no time is left: {may_be}");
         }
         for code in [401, 403, 429] {
-            assert_eq!(Persistence::default().after(&list(code)), Next::ListAgain, "{code}");
+            assert_eq!(resized(&refused(code), 31, 2), 50, "{code}");
         }
-        assert_eq!(Persistence::default().after(&list(410)), Next::ListInLargerPages);
+        assert_eq!(resized(&refused(410), 1, 1), 100);
+        let failed = Error::InitialListFailed(refused(410));
+        assert_eq!(Persistence::default().after(&failed), Next::ListAgain);
     }
 
     #[test]

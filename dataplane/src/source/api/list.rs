@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use process::items::{Items, Part};
-use process::pages::Pages;
+use process::pages::{Pages, Tries};
 use tokio::time::{sleep, timeout};
 
 use super::decode::{self, PageMetadata};
@@ -13,11 +13,6 @@ use super::supervise::{During, Failure, Next, Supervisor};
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
 use crate::source::objects::convert;
 use crate::status::feed::Feed;
-
-/// Requests for one page, after which the list begins again.
-const MAX_TRIES: u32 = 8;
-/// Time for them. A list that begins again brings what is new in its first pages.
-const TRIES_TIME: Duration = Duration::from_secs(30);
 
 /// A page without its objects.
 #[derive(Debug, Default)]
@@ -53,17 +48,15 @@ impl Stream {
         Ok(())
     }
 
-    /// Reads a page. A later one that is refused or breaks off is asked for again: where a few of a hundred requests fail, a
-    /// list of hundreds of pages would hardly ever reach its end.
+    /// Reads a page. A later one that is refused or breaks off is asked for again.
     async fn page_at_last(&mut self, token: Option<&str>) -> Result<Page, Failure> {
         // Each page has waits of its own.
-        let (mut supervisor, begun) = (Supervisor::default(), Instant::now());
-        let mut tries = 1;
+        let (mut supervisor, mut tries) = (Supervisor::default(), Tries::begin(Instant::now()));
         loop {
             let waiting = self.sink.borrow().waiting(&self.watched);
             let failure = match self.page(token).await {
                 Ok(page) => {
-                    if tries > 1 {
+                    if !tries.is_first() {
                         // The list may take minutes yet, and nothing is wrong with it.
                         self.sink.borrow().feed(&self.watched, Feed::went_on);
                     }
@@ -73,13 +66,9 @@ impl Stream {
             };
             // Its objects come again.
             self.sink.borrow_mut().wait_no_more(&self.watched, waiting);
-            let next = supervisor.next(&failure, During::List, Instant::now(), chance());
-            let is_late = begun.elapsed() + next.after > TRIES_TIME;
-            if token.is_none() || !passes(&failure) || tries == MAX_TRIES || is_late {
-                let is_slow = tries == 1 && begun.elapsed() > TRIES_TIME;
-                if is_slow && token.is_some() && is_of_size(&failure) {
-                    self.pages.shrink();
-                }
+            let now = Instant::now();
+            let next = supervisor.next(&failure, During::List, now, chance());
+            if token.is_none() || !passes(&failure) || !tries.another(now, next.after) {
                 return Err(failure);
             }
             self.log_failure(&failure, Next { relist: false, ..next });
@@ -87,18 +76,19 @@ impl Stream {
             if self.is_relist_due() {
                 return Err(Failure::Relist);
             }
-            tries += 1;
         }
     }
 
     /// Reads a page, and learns from it how large the next one may be.
     async fn page(&mut self, token: Option<&str>) -> Result<Page, Failure> {
-        let mut is_begun = false;
+        let (mut is_begun, asked) = (false, Instant::now());
         let read = self.read_page(token, &mut is_begun).await;
         match &read {
             Ok(page) => self.pages.took(page.objects, page.octets),
             // Where earlier pages came, the server is there: it may fail to build this one.
-            Err(failure) => resize(&mut self.pages, failure, is_begun || token.is_some()),
+            Err(failure) => {
+                resize(&mut self.pages, failure, asked.elapsed(), is_begun || token.is_some());
+            }
         }
         read
     }
@@ -226,23 +216,16 @@ fn passes(failure: &Failure) -> bool {
     }
 }
 
-/// Whether a page that took long to fail may have been too large.
-fn is_of_size(failure: &Failure) -> bool {
-    match failure {
-        Failure::Status { code, .. } => *code >= 500,
-        Failure::Garbage(_) | Failure::Link(_) => true,
-        Failure::End | Failure::Silence | Failure::Relist => false,
-    }
-}
-
-/// A page was not read to its end; `is_begun`: it, or an earlier page of its list, had begun to arrive.
-fn resize(pages: &mut Pages, failure: &Failure, is_begun: bool) {
+/// A page was not read to its end, `after` this time; `is_begun`: it, or an earlier page of its list, had begun to arrive.
+fn resize(pages: &mut Pages, failure: &Failure, after: Duration, is_begun: bool) {
     match failure {
         Failure::Status { code: 410, .. } => pages.grow(),
         // Too large, it took too long, or the API server is busy.
         Failure::Status { code: 413, .. } => pages.shrink(),
-        Failure::Status { code: 500..=599, .. } | Failure::Garbage(_) => pages.failed(),
-        Failure::Link(_) if is_begun => pages.failed(),
+        Failure::Status { code: 500..=599, .. } | Failure::Garbage(_) => {
+            pages.failed(after);
+        }
+        Failure::Link(_) if is_begun => pages.failed(after),
         // The failure has another reason than the size.
         Failure::Status { .. }
         | Failure::Link(_)
@@ -259,14 +242,22 @@ mod tests {
     #[test]
     fn k23_a_page_that_fails_is_not_asked_for_again_in_the_same_size() {
         let status = |code| Failure::Status { code, message: String::new(), retry_after: None };
-        let after = |failure: Failure, is_begun| {
+        let resized = |failure: Failure, seconds, is_begun, times| {
             let mut pages = Pages::new(50, 100);
-            (0..2).for_each(|_| resize(&mut pages, &failure, is_begun));
+            let took = Duration::from_secs(seconds);
+            (0..times).for_each(|_| resize(&mut pages, &failure, took, is_begun));
             pages.limit()
         };
-        let mut pages = Pages::new(50, 100);
-        resize(&mut pages, &status(413), false);
-        assert_eq!(pages.limit(), 25, "the API server says that it is too large");
+        let after = |failure, is_begun| resized(failure, 1, is_begun, 2);
+        assert_eq!(
+            resized(status(413), 1, false, 1),
+            25,
+            "the API server says that it is too large"
+        );
+        for slow in [status(504), Failure::Link("reset".into()), Failure::Garbage("cut".into())] {
+            assert_eq!(resized(slow, 31, true, 1), 25, "no time is left to ask for it again");
+        }
+        assert_eq!(resized(status(504), 1, true, 1), 50, "once may be by chance");
         assert_eq!(after(status(504), false), 25);
         assert_eq!(after(Failure::Link("nothing came".into()), true), 25);
         assert_eq!(after(Failure::Garbage("not whole".into()), true), 25);

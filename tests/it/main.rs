@@ -34,4 +34,5 @@ mod restarts;
 #[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
+mod large_pages;
 mod memory_limit;

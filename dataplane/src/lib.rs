@@ -12,6 +12,7 @@
 pub mod args;
 pub mod drain;
 pub mod background;
+pub mod first_thread;
 mod restarting;
 
 pub mod source;

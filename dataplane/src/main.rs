@@ -1,6 +1,6 @@
-//! `clusterdns-dataplane`: room for descriptors -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
+//! `clusterdns-dataplane`: room for descriptors -> a thread for all but the records -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use anyhow::Context;
 use crds::Config;
 use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signals};
+use dataplane::first_thread::{self, FirstThread};
 use dataplane::forward::Forwarder;
 use dataplane::http_port::{self, Health, Looks, Pages, Running, Samples, Views};
 use dataplane::listeners::Listeners;
@@ -38,9 +39,34 @@ const _: () = assert!(
 /// How the process ends when its flags are wrong, as clap ends it.
 const MISTAKE: u8 = 2;
 
+/// Stack of the thread that starts all others, as large as that of a first thread.
+const STACK: usize = 8 << 20;
+
 fn main() -> ExitCode {
     // Before there is any thread.
     let room = dataplane_udp::make_room_for_descriptors();
+    let (first, jobs) = first_thread::lend();
+    let all_else = std::thread::Builder::new().name("all-else".into()).stack_size(STACK);
+    // The process ends with this thread, whatever the source does then.
+    let started = all_else.spawn(move || std::process::exit(whole_run(room, &first).into()));
+    match started {
+        Ok(_) => {
+            jobs.work();
+            // That thread has panicked, and the log says where.
+            telemetry::flush();
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());
+            telemetry::fatal(&anyhow::Error::new(error).context("cannot start a thread"));
+            telemetry::flush();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// From the flags to the exit code.
+fn whole_run(room: io::Result<u64>, first: &FirstThread) -> u8 {
     let code = match process::log::flags::<Args>(None) {
         Ok(args) => {
             let level = args.log_level.unwrap_or(LogLevel::Info);
@@ -51,25 +77,25 @@ fn main() -> ExitCode {
                     tracing::warn!(%error, "the table of descriptors grows while queries wait");
                 }
             }
-            match run(&args) {
-                Ok(()) => ExitCode::SUCCESS,
+            match run(&args, first) {
+                Ok(()) => 0,
                 Err(error) => {
                     telemetry::fatal(&error);
-                    ExitCode::FAILURE
+                    1
                 }
             }
         }
         Err(mistake) => {
             telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());
             telemetry::fatal(&anyhow::Error::msg(mistake));
-            ExitCode::from(MISTAKE)
+            MISTAKE
         }
     };
     telemetry::flush();
     code
 }
 
-fn run(args: &Args) -> anyhow::Result<()> {
+fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     args.check_addresses()?;
     let listen = Listen { addresses: args.listeners(), shares_ports: args.share_ports };
     let workers = args.worker_count();
@@ -99,7 +125,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         location: args.location(),
         status: status.clone(),
     };
-    let source = Opened::open(args.source()?, setup)?;
+    let source = Opened::open(args.source()?, setup, first)?;
     let (state, configs) = source.views();
     let config = configs.borrow().clone();
     let taps = state.taps.clone();
@@ -189,10 +215,17 @@ impl Following {
 }
 
 impl Opened {
-    fn open(source: Source, setup: Setup) -> anyhow::Result<Opened> {
+    /// The records are built on the first thread.
+    fn open(source: Source, setup: Setup, first: &FirstThread) -> anyhow::Result<Opened> {
         Ok(match source {
-            Source::Manifests(folder) => Opened::Files(Box::new(Files::open(&folder, setup)?)),
-            Source::Api(options) => Opened::Api(Api::open(*options, setup)?),
+            Source::Manifests(folder) => {
+                let files = first.run(move || Files::open(&folder, setup));
+                let files = files.context("the thread that reads the folder ended")?;
+                Opened::Files(Box::new(files?))
+            }
+            Source::Api(options) => {
+                Opened::Api(Api::open_on(*options, setup, |work| first.begin(work))?)
+            }
         })
     }
 

@@ -31,4 +31,5 @@ mod help;
 mod log_lines;
 mod restarts;
 mod load;
+mod large_pages;
 mod memory_limit;

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,7 +21,9 @@ impl Scratch {
     /// Makes a directory whose name starts with `name`, and removes those that dead test processes left behind.
     pub fn new(name: &str) -> io::Result<Scratch> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let root = std::env::temp_dir().join("clusterdns-tests");
+        // Each user has one: what another user made cannot be locked or removed.
+        let user = fs::metadata("/proc/self")?.uid();
+        let root = std::env::temp_dir().join(format!("clusterdns-tests-{user}"));
         fs::create_dir_all(&root)?;
         // Between making a directory and locking it, it looks abandoned: one process at a time.
         let turn = File::create(root.join("turn.lock"))?;

@@ -24,6 +24,7 @@ mod warm;
 mod pace;
 
 use std::cell::RefCell;
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use tokio::task::LocalSet;
 
 use super::configuration::Checked;
 use super::writer::{Setup, Writer};
+use crate::first_thread::Job;
 use crate::restarting::restarting;
 use crate::snapshot;
 use crate::state::State;
@@ -98,12 +100,23 @@ impl Api {
     /// # Errors
     /// The credentials or `--config` cannot be used. An API server that is away is no error.
     pub fn open(options: Options, setup: Setup) -> anyhow::Result<Api> {
+        let of_its_own = std::thread::Builder::new().name("source".into());
+        Api::open_on(options, setup, |work| of_its_own.spawn(work).map(drop))
+    }
+
+    /// The same; `begin` begins the work of the source on a thread that does nothing else until the result is dropped.
+    ///
+    /// # Errors
+    /// As [`Api::open`], and those of `begin`.
+    pub fn open_on(
+        options: Options,
+        setup: Setup,
+        begin: impl FnOnce(Job) -> io::Result<()>,
+    ) -> anyhow::Result<Api> {
         let (end, ended) = oneshot::channel();
         let (is_ending, ending) = channel::channel(false);
         let (opened, opening) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("source".into())
-            .spawn(move || run(options, setup, &opened, ending, ended))
+        begin(Box::new(move || run(options, setup, &opened, ending, ended)))
             .context("cannot start the thread that watches the API server")?;
         let (state, configs) =
             opening.recv().context("the thread that watches the API server ended")??;

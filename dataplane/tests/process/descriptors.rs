@@ -1,15 +1,18 @@
 //! A process with few descriptors: connections of clients leave enough of them for all else (WR44, FW10).
 
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use crate::flood::connect;
-use crate::harness::{Answer, Folder, Process, wait_for};
+use crate::harness::{Answer, Folder, PATIENCE, Process, wait_for};
 use crate::{cluster_dns, denying_upstream};
 
 const FEW: &[&str] = &["sh", "-c", "ulimit -n 1024 && exec \"$0\" \"$@\""];
 /// Together more than the process has descriptors, each fewer than one client may have.
 const CLIENTS: u8 = 6;
 const CONNECTIONS: usize = 200;
+/// `. NS`, with its length.
+const QUERY: &[u8] = &[0, 17, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1];
 
 #[test]
 fn wr44_connections_of_clients_leave_descriptors_for_upstreams_and_probes() {
@@ -19,10 +22,16 @@ fn wr44_connections_of_clients_leave_descriptors_for_upstreams_and_probes() {
     let process = Process::start_by(FEW, &folder.0, &[]);
     dataplane_udp::raise_descriptor_limit().expect("this process needs more");
     let of_client = |client| Ipv4Addr::new(127, 0, 5, client);
-    let open: Vec<TcpStream> = (1..=CLIENTS)
-        .flat_map(|client| (0..CONNECTIONS).map(move |_| of_client(client)))
-        .map(|client| connect(client, process.dns).expect("the kernel takes it"))
-        .collect();
+    let mut open: Vec<TcpStream> = Vec::new();
+    for client in (1..=CLIENTS).map(of_client) {
+        let connected = (0..CONNECTIONS).map(|_| connect(client, process.dns));
+        open.extend(connected.map(|stream| stream.expect("the kernel takes it")));
+        // Connections are accepted in order: this one stands behind all others, so the queue of the kernel is empty then.
+        let last = open.last_mut().expect("one");
+        last.set_read_timeout(Some(PATIENCE)).unwrap();
+        last.write_all(QUERY).unwrap();
+        assert!(last.read(&mut [0; 512]).expect("a reply") > 0);
+    }
     assert_eq!(process.ask("www.example.org"), Answer::NxDomain, "an upstream is asked");
     assert_eq!(process.get("/livez").0, 200);
     let evicted = || process.metric("clusterdns_tcp_closed_total{reason=\"evicted\"}");

@@ -311,8 +311,9 @@ fn e45_sigterm_answers_for_the_whole_period_and_ends_well() {
     let mut process = Process::start(&folder.0, &["--drain-seconds", "2"]);
     process.signal("TERM");
     let start = Instant::now();
-    let mut answered = 0;
+    let (mut answered, mut last) = (0, start);
     while start.elapsed() < Duration::from_millis(1900) {
+        last = Instant::now();
         assert_eq!(process.ask(CART), address("10.96.0.1"), "every query is answered");
         answered += 1;
         std::thread::sleep(Duration::from_millis(20));
@@ -320,7 +321,8 @@ fn e45_sigterm_answers_for_the_whole_period_and_ends_well() {
     assert!(answered > 0 && !process.has_ended(), "the period is not over");
     assert_eq!(process.get("/readyz").0, 200, "not before 5 s");
     let status = process.wait();
-    assert!(start.elapsed() >= Duration::from_millis(2800), "a second without a query");
+    assert!(last.elapsed() >= Duration::from_millis(900), "a second without a query");
+    assert!(start.elapsed() >= Duration::from_millis(1900), "the whole period");
     assert_eq!(status.code(), Some(0));
 }
 
@@ -331,8 +333,9 @@ fn g164_after_sigterm_everything_is_answered_while_readiness_ends() {
     let folder = Folder::new();
     folder.write("a.yaml", &service("cart", "10.96.0.1"));
     let mut process = Process::start(&folder.0, &["--drain-seconds", "8"]);
-    process.signal("TERM");
+    // Before the signal: sending it takes a moment.
     let start = Instant::now();
+    process.signal("TERM");
     let mut unready_after = None;
     while start.elapsed() < Duration::from_millis(7900) {
         assert_eq!(process.ask(CART), address("10.96.0.1"), "every query is answered");

@@ -72,9 +72,14 @@ fn answer(mut stream: TcpStream, counts: &Counts) -> std::io::Result<()> {
 
 /// A server on loopback, and the attacker in its name.
 fn attacked() -> (SocketAddr, Arc<Counts>) {
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = tcp.local_addr().unwrap();
-    let (udp, counts) = (UdpSocket::bind(address).unwrap(), Arc::new(Counts::default()));
+    let counts = Arc::new(Counts::default());
+    // Other tests hold many random UDP ports: one that is free over TCP may be theirs.
+    let free = || {
+        let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+        let address = tcp.local_addr().ok()?;
+        Some((UdpSocket::bind(address).ok()?, tcp, address))
+    };
+    let (udp, tcp, address) = (0..100).find_map(|_| free()).expect("a port free over both");
     let (of_udp, of_tcp) = (Arc::clone(&counts), Arc::clone(&counts));
     thread::spawn(move || guess(&udp, &of_udp));
     thread::spawn(move || {

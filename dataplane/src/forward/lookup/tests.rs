@@ -280,6 +280,9 @@ async fn fw21_after_an_error_an_earlier_query_is_waited_for_until_the_next_send_
 async fn fw26_a_truncated_reply_is_asked_for_after_the_pause_of_connections() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = far.local_addr().unwrap();
+    // No other test takes the port meanwhile.
+    let stream = tokio::net::TcpSocket::new_v4().unwrap();
+    stream.bind(address).unwrap();
     let upstreams = upstreams(address);
     let group = upstreams.group(0).unwrap();
     tokio::spawn(async move {
@@ -293,7 +296,7 @@ async fn fw26_a_truncated_reply_is_asked_for_after_the_pause_of_connections() {
         .map(|name| LookupKey::new(Name::from_text(name).unwrap(), 1, false, false));
     // Nothing listens there, so a pause begins.
     assert!(lookup(group, &[0], &first, now()).await.is_err());
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let listener = stream.listen(1).unwrap();
     let answer = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut query = [0; 512];

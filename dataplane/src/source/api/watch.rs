@@ -22,7 +22,7 @@ use super::heartbeat;
 use super::pace::{Pace, chance};
 use super::sink::{Read, Sink};
 use super::supervise::{During, Failure, Next, Supervisor};
-use super::watched::{FIRST_PAGE, KINDS, Watched};
+use super::watched::{FIRST_PAGE, KINDS, PAGE, Watched};
 use crate::source::objects::convert;
 
 /// An answer begins within this time, and a list continues within it.
@@ -68,7 +68,7 @@ impl Stream {
     ) -> Stream {
         let relists = sink.borrow().relists();
         let Pace { compare_after, silence, .. } = sink.borrow().configuration.pace;
-        let pages = Pages::new(FIRST_PAGE, watched.page());
+        let pages = Pages::new(FIRST_PAGE, PAGE);
         Stream {
             watched,
             client,

@@ -12,12 +12,9 @@ use crate::source::writer::KUBE_SYSTEM;
 const WATCH_TIMEOUT_S: u32 = 180;
 /// Objects in the first page, while nothing is known of their size.
 pub(super) const FIRST_PAGE: u32 = 50;
-/// Objects in a page at most.
-const PAGE: u32 = 500;
-/// A full EndpointSlice has 35 KB of JSON, and so up to 3.5 MB a page.
-const PAGE_OF_SLICES: u32 = 100;
-/// A Pod has 5-10 KB.
-const PAGE_OF_PODS: u32 = 250;
+/// Objects in a page at most. Of large ones, as full EndpointSlices are, fewer fit: what came before says how many. A list of
+/// 100,000 slices must be read within the 5 minutes for which etcd keeps its version.
+pub(super) const PAGE: u32 = 500;
 
 /// Everything that may be listed again on request: the resources, and the ConfigMap.
 pub(super) const KINDS: usize = Resource::ALL.len() + 1;
@@ -85,16 +82,6 @@ impl Watched {
         match self {
             Watched::Objects(_) => None,
             Watched::ConfigMap { name, .. } => Some(format!("metadata.name={name}")),
-        }
-    }
-
-    /// Objects in a page at most.
-    pub(super) fn page(&self) -> u32 {
-        match self {
-            Watched::Objects(Resource::EndpointSlices) => PAGE_OF_SLICES,
-            Watched::Objects(Resource::Pods) => PAGE_OF_PODS,
-            Watched::Objects(Resource::Services | Resource::Namespaces)
-            | Watched::ConfigMap { .. } => PAGE,
         }
     }
 

@@ -14,6 +14,7 @@ mod fields;
 mod problem;
 mod outdated_pods;
 mod problems;
+mod silent_pods;
 mod nodes;
 mod upstreams;
 mod trial_held;
@@ -74,7 +75,10 @@ pub fn of(
         "Degraded",
         match problems.first() {
             Some(first) => ConditionState::yes(first.reason, &degraded),
-            None => ConditionState::no("AsExpected", as_expected(observed.lost_pods)),
+            None => silent_pods::until_heard(observed, conditions.before("Degraded"))
+                .unwrap_or_else(|| {
+                    ConditionState::no("AsExpected", as_expected(observed.lost_pods))
+                }),
         },
     );
     let stalled = problems.iter().find(|problem| problem.needs_a_person);

@@ -14,6 +14,7 @@ use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
+use super::silent_pods::pods_silent;
 use super::trial_held::{retry_command, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
 use super::{clients_excluded, operator_lacks};
@@ -62,6 +63,7 @@ pub(super) fn problems(
         upstream_looping(observed),
         upstream_down(observed),
         upstream_failing(observed),
+        pods_silent(dns, observed),
         canary_warning(plan),
         certificate_missing(dns, observed),
         certificate_unread(observed),

@@ -27,6 +27,7 @@ mod failing_pods;
 mod operator_lacks;
 mod outdated_pods;
 mod problems;
+mod silent_pods;
 mod traffic;
 mod upstreams;
 mod words;

@@ -60,6 +60,31 @@ fn o19_a_crash_loop_is_said_with_pod_and_exit_code() {
 }
 
 #[test]
+fn o19_pods_that_crash_again_and_again_are_said_also_while_they_are_ready() {
+    // It is ready again now. It was killed at second 600, these minutes after its start.
+    let container = |restarts: u32, minutes: i64| {
+        json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"name": "dns", "ready": true,
+            "restartCount": restarts, "image": "", "imageID": "", "state": {"running": {}}, "lastState": {"terminated": {
+            "exitCode": 137, "reason": "OOMKilled", "finishedAt": at(600).to_string(),
+            "startedAt": at(600 - minutes * 60).to_string()}}}]})
+    };
+    let mut story = with_status(container(5, 4));
+    let said = degraded(&mut story, 600 + 3 * 60);
+    assert_eq!(said.0, "CrashLoopBackOff");
+    assert!(said.1.starts_with("dns-0 crashes repeatedly (OOMKilled, exit code 137): kubectl"));
+    assert_eq!(degraded(&mut story, 600 + 14 * 60), said, "so the alert on it can fire");
+    let fine = "True=Valid True=Serving False=Complete False=AsExpected";
+    story.reconcile(600 + 16 * 60);
+    is(&story, fine, Kstatus::Current);
+    // A node that was restarted, now and then; and the first restarts of all.
+    for status in [container(5, 7 * 24 * 60), container(2, 4)] {
+        let mut story = with_status(status);
+        story.reconcile(600 + 3 * 60);
+        is(&story, fine, Kstatus::Current);
+    }
+}
+
+#[test]
 fn o19_a_missing_secret_is_said_with_the_pod() {
     let mut story =
         with_status(waiting("CreateContainerConfigError", "secret \"dns-tls\" not found"));

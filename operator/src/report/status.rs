@@ -16,6 +16,7 @@ mod outdated_pods;
 mod problems;
 mod silent_pods;
 mod nodes;
+mod not_ready;
 mod upstreams;
 mod trial_held;
 pub mod failing;
@@ -205,7 +206,8 @@ fn on_its_way(
     let rollout = &plan.rollout;
     let state = &rollout.state;
     let progress = pods::progress(observed, adoption::is_per_node(dns));
-    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
+    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready")
+        || problems::had_too_few_pods(dns);
     if !progress.has_newest_pods() {
         let left_out = match progress.left_out {
             0 => String::new(),

@@ -10,8 +10,10 @@ use k8s_openapi::api::core::v1::Pod;
 use super::certificates::{
     certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
 };
+use super::conditions::Conditions;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
+use super::not_ready::next_step;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
 use super::silent_pods::pods_silent;
@@ -29,6 +31,10 @@ use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed};
 use crate::observe::pods;
 use crate::runtime::resources;
+
+/// The reason of `Degraded` where too few pods are ready, and words of its message, by which it is known again.
+const TOO_FEW: &str = "TooFewPodsReady";
+const FEWER_READY: &str = "pods are ready, fewer than half";
 
 /// Everything that is wrong now, the most urgent first.
 pub(super) fn problems(
@@ -274,27 +280,31 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// Fewer than half of the desired pods are ready, and no rollout or scaling is in progress.
+/// Fewer than half of the desired pods are ready, and no rollout or scaling was in progress when that began. A new ClusterDNS is
+/// starting; one that was ready once has this until half of its pods are ready again, also while a rollout is to mend it.
 fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let progress = pods::progress(observed, is_per_node(dns));
-    let was_ready = dns
-        .status
-        .iter()
-        .flat_map(|status| &status.conditions)
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    if !was_ready
-        || !progress.has_newest_pods()
-        || progress.ready.saturating_mul(2) >= progress.desired
-    {
+    let was_ready = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
+    let begins = was_ready && progress.has_newest_pods();
+    if !(begins || had_too_few_pods(dns)) || progress.ready.saturating_mul(2) >= progress.desired {
         return None;
     }
     problem(
-        "TooFewPodsReady",
+        TOO_FEW,
         format!(
-            "{} of {} pods are ready: kubectl get pods shows the reason",
-            progress.ready, progress.desired
+            "{} of {} {FEWER_READY}: {}",
+            progress.ready,
+            progress.desired,
+            next_step(dns, observed)
         ),
     )
+}
+
+/// Did the last status have this problem? Another one may have come first.
+pub(super) fn had_too_few_pods(dns: &ClusterDNS) -> bool {
+    let conditions = Conditions::of(dns, Timestamp::UNIX_EPOCH);
+    let degraded = conditions.before("Degraded").filter(|it| it.status == "True");
+    degraded.is_some_and(|it| it.reason == TOO_FEW || it.message.contains(FEWER_READY))
 }
 
 fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {

@@ -85,6 +85,28 @@ fn o19_pods_that_crash_again_and_again_are_said_also_while_they_are_ready() {
 }
 
 #[test]
+fn o19_a_pod_that_runs_and_is_not_ready_is_named_with_the_page_that_says_why() {
+    let mut story = Story::settled("{}");
+    for pod in &mut story.observed.pods {
+        pod.status = Some(from(json!({"conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [{"name": "clusterdns", "ready": false, "restartCount": 0, "image": "", "imageID": "",
+            "state": {"running": {}}}]})));
+    }
+    story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
+    let status = story.reconcile(10);
+    for (kind, reason) in [("Ready", "NoPodReady"), ("Degraded", "TooFewPodsReady")] {
+        let found = condition(&status, kind).unwrap();
+        assert_eq!(found.reason, reason);
+        for words in [
+            "kubectl -n kube-system port-forward pod/dns-0 9153",
+            "curl http://127.0.0.1:9153/readyz",
+        ] {
+            assert!(found.message.contains(words), "{words}: {}", found.message);
+        }
+    }
+}
+
+#[test]
 fn o19_a_missing_secret_is_said_with_the_pod() {
     let mut story =
         with_status(waiting("CreateContainerConfigError", "secret \"dns-tls\" not found"));

@@ -10,6 +10,7 @@ mod losses;
 mod replaced;
 
 use super::*;
+use crate::decide::plan::HeldBy;
 use crate::fixtures::{at, compared, deploy, dns, from, pod, reported, says, unready, write};
 use serde_json::json;
 

@@ -17,7 +17,7 @@ use super::not_ready::next_step;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
 use super::silent_pods::pods_silent;
-use super::trial_held::{retry_command, trial_held};
+use super::trial_held::{self, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
 use super::{clients_excluded, operator_lacks};
 use crate::apply::contention::Contested;
@@ -25,7 +25,6 @@ use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
 use crate::decide::plan::Plan;
-use crate::decide::rollout::{NextTrial, next_trial};
 use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed};
@@ -50,7 +49,7 @@ pub(super) fn problems(
         own_node_only(dns, observed),
         apply_failed(applied),
         operator_lacks::watches(dns, observed),
-        trial_held(dns, plan),
+        trial_held(dns, plan, observed, now),
         canary_failed(dns, plan, observed, now),
         configuration_edited(dns, plan),
         contended(applied),
@@ -207,22 +206,7 @@ fn canary_failed(
     if state.failed.is_empty() || state.is_unjudged {
         return None;
     }
-    let (again, needs_a_person) = match next_trial(dns, &plan.rollout, observed, now) {
-        NextTrial::Now => ("A pod tries it again now".to_owned(), false),
-        // A time, not the time until then: an unchanged status must not differ.
-        NextTrial::At(at) => {
-            let again = retry_command(dns);
-            (format!("The next trial is at {at:.0}, or at once after {again}"), true)
-        }
-        NextTrial::WithTwoPods => {
-            let when = "two pods are ready and no rollout of pods is in progress";
-            (format!("The next trial begins when {when}"), false)
-        }
-        NextTrial::OnePod => ("There is no trial while there is only one pod".to_owned(), true),
-        NextTrial::Unmanaged => {
-            ("There is no trial while managementState is Unmanaged".to_owned(), true)
-        }
-    };
+    let (again, needs_a_person) = trial_held::next(dns, plan, observed, now);
     let message = format!(
         "configuration {} is not rolled out: {}. Every pod runs {}. {again}. Correct the spec, or set spec.rollout.canary to \
          false to give it to every pod",

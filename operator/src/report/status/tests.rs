@@ -28,6 +28,7 @@ mod operator_lacks;
 mod outdated_pods;
 mod problems;
 mod silent_pods;
+mod trials;
 mod traffic;
 mod upstreams;
 mod words;

@@ -213,7 +213,8 @@ pub(crate) fn says(observed: &mut Observed, pod: &str, revision: &str) {
         role: "stable".to_owned(),
         ..Reported::default()
     };
-    let answer = PodReport { reported: Ok(reported), age: std::time::Duration::ZERO };
+    let (reported, age) = (Ok(reported), std::time::Duration::ZERO);
+    let answer = PodReport { reported, age, before: None, is_silent: false };
     observed.pod_reports.insert(format!("{pod}-uid"), answer);
 }
 

@@ -161,9 +161,9 @@ impl<'a> Stage<'a> {
                 max_format: 1,
                 ..Reported::default()
             };
-            self.observed
-                .pod_reports
-                .insert(uid, PodReport { reported: Ok(reported), age: Duration::ZERO });
+            let (reported, age) = (Ok(reported), Duration::ZERO);
+            let answer = PodReport { reported, age, before: None, is_silent: false };
+            self.observed.pod_reports.insert(uid, answer);
         }
     }
 

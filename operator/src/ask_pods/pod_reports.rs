@@ -35,6 +35,9 @@ const SETTLED: Duration = Duration::from_secs(30);
 const UNSETTLED: Duration = Duration::from_secs(1);
 /// While a canary runs: its answers must be young when it is compared.
 const ON_TRIAL: Duration = Duration::from_secs(2);
+/// From the first question without a reply to the last one: after that, what the pod said before is no longer taken for true. A
+/// moment without a reply would end problems that last, and begin them again.
+const SILENT_AFTER: Duration = Duration::from_secs(300);
 /// Reports of pods that are gone. Longer than until the turn of each of 5,000 pods comes again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
 /// Reports of pods of all ClusterDNS.
@@ -50,6 +53,28 @@ const NO_ROOM: &str = "its report is larger than those of other pods, and all to
 struct Kept {
     reported: Result<Reported, String>,
     at: Instant,
+    /// What it said last, where it has not been silent for long.
+    before: Option<Reported>,
+    /// The first question without a reply since its last one.
+    silent_since: Option<Instant>,
+    /// How often its container was restarted: another process may say something else.
+    restarts: u32,
+}
+
+impl Kept {
+    fn is_silent(&self) -> bool {
+        let silent = self.silent_since.map(|since| self.at.saturating_duration_since(since));
+        silent.is_some_and(|silent| silent >= SILENT_AFTER)
+    }
+
+    fn report(&self, now: Instant) -> PodReport {
+        PodReport {
+            reported: self.reported.clone(),
+            age: now.saturating_duration_since(self.at),
+            before: self.before.clone(),
+            is_silent: self.is_silent(),
+        }
+    }
 }
 
 /// The last report of each pod, and the client that asks.
@@ -68,11 +93,12 @@ impl PodReports {
         config_map: Option<&ConfigMap>,
     ) -> BTreeMap<String, PodReport> {
         let state = config_map::state_in(config_map);
-        let due: Vec<(String, Option<String>, Whose)> = {
+        let due: Vec<(String, u32, Option<String>, Whose)> = {
             let due = next(pods, makers, &self.lock(), &state, Instant::now());
             let question = |pod| {
                 (
                     pods::uid(pod).to_owned(),
+                    pods::restarts(pod),
                     request::address(pod),
                     whose(pod, makers, canary(&state)),
                 )
@@ -80,29 +106,28 @@ impl PodReports {
             due.into_iter().map(question).collect()
         };
         let asked = futures::stream::iter(due)
-            .map(|(uid, address, whose)| async move { (uid, self.asker.ask(address, whose).await) })
+            .map(|(uid, restarts, address, whose)| async move {
+                (uid, restarts, self.asker.ask(address, whose).await)
+            })
             .buffer_unordered(SIDE_BY_SIDE)
             .collect::<Vec<_>>()
             .await;
         let at = Instant::now();
         let mut kept = self.lock();
-        for (uid, reported) in asked {
-            keep(&mut kept, uid, reported, at);
+        for (uid, restarts, reported) in asked {
+            keep(&mut kept, uid, restarts, reported, at);
         }
         forget(&mut kept, at);
-        let answer = |pod: &Pod| {
-            let kept = kept.get(pods::uid(pod))?;
-            let age = at.saturating_duration_since(kept.at);
-            Some((pods::uid(pod).to_owned(), PodReport { reported: kept.reported.clone(), age }))
-        };
+        let answer =
+            |pod: &Pod| Some((pods::uid(pod).to_owned(), kept.get(pods::uid(pod))?.report(at)));
         pods.iter().filter(|pod| pods::is_ready(pod)).filter_map(answer).collect()
     }
 
     /// The report of this canary now, also if its last report is young.
     pub async fn read_now(&self, pod: &Pod) -> PodReport {
         let reported = self.asker.ask(request::address(pod), Whose::Ours).await;
-        keep(&mut self.lock(), pods::uid(pod).to_owned(), reported.clone(), Instant::now());
-        PodReport { reported, age: Duration::ZERO }
+        let (uid, at) = (pods::uid(pod).to_owned(), Instant::now());
+        keep(&mut self.lock(), uid, pods::restarts(pod), reported, at).report(at)
     }
 
     /// The document that most of these ready pods run, if nothing else shows it. A canary does not count.
@@ -161,20 +186,33 @@ fn next<'a>(
     due
 }
 
-/// Keeps a report. Skipped objects that another pod reports too are shared with it.
+/// Keeps a report, and the one before where there is none. Skipped objects that another pod reports too are shared with it.
 fn keep(
     kept: &mut HashMap<String, Kept>,
     uid: String,
+    restarts: u32,
     mut reported: Result<Reported, String>,
     at: Instant,
-) {
+) -> &Kept {
     if let Ok(new) = &mut reported {
-        let known = kept.values().filter_map(|kept| kept.reported.as_ref().ok());
+        let known = kept.values().filter_map(said);
         if let Some(same) = known.map(|known| &known.skipped).find(|same| **same == new.skipped) {
             new.skipped = Arc::clone(same);
         }
     }
-    kept.insert(uid, Kept { reported, at });
+    let mut new = Kept { reported, at, before: None, silent_since: None, restarts };
+    if new.reported.is_err() {
+        let last = kept.remove(&uid).filter(|last| last.restarts == restarts);
+        new.silent_since = last.as_ref().and_then(|last| last.silent_since).or(Some(at));
+        let is_long = new.is_silent();
+        new.before = last.and_then(|last| last.reported.ok().or(last.before)).filter(|_| !is_long);
+    }
+    kept.entry(uid).insert_entry(new).into_mut()
+}
+
+/// What is kept of what a pod said.
+fn said(kept: &Kept) -> Option<&Reported> {
+    kept.reported.as_ref().ok().or(kept.before.as_ref())
 }
 
 /// Drops the reports of pods that are gone, and the oldest where there are too many. Where they are too large, the largest are
@@ -190,16 +228,20 @@ fn forget(kept: &mut HashMap<String, Kept>, now: Instant) {
         }
     }
     let mut all = size::Size::default();
-    if kept.values().map(|kept| all.with(&kept.reported)).last().unwrap_or(0) <= MAX_OCTETS {
+    let with = |size: &mut size::Size, kept: &Kept| {
+        size.with(said(kept), kept.reported.as_ref().err().map_or(0, String::len))
+    };
+    if kept.values().map(|kept| with(&mut all, kept)).last().unwrap_or(0) <= MAX_OCTETS {
         return;
     }
-    let alone = |kept: &Kept| size::Size::default().with(&kept.reported);
+    let alone = |kept: &Kept| with(&mut size::Size::default(), kept);
     let mut by_size: Vec<&mut Kept> = kept.values_mut().collect();
     by_size.sort_by_cached_key(|kept| (alone(kept), Reverse(kept.at)));
     let mut size = size::Size::default();
     for kept in by_size {
-        if size.with(&kept.reported) > MAX_OCTETS {
-            kept.reported = Err(NO_ROOM.to_owned());
+        if with(&mut size, kept) > MAX_OCTETS {
+            (kept.reported, kept.before) = (Err(NO_ROOM.to_owned()), None);
+            kept.silent_since.get_or_insert(kept.at);
         }
     }
 }

@@ -15,7 +15,7 @@ use crds::{ClusterDNS, Config, config};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::decide::config_map::{self, Current, Edit};
-use crate::decide::plan::{HeldBy, Notice, RolloutPlan, RolloutState, Size};
+use crate::decide::plan::{Notice, RolloutPlan, RolloutState, Size};
 use crate::decide::scale;
 use crate::decide::{adoption, service_account};
 use crate::observe::observed::{Observed, Reported};
@@ -155,8 +155,7 @@ fn decide(
         let mut plan = keep(stable, state);
         plan.state = RolloutState { stable: plan.state.stable, ..retry::remembered(state) };
         plan.again_in = retry::due_in(state, now);
-        let held = || HeldBy::of_reason(&state.unjudged_by).because(&state.failure);
-        plan.held = state.is_unjudged.then(held);
+        plan.held = retry::unjudged(dns, state, &asked.revision);
         return plan;
     }
     // A revision that failed is never rolled out untried (unless spec.rollout.canary is false), even if the
@@ -214,6 +213,10 @@ fn without_trial(
         return untried(asked, why);
     }
     let mut plan = keep(written.stable.as_deref().unwrap_or_default(), state);
+    plan.held = retry::unjudged(dns, state, &asked.revision);
+    if plan.held.is_some() {
+        plan.state = RolloutState { stable: plan.state.stable, ..retry::remembered(state) };
+    }
     plan.state.waits_since = since.to_string();
     plan.again_in = Some(RECONCILE_EVERY);
     plan

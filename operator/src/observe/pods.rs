@@ -190,6 +190,11 @@ pub fn reported<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Reported> {
     observed.pod_reports.get(uid(pod))?.reported.as_ref().ok()
 }
 
+/// What it says, or said a few minutes ago: see [`PodReport::known`](crate::observe::observed::PodReport::known).
+pub fn known<'a>(observed: &'a Observed, pod: &Pod) -> Option<&'a Reported> {
+    observed.pod_reports.get(uid(pod))?.known()
+}
+
 /// Ready pods that report, without a reason, that they do not run the stable revision.
 pub fn behind<'a>(
     observed: &'a Observed,

@@ -14,7 +14,9 @@ mod fields;
 mod problem;
 mod outdated_pods;
 mod problems;
+mod silent_pods;
 mod nodes;
+mod not_ready;
 mod upstreams;
 mod trial_held;
 pub mod failing;
@@ -74,7 +76,10 @@ pub fn of(
         "Degraded",
         match problems.first() {
             Some(first) => ConditionState::yes(first.reason, &degraded),
-            None => ConditionState::no("AsExpected", as_expected(observed.lost_pods)),
+            None => silent_pods::until_heard(observed, conditions.before("Degraded"))
+                .unwrap_or_else(|| {
+                    ConditionState::no("AsExpected", as_expected(observed.lost_pods))
+                }),
         },
     );
     let stalled = problems.iter().find(|problem| problem.needs_a_person);
@@ -201,7 +206,8 @@ fn on_its_way(
     let rollout = &plan.rollout;
     let state = &rollout.state;
     let progress = pods::progress(observed, adoption::is_per_node(dns));
-    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
+    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready")
+        || problems::had_too_few_pods(dns);
     if !progress.has_newest_pods() {
         let left_out = match progress.left_out {
             0 => String::new(),

@@ -15,13 +15,10 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Octets of all reports so far, this one among them.
-    pub(super) fn with(&mut self, reported: &Result<Reported, String>) -> usize {
-        self.octets += match reported {
-            Ok(reported) => own(reported),
-            Err(why) => why.len(),
-        };
-        if let Ok(reported) = reported
+    /// Octets of all reports so far, this one among them. `why`: the octets of the text that says why there is none now.
+    pub(super) fn with(&mut self, reported: Option<&Reported>, why: usize) -> usize {
+        self.octets += reported.map_or(0, own) + why;
+        if let Some(reported) = reported
             && self.lists.insert(reported.skipped.as_ptr())
         {
             self.octets += reported.skipped.iter().map(skipped).sum::<usize>();

@@ -10,8 +10,12 @@ fn pod(uid: &str, ready: bool) -> Pod {
     .unwrap()
 }
 
+fn said_at(reported: Result<Reported, String>, at: Instant) -> Kept {
+    Kept { reported, at, before: None, silent_since: None, restarts: 0 }
+}
+
 fn kept(revision: &str, at: Instant) -> Kept {
-    Kept { reported: Ok(Reported { revision: revision.into(), ..Reported::default() }), at }
+    said_at(Ok(Reported { revision: revision.into(), ..Reported::default() }), at)
 }
 
 fn on_trial() -> RolloutState {
@@ -34,7 +38,7 @@ fn looks(count: usize, apart: Duration) -> (usize, usize) {
     let state = RolloutState { stable: "s".into(), ..RolloutState::default() };
     let begin = Instant::now();
     // All are silent, so that all are due all the time.
-    let silent = |at| Kept { reported: Err("no answer".to_owned()), at };
+    let silent = |at| said_at(Err("no answer".to_owned()), at);
     let mut kept = HashMap::new();
     let (mut most, mut looks) = (0, 0);
     for look in 0..1_000 {
@@ -128,18 +132,18 @@ fn reports_are_bounded_by_octets_and_what_many_pods_skip_is_kept_once() {
     let ago = |n: usize| now - Duration::from_millis(n as u64);
     let mut same = HashMap::new();
     for n in 0..MAX_KEPT {
-        keep(&mut same, n.to_string(), long("same"), ago(n));
+        keep(&mut same, n.to_string(), 0, long("same"), ago(n));
     }
     forget(&mut same, now);
     assert_eq!(same.len(), MAX_KEPT, "100 MB, if each had its own");
 
     // One after the other, each with a list of its own.
-    let own = |n: usize| Kept { reported: long(&n.to_string()), at: ago(n) };
+    let own = |n: usize| said_at(long(&n.to_string()), ago(n));
     let mut each: HashMap<String, Kept> = (0..2_000).map(|n| (n.to_string(), own(n))).collect();
     forget(&mut each, now);
     let mut size = size::Size::default();
     let held = each.values().filter(|kept| kept.reported.is_ok());
-    let octets = held.map(|kept| size.with(&kept.reported)).last().unwrap_or(0);
+    let octets = held.map(|kept| size.with(said(kept), 0)).last().unwrap_or(0);
     assert!((MAX_OCTETS * 9 / 10..=MAX_OCTETS).contains(&octets), "{octets}");
     assert!(each["0"].reported.is_ok(), "it is the youngest");
     assert_eq!(each["1999"].reported, Err(NO_ROOM.to_owned()), "the oldest went");
@@ -155,12 +159,52 @@ fn k23_large_reports_of_some_pods_leave_those_of_the_others() {
         (0..100).map(|n| (format!("ours-{n}"), kept("s", ago(60)))).collect();
     for n in 0..2_000 {
         let reported = long(&n.to_string());
-        all.insert(format!("large-{n}"), Kept { reported, at: ago(1) });
+        all.insert(format!("large-{n}"), said_at(reported, ago(1)));
     }
     forget(&mut all, now);
     let is_read = |name: &str| all[name].reported.is_ok();
     assert!((0..100).all(|n| is_read(&format!("ours-{n}"))), "they are small");
     assert!((0..2_000).any(|n| !is_read(&format!("large-{n}"))));
+}
+
+#[test]
+fn o19_what_a_pod_said_counts_until_it_was_silent_for_five_minutes() {
+    let begin = Instant::now();
+    let mut all = HashMap::new();
+    let mut ask = |seconds, restarts, reported: Result<&str, &str>| {
+        let reported = reported.map(|it| Reported { revision: it.into(), ..Reported::default() });
+        let at = begin + Duration::from_secs(seconds);
+        let reported = reported.map_err(str::to_owned);
+        let report = keep(&mut all, "p".to_owned(), restarts, reported, at).report(at);
+        (report.known().map(|known| known.revision.clone()), report.is_silent)
+    };
+    let said = |revision: &str| (Some(revision.to_owned()), false);
+    assert_eq!(ask(0, 0, Ok("a")), said("a"));
+    // Of many pods, one is asked every few minutes: the time since its last reply says nothing.
+    assert_eq!(ask(1_000, 0, Err("late")), said("a"));
+    assert_eq!(ask(1_299, 0, Err("late")), said("a"));
+    assert_eq!(ask(1_300, 0, Err("late")), (None, true));
+    assert_eq!(ask(1_400, 0, Ok("b")), said("b"));
+    assert_eq!(ask(1_700, 0, Err("late")), said("b"), "it answered in between");
+    assert_eq!(ask(1_701, 1, Err("late")), (None, false), "another process");
+    assert_eq!(ask(1_702, 1, Err("late")), (None, false));
+    assert_eq!(ask(2_001, 1, Err("late")), (None, true));
+}
+
+#[test]
+fn reports_of_before_count_among_the_octets_and_go_where_there_is_no_room() {
+    let now = Instant::now() + FORGOTTEN_AFTER;
+    let mut all = HashMap::new();
+    for n in 0..2_000 {
+        keep(&mut all, n.to_string(), 0, long(&n.to_string()), now);
+    }
+    for n in 0..2_000 {
+        keep(&mut all, n.to_string(), 0, Err("late".to_owned()), now);
+    }
+    forget(&mut all, now);
+    let mut size = size::Size::default();
+    let octets = all.values().map(|kept| size.with(said(kept), 0)).last().unwrap_or(0);
+    assert!((MAX_OCTETS * 9 / 10..=MAX_OCTETS).contains(&octets), "{octets}");
 }
 
 #[test]
@@ -173,6 +217,8 @@ fn o4_what_most_pods_run_is_what_they_are_asked_for() {
             ..Reported::default()
         }),
         age: Duration::ZERO,
+        before: None,
+        is_silent: false,
     };
     let chosen = |all: [(&str, PodReport); 4]| {
         let reports = all.into_iter().map(|(uid, said)| (uid.to_owned(), said)).collect();

@@ -8,7 +8,7 @@ use crds::v1alpha1::ManagementState;
 use jiff::{SignedDuration, Timestamp};
 
 use super::has_one_pod;
-use crate::decide::plan::{FailedEarlier, RolloutPlan, RolloutState};
+use crate::decide::plan::{FailedEarlier, Held, HeldBy, RolloutPlan, RolloutState};
 use crate::names::RETRY;
 use crate::observe::observed::Observed;
 use crate::shortened::shortened;
@@ -31,6 +31,12 @@ pub(super) fn has_failed(dns: &ClusterDNS, state: &RolloutState, revision: &str)
 pub(super) fn is_known_to_fail(state: &RolloutState, revision: &str) -> bool {
     let is_last = state.failed == revision && !state.is_unjudged;
     is_last || state.failed_earlier.iter().any(|earlier| earlier.revision == revision)
+}
+
+/// Why the last trial of this revision could not be judged, which is said until another one is.
+pub(super) fn unjudged(dns: &ClusterDNS, state: &RolloutState, revision: &str) -> Option<Held> {
+    let is_unjudged = state.is_unjudged && has_failed(dns, state, revision);
+    is_unjudged.then(|| HeldBy::of_reason(&state.unjudged_by).because(&state.failure))
 }
 
 /// May it be tried again? A time that is too far from now, which a wrong clock wrote, is ignored.

@@ -10,6 +10,7 @@ mod losses;
 mod replaced;
 
 use super::*;
+use crate::decide::plan::HeldBy;
 use crate::fixtures::{at, compared, deploy, dns, from, pod, reported, says, unready, write};
 use serde_json::json;
 
@@ -241,6 +242,8 @@ fn o7_a_canary_that_died_while_it_was_asked_is_lost_and_not_wrong() {
     let silent = crate::observe::observed::PodReport {
         reported: Err("refused".into()),
         age: Duration::ZERO,
+        before: None,
+        is_silent: false,
     };
     story.observed.pod_reports.insert(format!("{canary}-uid"), silent);
     let plan = story.reconcile(101);

@@ -279,6 +279,7 @@ impl<'a> Trial<'a> {
             canary: Some(self.asked.text.clone()),
             state: RolloutState { canary_pod, ..state },
             again_in: Some(left.clamp(Duration::from_secs(1), RECONCILE_EVERY)),
+            held: retry::unjudged(self.dns, self.state, &self.asked.revision),
             ..keep(self.stable, self.state)
         }
     }
@@ -314,6 +315,7 @@ impl<'a> Trial<'a> {
                 ..self.failed_before()
             },
             again_in: Some(RECONCILE_EVERY),
+            held: retry::unjudged(self.dns, self.state, &self.asked.revision),
             ..keep(self.stable, self.state)
         }
     }
@@ -323,12 +325,13 @@ impl<'a> Trial<'a> {
     fn wait(self, losses: u32) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         plan.again_in = Some(RECONCILE_EVERY);
-        plan.held = rounds::no_pod_answers(self.observed);
         let before = match retry::is_known_to_fail(self.state, &self.asked.revision) {
             true => retry::recalled(self.state, &self.asked.revision),
             false => self.failed_before(),
         };
         plan.state = RolloutState { stable: plan.state.stable, ..before };
+        let unjudged = || retry::unjudged(self.dns, &plan.state, &self.asked.revision);
+        plan.held = rounds::no_pod_answers(self.observed).or_else(unjudged);
         if losses > 0 || !self.state.canary.is_empty() {
             plan.state.losses = losses;
             plan.state.canary = self.asked.revision.clone();

@@ -107,8 +107,7 @@ pub(super) fn certificate_unusable(observed: &Observed) -> Option<Problem> {
 pub(super) fn listener_closed(observed: &Observed) -> Option<Problem> {
     let mut found: BTreeMap<(&str, u16), String> = BTreeMap::new();
     for pod in pods::ready(observed) {
-        for closed in pods::reported(observed, pod).into_iter().flat_map(|it| &it.closed_listeners)
-        {
+        for closed in pods::known(observed, pod).into_iter().flat_map(|it| &it.closed_listeners) {
             let ClosedListener { listener, port, why } = closed;
             found.entry((listener, *port)).or_insert_with(|| {
                 format!("{listener} at port {port} (pod {}: {why})", pods::name(pod))
@@ -137,7 +136,7 @@ pub(super) fn listener_closed(observed: &Observed) -> Option<Problem> {
 /// The report of each ready pod about each certificate, by the pod's name.
 fn used(observed: &Observed) -> impl Iterator<Item = (&str, &UsedCertificate)> {
     pods::ready(observed).flat_map(|pod| {
-        let reported = pods::reported(observed, pod).into_iter();
+        let reported = pods::known(observed, pod).into_iter();
         let name = pods::name(pod);
         reported.flat_map(|reported| &reported.certificates).map(move |it| (name, it))
     })

@@ -40,7 +40,7 @@ fn excluded_now(observed: &Observed) -> Option<String> {
     let document = config_map::stable_document(observed)?;
     let words = clients::excluded(&document.config, observed)?;
     let runs_it = |pod| {
-        pods::reported(observed, pod).is_none_or(|reported| reported.revision == document.revision)
+        pods::known(observed, pod).is_none_or(|reported| reported.revision == document.revision)
     };
     let (ready, running) = pods::ready(observed)
         .fold((0_usize, 0_usize), |(ready, running), pod| {

@@ -59,7 +59,7 @@ impl<'a> Conditions<'a> {
 
     /// What an operator said. The default of the schema, that no operator has looked yet, has no generation: nothing follows
     /// from it, neither since when it is so nor that pods may have answered.
-    fn before(&self, kind: &str) -> Option<&Condition> {
+    pub(super) fn before(&self, kind: &str) -> Option<&Condition> {
         let mut conditions = self.dns.status.as_ref()?.conditions.iter();
         conditions.find(|it| it.type_ == kind && it.observed_generation.is_some())
     }

@@ -16,8 +16,11 @@ use crate::runtime::resources;
 
 /// Time for the scheduler to find a node, or for an autoscaler to bring one.
 const SCHEDULING_S: i64 = 30;
-/// Restarts after which a container that runs but is not ready counts as failing.
+/// Restarts after which a container that runs counts as failing, if it is not ready, or if it ended a moment ago.
 const RESTARTS: i32 = 3;
+/// A container that ends after less than this, and that ended within this, ends again and again, also if it is ready in between.
+/// A kubelet waits up to 5 minutes before it starts one again, and forgets that after one has run for 10.
+const AGAIN: SignedDuration = SignedDuration::from_mins(15);
 /// Longest quoted message of kubelet, scheduler or API server per pod, in octets.
 const MAX_WORDS: usize = 300;
 
@@ -53,7 +56,7 @@ pub(super) fn failing_pods(
     [
         of_pods("ImagePullFailed", "describe pod shows the reason", &image),
         of_pods("ContainerNotCreated", "describe pod shows more", &creation),
-        of_pods("CrashLoopBackOff", "logs --previous shows the reason", &crash),
+        of_pods("CrashLoopBackOff", "logs --previous shows the reason", &|pod| crash(pod, now)),
         of_pods("PodsUnschedulable", "describe pod shows more", &|pod| unschedulable(pod, now)),
         of_these(ended.collect(), "PodsRefused", "describe pod shows more", &|pod| {
             refused(pod, dns, observed)
@@ -106,16 +109,25 @@ fn creation(pod: &Pod) -> Option<String> {
     Some(format!("container could not be created ({reason}: {})", words(message)))
 }
 
-fn crash(pod: &Pod) -> Option<String> {
+fn crash(pod: &Pod, now: Timestamp) -> Option<String> {
     let is_crashing = |container: &&ContainerStatus| {
         let state = container.state.clone().unwrap_or_default();
         let is_waiting = state.waiting.and_then(|it| it.reason);
         is_waiting.as_deref() == Some(CRASHES)
-            || (!container.ready && container.restart_count >= RESTARTS)
+            || (container.restart_count >= RESTARTS
+                && (!container.ready || ended_lately(container, now)))
     };
     let container = containers(pod).find(is_crashing)?;
     let last = ended(container.last_state.as_ref());
     Some(format!("crashes repeatedly{}", last.unwrap_or_default()))
+}
+
+/// Its last process ended a short time ago, after a short time.
+fn ended_lately(container: &ContainerStatus, now: Timestamp) -> bool {
+    let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    let Some(end) = last.and_then(|last| Some(last.finished_at.as_ref()?.0)) else { return false };
+    let begin = last.and_then(|last| Some(last.started_at.as_ref()?.0));
+    now.duration_since(end) < AGAIN && begin.is_none_or(|begin| end.duration_since(begin) < AGAIN)
 }
 
 fn ended(state: Option<&ContainerState>) -> Option<String> {

@@ -7,7 +7,7 @@ use crds::v1alpha1::{Replicas, SkippedObject};
 
 use crate::decide::plan::{Plan, ServicePlan, Size};
 use crate::decide::{adoption, scale};
-use crate::observe::observed::Observed;
+use crate::observe::observed::{Observed, PodReport};
 use crate::observe::pods;
 use crate::shortened::shortened;
 
@@ -33,7 +33,7 @@ pub(super) fn live_size(observed: &Observed) -> u32 {
 pub(super) fn replicas(desired: u32, stable: &str, observed: &Observed) -> Replicas {
     let ready = count(pods::ready(observed));
     let on_stable = pods::ready(observed).filter(|pod| {
-        pods::reported(observed, pod).is_some_and(|reported| reported.revision == stable)
+        pods::known(observed, pod).is_some_and(|reported| reported.revision == stable)
     });
     Replicas {
         desired,
@@ -68,7 +68,7 @@ pub(super) fn skipped(observed: &Observed) -> Vec<SkippedObject> {
     let all = observed
         .pod_reports
         .values()
-        .filter_map(|answer| answer.reported.as_ref().ok())
+        .filter_map(PodReport::known)
         .flat_map(|reported| reported.skipped.iter());
     let mut of_each: BTreeMap<&str, BTreeMap<(&str, &str), &SkippedObject>> = BTreeMap::new();
     for object in all {

@@ -25,7 +25,7 @@ pub(super) fn pods_refuse(dns: &ClusterDNS, plan: &Plan, observed: &Observed) ->
     let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     let refusing =
         pods::ready(observed).filter(|pod| Some(pods::uid(pod)) != canary).filter_map(|pod| {
-            let why = refusal(dns, pods::reported(observed, pod)?)?;
+            let why = refusal(dns, pods::known(observed, pod)?)?;
             Some(format!("{} ({why})", pods::name(pod)))
         });
     let refusing: Vec<String> = refusing.collect();
@@ -56,7 +56,7 @@ pub(super) fn pods_ignore_fields(
         pods::has_no_older_pods(observed, per_node) || pods::is_stuck(observed, per_node, now);
     let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     let others = pods::ready(observed).filter(|pod| stay && Some(pods::uid(pod)) != canary);
-    let reported = others.filter_map(|pod| Some((pod, pods::reported(observed, pod)?)));
+    let reported = others.filter_map(|pod| Some((pod, pods::known(observed, pod)?)));
     let (mut ignoring, mut fields) = (Vec::new(), BTreeSet::new());
     for (pod, reported) in reported.filter(|(_, it)| it.ignores_fields()) {
         ignoring.push(pods::name(pod).to_owned());
@@ -87,7 +87,7 @@ fn refusal<'o>(dns: &ClusterDNS, reported: &'o Reported) -> Option<&'o str> {
 pub(super) fn pods_cut_off(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let cut_off: Vec<(&str, &CutOff)> = pods::ready(observed)
         .filter_map(|pod| {
-            let cut_off = pods::reported(observed, pod)?.cut_off.as_ref()?;
+            let cut_off = pods::known(observed, pod)?.cut_off.as_ref()?;
             (cut_off.seconds > CUT_OFF_S).then_some((pods::name(pod), cut_off))
         })
         .collect();

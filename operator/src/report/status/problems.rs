@@ -10,11 +10,14 @@ use k8s_openapi::api::core::v1::Pod;
 use super::certificates::{
     certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
 };
+use super::conditions::Conditions;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
+use super::not_ready::next_step;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
-use super::trial_held::{retry_command, trial_held};
+use super::silent_pods::pods_silent;
+use super::trial_held::{self, trial_held};
 use super::upstreams::{no_usable_upstream, upstream_down, upstream_failing, upstream_looping};
 use super::{clients_excluded, operator_lacks};
 use crate::apply::contention::Contested;
@@ -22,12 +25,15 @@ use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
 use crate::decide::adoption::{self, is_per_node};
 use crate::decide::plan::Plan;
-use crate::decide::rollout::{NextTrial, next_trial};
 use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed};
 use crate::observe::pods;
 use crate::runtime::resources;
+
+/// The reason of `Degraded` where too few pods are ready, and words of its message, by which it is known again.
+const TOO_FEW: &str = "TooFewPodsReady";
+const FEWER_READY: &str = "pods are ready, fewer than half";
 
 /// Everything that is wrong now, the most urgent first.
 pub(super) fn problems(
@@ -43,7 +49,7 @@ pub(super) fn problems(
         own_node_only(dns, observed),
         apply_failed(applied),
         operator_lacks::watches(dns, observed),
-        trial_held(dns, plan),
+        trial_held(dns, plan, observed, now),
         canary_failed(dns, plan, observed, now),
         configuration_edited(dns, plan),
         contended(applied),
@@ -62,6 +68,7 @@ pub(super) fn problems(
         upstream_looping(observed),
         upstream_down(observed),
         upstream_failing(observed),
+        pods_silent(dns, observed),
         canary_warning(plan),
         certificate_missing(dns, observed),
         certificate_unread(observed),
@@ -199,22 +206,7 @@ fn canary_failed(
     if state.failed.is_empty() || state.is_unjudged {
         return None;
     }
-    let (again, needs_a_person) = match next_trial(dns, &plan.rollout, observed, now) {
-        NextTrial::Now => ("A pod tries it again now".to_owned(), false),
-        // A time, not the time until then: an unchanged status must not differ.
-        NextTrial::At(at) => {
-            let again = retry_command(dns);
-            (format!("The next trial is at {at:.0}, or at once after {again}"), true)
-        }
-        NextTrial::WithTwoPods => {
-            let when = "two pods are ready and no rollout of pods is in progress";
-            (format!("The next trial begins when {when}"), false)
-        }
-        NextTrial::OnePod => ("There is no trial while there is only one pod".to_owned(), true),
-        NextTrial::Unmanaged => {
-            ("There is no trial while managementState is Unmanaged".to_owned(), true)
-        }
-    };
+    let (again, needs_a_person) = trial_held::next(dns, plan, observed, now);
     let message = format!(
         "configuration {} is not rolled out: {}. Every pod runs {}. {again}. Correct the spec, or set spec.rollout.canary to \
          false to give it to every pod",
@@ -272,27 +264,31 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
     )
 }
 
-/// Fewer than half of the desired pods are ready, and no rollout or scaling is in progress.
+/// Fewer than half of the desired pods are ready, and no rollout or scaling was in progress when that began. A new ClusterDNS is
+/// starting; one that was ready once has this until half of its pods are ready again, also while a rollout is to mend it.
 fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
     let progress = pods::progress(observed, is_per_node(dns));
-    let was_ready = dns
-        .status
-        .iter()
-        .flat_map(|status| &status.conditions)
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    if !was_ready
-        || !progress.has_newest_pods()
-        || progress.ready.saturating_mul(2) >= progress.desired
-    {
+    let was_ready = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
+    let begins = was_ready && progress.has_newest_pods();
+    if !(begins || had_too_few_pods(dns)) || progress.ready.saturating_mul(2) >= progress.desired {
         return None;
     }
     problem(
-        "TooFewPodsReady",
+        TOO_FEW,
         format!(
-            "{} of {} pods are ready: kubectl get pods shows the reason",
-            progress.ready, progress.desired
+            "{} of {} {FEWER_READY}: {}",
+            progress.ready,
+            progress.desired,
+            next_step(dns, observed)
         ),
     )
+}
+
+/// Did the last status have this problem? Another one may have come first.
+pub(super) fn had_too_few_pods(dns: &ClusterDNS) -> bool {
+    let conditions = Conditions::of(dns, Timestamp::UNIX_EPOCH);
+    let degraded = conditions.before("Degraded").filter(|it| it.status == "True");
+    degraded.is_some_and(|it| it.reason == TOO_FEW || it.message.contains(FEWER_READY))
 }
 
 fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::clients_excluded::unless_excluded;
 use super::conditions::{ConditionState, NOT_SWITCHED, OTHERS_SERVE, RELEASING, WITHOUT_PODS};
 use super::fields::count;
+use super::not_ready::next_step;
 use crate::decide::adoption::{self, Standing};
 use crate::decide::plan::{Plan, ServicePlan};
 use crate::names;
@@ -116,13 +117,14 @@ pub(super) fn readiness(
                 NOT_SWITCHED,
                 &format!(
                     "Service {namespace}/{name} still leads to the pods of the other DNS server: it moves when every pod of this \
-                     ClusterDNS is ready, and {summary} are: kubectl -n {namespace} get pods shows the reason"
+                     ClusterDNS is ready, and {summary} are: {}",
+                    next_step(dns, observed)
                 ),
             )
         }
         _ if *ready < enough => ConditionState::no(
             if *ready == 0 { "NoPodReady" } else { "TooFewPodsReady" },
-            &format!("{summary} pods are ready: kubectl -n {namespace} get pods shows the reason"),
+            &format!("{summary} pods are ready: {}", next_step(dns, observed)),
         ),
         ServicePlan::Adopted { .. }
             if adoption::standing(dns, observed.service.as_ref()) != Standing::Switched =>

@@ -27,6 +27,8 @@ mod failing_pods;
 mod operator_lacks;
 mod outdated_pods;
 mod problems;
+mod silent_pods;
+mod trials;
 mod traffic;
 mod upstreams;
 mod words;
@@ -270,6 +272,39 @@ fn conditions_do_not_flap_during_a_rollout() {
         "True=Valid False=NoPodReady False=Complete True=TooFewPodsReady",
         Kstatus::InProgress,
     );
+}
+
+#[test]
+fn o19_an_outage_of_all_pods_is_said_until_they_are_ready_again() {
+    let mut story = Story::settled("{}");
+    let ready = story.observed.clone();
+    story.observed.pods = story.observed.pods.iter().cloned().map(unready).collect();
+    story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
+    let first = story.reconcile(10);
+    let out = "True=Valid False=NoPodReady False=Complete True=TooFewPodsReady";
+    is(&story, out, Kstatus::InProgress);
+    assert_eq!(story.reconcile(40), first, "it has not changed");
+    // A person tries another image, and those pods crash: another reason comes first.
+    story.deployment_status(0, 2);
+    let crash = serde_json::json!({"containerStatuses": [{"name": "dns", "ready": false, "restartCount": 9, "image": "",
+        "imageID": "", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]});
+    story.observed.pods[0].status = Some(crate::fixtures::from(crash));
+    let crashing = story.reconcile(70);
+    assert_eq!(condition(&crashing, "Degraded").unwrap().reason, "CrashLoopBackOff");
+    story.observed.pods[0] = unready(ready.pods[0].clone());
+    story.deployment_status(2, 2);
+    let again = story.reconcile(100);
+    is(&story, out, Kstatus::InProgress);
+    for (before, after) in [(&first, &crashing), (&crashing, &again)] {
+        let changes = crate::report::changes::of(Some(before), after, &[], None);
+        assert!(changes.iter().all(|change| change.reason != "Recovered"), "{changes:?}");
+    }
+    story.observed.pods = ready.pods;
+    story.observed.deployment = ready.deployment;
+    let after = story.reconcile(130);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    let changes = crate::report::changes::of(Some(&again), &after, &[], None);
+    assert_eq!(changes[0].reason, "Recovered");
 }
 
 #[test]

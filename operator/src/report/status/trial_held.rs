@@ -5,28 +5,44 @@ use jiff::Timestamp;
 
 use super::problem::Problem;
 use crate::decide::plan::{HeldBy, Plan};
+use crate::decide::rollout::{NextTrial, next_trial};
 use crate::names;
+use crate::observe::observed::Observed;
 
 /// The problem, what a person can do about it, and when the operator tries again.
-pub(super) fn trial_held(dns: &ClusterDNS, plan: &Plan) -> Option<Problem> {
+pub(super) fn trial_held(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<Problem> {
     let held = plan.rollout.held.as_ref()?;
     let state = &plan.rollout.state;
-    // A time, not the time until then: an unchanged status must not differ.
-    let again = match (state.is_unjudged, state.retry_at.parse::<Timestamp>()) {
-        (true, Ok(at)) if plan.rollout.canary.is_none() => format!(
-            ". Its pod went back to configuration {}. The next trial is at {at:.0}, or at once after {}",
+    let has_canary = plan.rollout.canary.is_some();
+    let again = match (state.is_unjudged, has_canary) {
+        (false, _) => String::new(),
+        (true, true) => format!(". {}", next(dns, plan, observed, now).0),
+        (true, false) => format!(
+            ". Its pod went back to configuration {}. {}",
             state.stable,
-            retry_command(dns)
+            next(dns, plan, observed, now).0
         ),
-        _ => String::new(),
+    };
+    let revision = &plan.rollout.desired_revision;
+    let what = match has_canary && state.held_since.is_empty() {
+        true => {
+            format!(
+                "the last trial of configuration {revision} had no result. The operator could not test the pod"
+            )
+        }
+        false => {
+            format!(
+                "the trial of configuration {revision} is paused. The operator cannot test the pod"
+            )
+        }
     };
     let untried = held.by.without_a_trial().map(|how| format!(". {how}")).unwrap_or_default();
-    let message = format!(
-        "the trial of configuration {} is paused. The operator cannot test the pod: {}. {}{untried}{again}",
-        plan.rollout.desired_revision,
-        held.why,
-        advice(held.by, dns)
-    );
+    let message = format!("{what}: {}. {}{untried}{again}", held.why, advice(held.by, dns));
     Some(Problem { reason: held.by.reason(), message, needs_a_person: false })
 }
 
@@ -66,8 +82,32 @@ fn advice(by: HeldBy, dns: &ClusterDNS) -> String {
     }
 }
 
+/// When the configuration that failed, or was not judged, is tried again; and whether that needs a person.
+pub(super) fn next(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    now: Timestamp,
+) -> (String, bool) {
+    let (again, needs_a_person) = match next_trial(dns, &plan.rollout, observed, now) {
+        NextTrial::Now => ("A pod tries it again now", false),
+        // A time, not the time until then: an unchanged status must not differ.
+        NextTrial::At(at) => {
+            let again = retry_command(dns);
+            return (format!("The next trial is at {at:.0}, or at once after {again}"), true);
+        }
+        NextTrial::WithTwoPods => (
+            "The next trial begins when two pods are ready and no rollout of pods is in progress",
+            false,
+        ),
+        NextTrial::OnePod => ("There is no trial while there is only one pod", true),
+        NextTrial::Unmanaged => ("There is no trial while managementState is Unmanaged", true),
+    };
+    (again.to_owned(), needs_a_person)
+}
+
 /// The command that has a configuration tried again at once.
-pub(super) fn retry_command(dns: &ClusterDNS) -> String {
+fn retry_command(dns: &ClusterDNS) -> String {
     let own = dns.metadata.name.as_deref().unwrap_or_default();
     format!("kubectl annotate clusterdns {own} {}=$(date +%s) --overwrite", names::RETRY)
 }

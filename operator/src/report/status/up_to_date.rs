@@ -9,7 +9,7 @@ use crate::apply::outcome::Applied;
 use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan};
 use crate::names;
-use crate::observe::observed::Observed;
+use crate::observe::observed::{Observed, PodReport};
 use crate::observe::pods;
 
 /// Does every ready pod run this spec? `progressing` is the condition of that name, if it is true.
@@ -51,14 +51,12 @@ pub(super) fn up_to_date(
     let (mut ready, mut refusing, mut ignoring, mut silent) = (0, 0, 0, 0);
     for pod in pods::ready(observed) {
         ready += 1;
-        match observed.pod_reports.get(pods::uid(pod)).map(|answer| &answer.reported) {
-            Some(Ok(reported)) => {
-                refusing += usize::from(reported.refusal().is_some());
-                ignoring += usize::from(reported.ignores_fields());
-            }
-            Some(Err(_)) => silent += 1,
-            // Its turn comes: Progressing says so.
-            None => {}
+        // One without an answer has its turn later: Progressing says so.
+        let answer = observed.pod_reports.get(pods::uid(pod));
+        silent += usize::from(answer.is_some_and(|answer| answer.reported.is_err()));
+        if let Some(known) = answer.and_then(PodReport::known) {
+            refusing += usize::from(known.refusal().is_some());
+            ignoring += usize::from(known.ignores_fields());
         }
     }
     if ready == 0 {
@@ -76,7 +74,7 @@ pub(super) fn up_to_date(
         );
         return ConditionState::no("PodsIgnoreFields", &message);
     }
-    // One missing reply does not turn a known state into unknown.
+    // Nothing new was given to the pods since they were known to run it: silence is a problem that Degraded has after minutes.
     if silent > 0 && !before.was_true_of_this_spec("UpToDate") {
         let message = format!(
             "{silent} of {ready} ready pods do not answer at /config on their metrics port, so it is not known what they run: \

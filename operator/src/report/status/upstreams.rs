@@ -23,7 +23,7 @@ enum Without<'o> {
 pub(super) fn no_usable_upstream(observed: &Observed) -> Option<Problem> {
     let mut groups: BTreeMap<&str, (usize, Vec<Without<'_>>)> = BTreeMap::new();
     let mut asked = 0;
-    for pod in pods::ready(observed).filter_map(|pod| pods::reported(observed, pod)) {
+    for pod in pods::ready(observed).filter_map(|pod| pods::known(observed, pod)) {
         asked += 1;
         for (group, why) in without_usable(pod) {
             let (count, all) = groups.entry(group).or_default();
@@ -189,7 +189,7 @@ fn counted<'o, K: Ord + Clone, T, I: Iterator<Item = (K, &'o T)>>(
     reports: impl Fn(&'o Reported) -> I,
 ) -> (Vec<Counted<'o, T>>, usize) {
     let asked: Vec<(&str, &Reported)> = pods::ready(observed)
-        .filter_map(|pod| Some((pods::name(pod), pods::reported(observed, pod)?)))
+        .filter_map(|pod| Some((pods::name(pod), pods::known(observed, pod)?)))
         .collect();
     let mut all: BTreeMap<K, Counted<'o, T>> = BTreeMap::new();
     for (name, pod) in &asked {

@@ -60,6 +60,53 @@ fn o19_a_crash_loop_is_said_with_pod_and_exit_code() {
 }
 
 #[test]
+fn o19_pods_that_crash_again_and_again_are_said_also_while_they_are_ready() {
+    // It is ready again now. It was killed at second 600, these minutes after its start.
+    let container = |restarts: u32, minutes: i64| {
+        json!({"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{"name": "dns", "ready": true,
+            "restartCount": restarts, "image": "", "imageID": "", "state": {"running": {}}, "lastState": {"terminated": {
+            "exitCode": 137, "reason": "OOMKilled", "finishedAt": at(600).to_string(),
+            "startedAt": at(600 - minutes * 60).to_string()}}}]})
+    };
+    let mut story = with_status(container(5, 4));
+    let said = degraded(&mut story, 600 + 3 * 60);
+    assert_eq!(said.0, "CrashLoopBackOff");
+    assert!(said.1.starts_with("dns-0 crashes repeatedly (OOMKilled, exit code 137): kubectl"));
+    assert_eq!(degraded(&mut story, 600 + 14 * 60), said, "so the alert on it can fire");
+    let fine = "True=Valid True=Serving False=Complete False=AsExpected";
+    story.reconcile(600 + 16 * 60);
+    is(&story, fine, Kstatus::Current);
+    // A node that was restarted, now and then; and the first restarts of all.
+    for status in [container(5, 7 * 24 * 60), container(2, 4)] {
+        let mut story = with_status(status);
+        story.reconcile(600 + 3 * 60);
+        is(&story, fine, Kstatus::Current);
+    }
+}
+
+#[test]
+fn o19_a_pod_that_runs_and_is_not_ready_is_named_with_the_page_that_says_why() {
+    let mut story = Story::settled("{}");
+    for pod in &mut story.observed.pods {
+        pod.status = Some(from(json!({"conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [{"name": "clusterdns", "ready": false, "restartCount": 0, "image": "", "imageID": "",
+            "state": {"running": {}}}]})));
+    }
+    story.observed.deployment.as_mut().unwrap().status.as_mut().unwrap().ready_replicas = Some(0);
+    let status = story.reconcile(10);
+    for (kind, reason) in [("Ready", "NoPodReady"), ("Degraded", "TooFewPodsReady")] {
+        let found = condition(&status, kind).unwrap();
+        assert_eq!(found.reason, reason);
+        for words in [
+            "kubectl -n kube-system port-forward pod/dns-0 9153",
+            "curl http://127.0.0.1:9153/readyz",
+        ] {
+            assert!(found.message.contains(words), "{words}: {}", found.message);
+        }
+    }
+}
+
+#[test]
 fn o19_a_missing_secret_is_said_with_the_pod() {
     let mut story =
         with_status(waiting("CreateContainerConfigError", "secret \"dns-tls\" not found"));

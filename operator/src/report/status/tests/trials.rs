@@ -1,0 +1,104 @@
+//! A configuration whose trial could not be judged, from one trial to the next.
+
+use super::*;
+use crate::decide::plan::HeldBy;
+use crate::report::changes;
+
+const ALL: [HeldBy; 7] = [
+    HeldBy::Network,
+    HeldBy::RefusedOperator,
+    HeldBy::ApiServer,
+    HeldBy::Busy,
+    HeldBy::NoOtherPod,
+    HeldBy::CutOff,
+    HeldBy::Interrupted,
+];
+
+/// The pod that tries the configuration runs it; the operator could not judge it for this reason, if there is one.
+fn round(story: &mut Story, by: Option<HeldBy>) {
+    let canary = config_map::state(&story.observed).canary_pod.expect("a pod tries it").name;
+    let revision = config(&story.dns).revision();
+    says(&mut story.observed, &canary, &revision);
+    let mut round = crate::fixtures::compared(&canary, &revision, true, true);
+    round.unreachable = by.map(|by| by.because("a reason"));
+    story.observed.comparison = Some(round);
+}
+
+/// It was taken back at second 160, and its next trial begins at second 460.
+fn taken_back(by: HeldBy) -> Story {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.reconcile(10);
+    for second in [20, 160] {
+        round(&mut story, Some(by));
+        story.reconcile(second);
+    }
+    story.observed.comparison = None;
+    story.pods_follow();
+    story.reconcile(170);
+    story
+}
+
+#[test]
+fn o17_what_could_not_be_judged_stays_a_problem_until_a_trial_is_judged() {
+    for by in ALL {
+        let mut story = taken_back(by);
+        let mut before = story.dns.status.clone().unwrap();
+        // The next trial begins, is not asked yet, is asked and held, and then is judged.
+        for (second, asked) in [(461, None), (463, None), (465, Some(Some(by))), (467, Some(None))]
+        {
+            if let Some(held) = asked {
+                round(&mut story, held);
+            }
+            let status = story.reconcile(second);
+            let progressing = condition(&status, "Progressing").unwrap();
+            assert_eq!(progressing.reason, "CanaryOnTrial");
+            let degraded = condition(&status, "Degraded").unwrap();
+            assert_eq!((&*degraded.status, &*degraded.reason), ("True", by.reason()), "{second}");
+            let held = asked == Some(Some(by));
+            let words = if held { "is paused" } else { "had no result" };
+            for words in [words, "a reason", "A pod tries it again now"] {
+                assert!(degraded.message.contains(words), "{words}: {}", degraded.message);
+            }
+            let changes = changes::of(Some(&before), &status, &[], None);
+            assert!(changes.iter().all(|it| it.reason != "Recovered"), "{second}: {changes:?}");
+            before = status;
+        }
+        for second in [490, 495] {
+            round(&mut story, None);
+            story.reconcile(second);
+        }
+        let state = config_map::state(&story.observed);
+        assert_eq!(state.stable, config(&story.dns).revision());
+        let status = story.dns.status.clone().unwrap();
+        assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
+    }
+}
+
+#[test]
+fn o17_what_could_not_be_judged_stays_a_problem_while_the_next_trial_lacks_pods() {
+    let lacks = "The next trial begins when two pods are ready and no rollout of pods is in";
+    // A rollout of pods is in progress; one pod is ready.
+    for is_rollout in [true, false] {
+        let mut story = taken_back(HeldBy::NoOtherPod);
+        if is_rollout {
+            story.deployment_status(1, 3);
+        } else {
+            story.observed.pods[1] = unready(story.observed.pods[1].clone());
+        }
+        for second in [461, 463] {
+            let status = story.reconcile(second);
+            let degraded = condition(&status, "Degraded").unwrap();
+            assert_eq!(degraded.reason, "NoPodToCompare", "{second}");
+            assert!(degraded.message.contains(lacks), "{}", degraded.message);
+        }
+    }
+}
+
+#[test]
+fn o17_another_edit_is_not_blamed_for_what_could_not_be_judged() {
+    let mut story = taken_back(HeldBy::NoOtherPod);
+    story.edit("{ttlSeconds: 9}");
+    let status = story.reconcile(200);
+    assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
+}

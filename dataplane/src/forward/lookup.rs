@@ -272,14 +272,14 @@ impl Lookup {
                 self.plan.error(send.place, now);
             }
             AttemptResult::Error(
-                RelayError::Referral
+                error @ (RelayError::Referral
                 | RelayError::Chain
                 | RelayError::Unrelated
-                | RelayError::Malformed,
+                | RelayError::Malformed),
                 codes,
             ) => {
                 self.errors = Some(codes);
-                sent.was_no_answer();
+                sent.was_no_answer(error);
                 self.replied(send, false, at, now);
                 self.plan.error(send.place, now);
             }

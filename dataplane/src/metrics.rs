@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crds::Config;
 use crds::config::MetricNames;
-use dataplane_core::{DataSource, Discard, Reason, Resource, WorkerCounters};
+use dataplane_core::{DataSource, Discard, Reason, Resource, Unusable, WorkerCounters};
 use tokio::sync::watch;
 
 use crate::forward::cache::CacheResult;
@@ -209,6 +209,11 @@ impl Scrape {
             Discard::ALL.map(|reason| ([("reason", reason.label())], upstreams.discarded(reason)));
         let help = "Messages from upstreams that were not the expected reply, by reason";
         page.counters("upstream_discarded", help, rows)?;
+        let rows = Unusable::ALL
+            .map(|reason| ([("reason", reason.label())], upstreams.unusable_replies(reason)));
+        let help =
+            "Replies of upstreams that are no answer though their code is no error, by reason";
+        page.counters("upstream_unusable_replies", help, rows)?;
         let rows = Limit::ALL.map(|limit| ([("limit", limit.label())], forwarder.limited(limit)));
         page.counters(
             "limited",

@@ -46,5 +46,5 @@ pub use key::LookupKey;
 pub use query::{QueryForm, UpstreamQuery};
 pub use relayed::{Freshness, Relayed};
 pub use select::TtlCaps;
-pub use verdict::{Discard, RelayError};
+pub use verdict::{Discard, RelayError, Unusable};
 pub use write::write_chain;

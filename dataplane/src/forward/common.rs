@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use dataplane_core::Discard;
+use dataplane_core::{Discard, Unusable};
 use futures::FutureExt;
 use tokio::sync::Notify;
 
@@ -19,6 +19,7 @@ pub(super) struct Common {
     /// A probe may be due.
     pub(super) woken: Notify,
     discards: [AtomicU64; Discard::ALL.len()],
+    unusable: [AtomicU64; Unusable::ALL.len()],
     /// Queries that drew one of the open sockets (FW10).
     shared_draws: AtomicU64,
     /// Tasks and looks that panicked, which is a defect of ours.
@@ -44,6 +45,15 @@ impl Common {
 
     pub(super) fn discarded(&self, reason: Discard) -> u64 {
         self.discards[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts a reply to the query of a client.
+    pub(super) fn was_unusable(&self, reason: Unusable) {
+        self.unusable[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn unusable_replies(&self, reason: Unusable) -> u64 {
+        self.unusable[reason as usize].load(Ordering::Relaxed)
     }
 
     /// Runs a task of a server, whose panic is counted. Returns `None` after one.

@@ -148,7 +148,8 @@ impl Lookup {
             for (send, sent) in sent.iter_mut().flatten() {
                 // Over a connection it may wait for a handshake, not for a reply.
                 if sent.look(now_at) && send.transport == Transport::Udp {
-                    group.was_silent(self.plan.member(send.place), key.name(), now_at);
+                    let member = self.plan.member(send.place);
+                    group.was_silent(member, key.name(), sent.at(), now_at);
                 }
             }
             let until = match self.plan.next(now_at) {
@@ -271,14 +272,14 @@ impl Lookup {
                 self.plan.error(send.place, now);
             }
             AttemptResult::Error(
-                RelayError::Referral
+                error @ (RelayError::Referral
                 | RelayError::Chain
                 | RelayError::Unrelated
-                | RelayError::Malformed,
+                | RelayError::Malformed),
                 codes,
             ) => {
                 self.errors = Some(codes);
-                sent.was_no_answer();
+                sent.was_no_answer(error);
                 self.replied(send, false, at, now);
                 self.plan.error(send.place, now);
             }

@@ -4,6 +4,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::plan::Standing;
 use super::server::Heard;
 
 /// Consecutive error Rcodes to queries of one group, after which the server is failing in it (FW28).
@@ -15,6 +16,9 @@ const SILENT_NAMES: usize = 20;
 const WAIT: Duration = Duration::from_secs(5);
 /// The same after several turns that queries of clients proved wrong: each doubles the time, up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// From the query that has the turn of a silent server until another one has it, where nothing came of the first: it found no
+/// port, or was not sent for another reason. Longer than a query waits until it is overdue.
+const TURN: Duration = Duration::from_secs(1);
 /// Between a good probe and the one that ends it where no client asks the server. Shorter than the time for which a server must
 /// be failing before the status names it.
 const PROBATION: Duration = Duration::from_secs(30);
@@ -38,17 +42,21 @@ pub(super) struct MemberHealth {
 struct Silence {
     /// Hashes of the names: one name that is asked again and again is no more than one.
     names: Vec<u64>,
-    /// Other servers are asked first until then; in its turn after that, it has the next query to reply to.
+    /// Other servers are asked first until then; in its turn after that, it has one query to reply to.
     behind_until: Option<Instant>,
+    /// When a lookup took that turn.
+    turn: Option<Instant>,
     put_back: u32,
 }
 
 impl Silence {
-    fn overdue(&mut self, name: u64, now: Instant) {
+    fn overdue(&mut self, name: u64, sent: Instant, now: Instant) {
         match self.behind_until {
+            Some(_) if self.turn.is_some_and(|turn| turn <= sent) => {
+                self.put_back = self.put_back.saturating_add(1);
+            }
             // It was sent before, or to the last server that was left.
-            Some(until) if now < until => return,
-            Some(_) => self.put_back = self.put_back.saturating_add(1),
+            Some(_) => return,
             None if self.names.contains(&name) => return,
             None => {
                 self.names.push(name);
@@ -57,7 +65,22 @@ impl Silence {
                 }
             }
         }
+        self.turn = None;
         self.behind_until = Some(now + wait(self.put_back));
+    }
+
+    /// How a lookup that begins now ranks the server. The first one after each wait takes the turn: clients of others need not
+    /// wait to learn what its query shows.
+    fn rank(&mut self, now: Instant) -> Standing {
+        match self.behind_until {
+            None => Standing::Healthy,
+            Some(until) if now < until => Standing::Avoided,
+            Some(_) => {
+                self.turn = Some(now);
+                self.behind_until = Some(now + TURN);
+                Standing::InTurn
+            }
+        }
     }
 }
 
@@ -71,16 +94,18 @@ impl MemberHealth {
         self.since
     }
 
-    /// Whether other servers are asked first. One on probation is asked in its turn: a broken resolver may answer a probe from its
-    /// cache, so the reply to the next query of a client decides.
-    pub(super) fn is_avoided(&self, now: Instant) -> bool {
-        let is_failing = self.since.is_some() && self.probation_since.is_none();
-        is_failing || self.silence.behind_until.is_some_and(|until| now < until)
+    /// How a lookup that begins now ranks the server, which is up. One on probation is asked as a healthy one: a broken resolver
+    /// may answer a probe from its cache, so the reply to the next query of a client decides.
+    pub(super) fn rank(&mut self, now: Instant) -> Standing {
+        match self.since.is_some() && self.probation_since.is_none() {
+            true => Standing::Avoided,
+            false => self.silence.rank(now),
+        }
     }
 
-    /// Records that the query of a client for the name with this hash is overdue.
-    pub(super) fn was_silent(&mut self, name: u64, now: Instant) {
-        self.silence.overdue(name, now);
+    /// Records that the query of a client for the name with this hash, which was sent then, is overdue.
+    pub(super) fn was_silent(&mut self, name: u64, sent: Instant, now: Instant) {
+        self.silence.overdue(name, sent, now);
     }
 
     /// Records that the server is down: silence before that says nothing about what it answers afterwards.
@@ -148,6 +173,10 @@ mod tests {
         start + Duration::from_secs(seconds)
     }
 
+    fn is_avoided(health: &mut MemberHealth, now: Instant) -> bool {
+        health.rank(now) == Standing::Avoided
+    }
+
     /// Failing since then, with a probe on its way.
     fn probed(start: Instant) -> MemberHealth {
         let mut health = MemberHealth::default();
@@ -165,7 +194,7 @@ mod tests {
         health.replied(false, start, start);
         (0..10).for_each(|_| health.replied(true, start, start));
         assert_eq!((health.since, health.probe_at), (Some(start), Some(start + WAIT)));
-        assert!(health.is_avoided(start));
+        assert!(is_avoided(&mut health, start));
         health.probe_started();
         health.replied(true, start + WAIT, start + WAIT);
         assert_eq!(health.probe_at, None, "one probe at a time");
@@ -187,9 +216,9 @@ mod tests {
         let mut at = start + WAIT;
         for wait_s in [10, 20, 40, 60, 60] {
             health.probe_ended(Heard::Good, at);
-            assert!(!health.is_avoided(at) && health.since == Some(start), "it has its turn");
+            assert!(!is_avoided(&mut health, at) && health.since == Some(start), "it has its turn");
             health.replied(true, at, at);
-            assert!(health.is_avoided(at), "one error is enough");
+            assert!(is_avoided(&mut health, at), "one error is enough");
             health.replied(true, after(at, 1), after(at, 1));
             assert_eq!(health.probe_at, Some(after(at, wait_s)));
             at = after(at, wait_s);
@@ -216,7 +245,7 @@ mod tests {
             health.probe_started();
             health.probe_ended(second, start + PROBATION);
             assert_eq!(
-                (health.since.is_none(), health.is_avoided(start + PROBATION)),
+                (health.since.is_none(), is_avoided(&mut health, start + PROBATION)),
                 (is_over, !is_over)
             );
         }
@@ -230,7 +259,7 @@ mod tests {
         health.probe_started();
         health.replied(true, start + PROBATION, start + PROBATION);
         health.probe_ended(Heard::Good, start + PROBATION);
-        assert!(health.is_avoided(start + PROBATION));
+        assert!(is_avoided(&mut health, start + PROBATION));
         assert_eq!(health.probe_at, Some(start + PROBATION + 2 * WAIT));
     }
 
@@ -241,14 +270,14 @@ mod tests {
         let good = start + WAIT;
         health.probe_ended(Heard::Good, good);
         health.replied(true, after(start, 4), after(good, 1));
-        assert!(!health.is_avoided(after(good, 1)), "it keeps its turn");
+        assert!(!is_avoided(&mut health, after(good, 1)), "it keeps its turn");
         assert_eq!(health.probe_at, Some(good + PROBATION));
         health.replied(true, good, after(good, 2));
-        assert!(health.is_avoided(after(good, 2)), "sent after it");
+        assert!(is_avoided(&mut health, after(good, 2)), "sent after it");
     }
 
     fn silent(names: std::ops::Range<u64>, at: Instant, health: &mut MemberHealth) {
-        names.for_each(|name| health.was_silent(name, at));
+        names.for_each(|name| health.was_silent(name, at, at));
     }
 
     #[test]
@@ -258,15 +287,15 @@ mod tests {
             let mut health = MemberHealth::default();
             silent(0..19, start, &mut health);
             silent(0..19, start, &mut health);
-            assert!(!health.is_avoided(start), "each name counts once");
+            assert!(!is_avoided(&mut health, start), "each name counts once");
             health.replied(is_error, start, start);
             silent(1..20, start, &mut health);
-            assert!(!health.is_avoided(start), "from the beginning");
+            assert!(!is_avoided(&mut health, start), "from the beginning");
             silent(20..21, start, &mut health);
-            assert!(health.is_avoided(start) && !health.is_avoided(start + WAIT));
+            assert!(is_avoided(&mut health, start) && !is_avoided(&mut health, start + WAIT));
             assert_eq!((health.since, health.probe_at), (None, None), "it is not failing");
             health.replied(is_error, start, start);
-            assert!(!health.is_avoided(start), "a late reply ends it");
+            assert!(!is_avoided(&mut health, start), "a late reply ends it");
         }
     }
 
@@ -278,13 +307,46 @@ mod tests {
         for wait_s in [5, 10, 20, 40, 60, 60] {
             silent(30..90, at, &mut health);
             let turn = after(at, wait_s);
-            assert!(health.is_avoided(turn - Duration::from_millis(1)), "sent before: {wait_s}");
-            assert!(!health.is_avoided(turn), "{wait_s}");
+            assert!(is_avoided(&mut health, turn - Duration::from_millis(1)), "{wait_s}");
+            // Sent before the turn, or to the last server that was left.
+            health.was_silent(0, turn - Duration::from_millis(1), turn);
+            assert_eq!(health.rank(turn), Standing::InTurn, "{wait_s}");
+            assert!(is_avoided(&mut health, turn), "one query is enough");
+            health.was_silent(0, turn - Duration::from_millis(1), turn);
             at = turn;
             silent(0..1, at, &mut health);
         }
         health.replied(false, at, at);
         silent(0..20, at, &mut health);
-        assert!(!health.is_avoided(at + WAIT), "as if it were the first time");
+        assert_eq!(health.rank(at + WAIT), Standing::InTurn, "as if it were the first time");
+    }
+
+    #[test]
+    fn fw27_a_turn_of_which_nothing_came_is_for_another_query_soon() {
+        let start = Instant::now();
+        let mut health = MemberHealth::default();
+        silent(0..20, start, &mut health);
+        let turn = start + WAIT;
+        for second in 0..3 {
+            assert_eq!(health.rank(after(turn, second)), Standing::InTurn);
+            let before_next = after(turn, second) + Duration::from_millis(999);
+            assert!(is_avoided(&mut health, before_next));
+        }
+        silent(0..1, after(turn, 2), &mut health);
+        assert!(is_avoided(&mut health, after(turn, 11)), "the second wait");
+        assert_eq!(health.rank(after(turn, 12)), Standing::InTurn);
+        health.replied(false, after(turn, 12), after(turn, 12));
+        assert_eq!(health.rank(after(turn, 12)), Standing::Healthy, "its reply ends it");
+    }
+
+    #[test]
+    fn fw27_a_server_that_is_failing_too_keeps_its_turn_until_it_is_not() {
+        let start = Instant::now();
+        let mut health = probed(start);
+        silent(0..20, start, &mut health);
+        assert!(is_avoided(&mut health, after(start, 6)));
+        health.probe_ended(Heard::Good, after(start, 6));
+        assert_eq!(health.rank(after(start, 6)), Standing::InTurn);
+        assert!(is_avoided(&mut health, after(start, 6)));
     }
 }

@@ -24,6 +24,8 @@ pub(super) enum Transport {
 /// How a server is ranked within its group (FW22), best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
+    /// It has not answered lately, and this lookup asks it first to learn whether it does now (FW27).
+    InTurn,
     Healthy,
     /// It is up, but others are asked first: in this group it answers with errors only, or it has not answered lately.
     Avoided,
@@ -35,7 +37,7 @@ impl Standing {
     /// As `/upstreams` and metrics call it: one that is only silent at times is `healthy` there.
     pub(super) const fn label(self) -> &'static str {
         match self {
-            Standing::Healthy => "healthy",
+            Standing::InTurn | Standing::Healthy => "healthy",
             Standing::Avoided => "failing",
             Standing::Down => "down",
         }

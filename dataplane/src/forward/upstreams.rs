@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crds::config::{self, Config, GroupOptions, Policy};
 use crds::names::DEFAULT_GROUP;
-use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps};
+use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps, Unusable};
 
 use super::cache;
 use super::connections::Client;
@@ -209,6 +209,11 @@ impl Upstreams {
     /// Messages from upstreams that were not the reply waited for (FW13).
     pub fn discarded(&self, reason: Discard) -> u64 {
         self.registry.common.discarded(reason)
+    }
+
+    /// Replies to queries of clients that were no answer, though their Rcode was no error (FW21).
+    pub fn unusable_replies(&self, reason: Unusable) -> u64 {
+        self.registry.common.unusable_replies(reason)
     }
 
     /// Tasks that carry queries of servers and probe them, and panicked.

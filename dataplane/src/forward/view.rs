@@ -76,11 +76,11 @@ pub struct ServerView {
     pub sent: u64,
     /// Valid replies that end a lookup: NOERROR, NXDOMAIN, YXDOMAIN (FW20).
     pub good: u64,
-    /// Error Rcodes and referrals.
+    /// Error Rcodes, and replies that are no answer though their Rcode is none.
     pub errors: u64,
     /// Sends without a valid reply in time.
     pub silent: u64,
-    /// Probes without a reply (FW22).
+    /// Probes without a reply (FW27).
     pub failed_probes: u64,
     /// Absent where there was never a connection.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -51,7 +51,7 @@ struct Shown<'a> {
     certificates: Vec<CertificateState>,
     /// Encrypted listeners whose ports could not be opened.
     closed_listeners: Vec<ClosedListener>,
-    /// Servers that have failed every attempt for a minute or more.
+    /// Servers that are down, with the time since they are.
     upstreams_down: Vec<Down>,
     /// Servers that answer with errors only.
     upstreams_failing: Vec<Down>,

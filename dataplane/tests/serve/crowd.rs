@@ -130,7 +130,7 @@ fn t1_t2_ten_thousand_idle_connections_leave_room_for_others_and_udp() {
 }
 
 #[test]
-fn t9_connections_that_are_all_reset_at_once_leave_nothing_behind() {
+fn t5_t9_connections_that_are_all_reset_at_once_leave_nothing_behind() {
     let house = House::on(&["127.0.0.1:0"], patient());
     let counters = house.serving.counters();
     let mut clients = Vec::new();

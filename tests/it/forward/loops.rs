@@ -24,7 +24,7 @@ use super::stage::{FIRST, Stage, answers, failure, server};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn g137_a_server_that_leads_back_is_left_out_reported_and_probed_on() {
+async fn g137_a_server_that_leads_back_is_left_out_and_reported() {
     let script = "server 10.0.0.2\n* *\n  answer @ 0 TXT \"some instance\"\n\
                   server 10.0.0.3\n* *\n  rcode NXDOMAIN\nwww.example.org. A\n  answer @ 60 A 192.0.2.80";
     let stage = Stage::new(script);
@@ -44,8 +44,6 @@ async fn n16_when_every_server_leads_back_it_is_servfail_at_once() {
     stage.until(0, "looping").await;
     let reply = stage.ask(0, "www.example.org", RecordType::A).await;
     assert_eq!(failure(&reply), (ResponseCode::ServFail, Some(0)));
-    stage.upstream(FIRST).play(Script::one("* *\n  silent").unwrap());
-    assert_eq!(stage.view().groups[0].servers[0].state, "looping", "silence ends no loop");
 }
 
 /// A data plane on loopback, whose upstreams are set once all have addresses.

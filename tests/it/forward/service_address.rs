@@ -13,6 +13,12 @@ use tests::scratch::Scratch;
 /// Of the Service of the cluster DNS, which kubelet writes into the resolv.conf of pods.
 const SERVICE_ADDRESS: &str = "10.96.0.10";
 const PATH: &str = "/etc/resolv.conf";
+/// A Service of the cluster.
+const SERVICE: &str = "apiVersion: v1
+kind: Service
+metadata: {name: api, namespace: shop}
+spec: {clusterIP: 10.96.0.20, clusterIPs: [10.96.0.20], ports: [{port: 80}]}
+";
 
 /// The program with this resolv.conf, at port 53 of every address.
 fn with_resolv_conf(text: &str) -> (Scratch, DataPlane) {
@@ -34,6 +40,7 @@ fn with_resolv_conf(text: &str) -> (Scratch, DataPlane) {
     assert_eq!(fs::read_to_string(PATH).expect("readable"), text);
     let manifests = folder.path().join("manifests");
     fs::create_dir(&manifests).expect("created");
+    fs::write(manifests.join("api.yaml"), SERVICE).expect("written");
     let plane = DataPlane::of_manifests_with(&manifests, &["--listen", "0.0.0.0:53"]);
     (folder, plane)
 }
@@ -65,6 +72,8 @@ fn fw50_g137_a_resolv_conf_that_names_our_own_service_is_found_at_the_first_prob
         assert!(status == 200 && ready.contains("forwards to ClusterDNS itself"), "{ready}");
         let reply = plane.ask("www.example.org. A", Transport::Udp);
         assert!(format!("{reply:?}").contains("SERVFAIL"), "{reply:?}");
+        let reply = plane.ask("api.shop.svc.cluster.local. A", Transport::Udp);
+        assert!(format!("{reply:?}").contains("10.96.0.20"), "names of ours: {reply:?}");
     });
 }
 

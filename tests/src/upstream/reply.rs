@@ -37,12 +37,13 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     // The lower octet of the count of additional records.
     wire[11] += u8::from(is_announced);
     let over_udp = asked.transport == UpstreamTransport::Udp;
+    let is_lost = over_udp && wire.len() > rule.udp_at_most;
     let decoys = rule.first.iter().filter(|_| over_udp).enumerate();
     let decoys = decoys.map(|(number, kind)| (*kind, decoy(*kind, number, &reply, &wire)));
     Some(Reaction {
         delay: rule.delay,
         decoys: decoys.collect(),
-        reply: (!rule.silent && !is_ignored).then_some(wire),
+        reply: (!rule.silent && !is_ignored && !is_lost).then_some(wire),
         http: rule.http.clone(),
         stream: if over_udp { Stream::Answer } else { rule.tcp },
     })

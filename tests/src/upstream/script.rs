@@ -12,7 +12,7 @@
 //! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad tc` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
 //! `opt announced` (it gets a reply that counts an OPT record and has none) ·
-//! `udp truncated` (TC and no records) ·
+//! `udp truncated` (TC and no records) · `udp at-most 512` (a larger reply is lost on its way) ·
 //! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
 //! `tcp once` (over TCP: the connection is closed behind the reply, also if it has more queries) ·
 //! `http status 500` · `http type text/html` · `http age 50` · `http octets 70000` ·
@@ -53,6 +53,8 @@ pub(super) struct Rule {
     pub(super) cut: bool,
     pub(super) no_question: bool,
     pub(super) udp_truncated: bool,
+    /// The octets of the largest reply that arrives over UDP.
+    pub(super) udp_at_most: usize,
     pub(super) tcp: Stream,
     pub(super) http: Http,
     pub(super) first: Vec<Decoy>,
@@ -239,6 +241,7 @@ impl Default for Rule {
             cut: false,
             no_question: false,
             udp_truncated: false,
+            udp_at_most: usize::MAX,
             tcp: Stream::Answer,
             http: Http::default(),
             first: Vec::new(),
@@ -278,6 +281,7 @@ impl Rule {
             ["opt", "announced"] => self.opt = Some(OnOpt::Announce),
             ["opt", name] => self.opt = Some(OnOpt::Refuse(rcode(name)?)),
             ["udp", "truncated"] => self.udp_truncated = true,
+            ["udp", "at-most", octets] => self.udp_at_most = octets.parse()?,
             ["tcp", "close"] => self.tcp = Stream::Close,
             ["tcp", "hang"] => self.tcp = Stream::Hang,
             ["tcp", "half"] => self.tcp = Stream::Half,

@@ -30,6 +30,31 @@ impl Discard {
     }
 }
 
+/// Why a reply to our question is no answer, though its Rcode is no error and it parses (FW21): counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unusable {
+    /// It refers to other servers.
+    Referral,
+    /// Its chain of CNAMEs is too long, a loop, or too much work.
+    Chain,
+    /// Its records do not belong to the question, or contradict its Rcode.
+    Unrelated,
+}
+
+impl Unusable {
+    /// Every reason, in the order of their discriminants.
+    pub const ALL: [Unusable; 3] = [Unusable::Referral, Unusable::Chain, Unusable::Unrelated];
+
+    /// Value of the label `reason` of `clusterdns_upstream_unusable_replies_total`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Unusable::Referral => "referral",
+            Unusable::Chain => "chain",
+            Unusable::Unrelated => "unrelated",
+        }
+    }
+}
+
 /// Why the reply to our question cannot be relayed: it counts as a failure of that attempt (FW20, FW21, FW26, FW41).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RelayError {
@@ -46,4 +71,16 @@ pub enum RelayError {
     /// Header and question are those of the reply, but its answer or authority section does not parse (FW12). A datagram of
     /// this kind is no reply: it is waited past (FW13).
     Malformed,
+}
+
+impl RelayError {
+    /// Which of them a reply is whose Rcode is no error. One that does not parse is a [`Discard`].
+    pub const fn unusable(self) -> Option<Unusable> {
+        match self {
+            RelayError::Referral => Some(Unusable::Referral),
+            RelayError::Chain => Some(Unusable::Chain),
+            RelayError::Unrelated => Some(Unusable::Unrelated),
+            RelayError::Truncated | RelayError::Rcode(_) | RelayError::Malformed => None,
+        }
+    }
 }

@@ -91,6 +91,28 @@ async fn fw22_fastest_asks_first_the_server_whose_replies_came_first() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn fw27_a_silent_server_has_one_query_in_its_turn_with_each_policy() {
+    for policy in [Policy::Random, Policy::RoundRobin, Policy::Sequential, Policy::Fastest] {
+        let upstreams = three(policy);
+        let group = upstreams.group(0).unwrap();
+        let silent = |name: &str, sent| {
+            group.was_silent(0, &Name::from_text(name).unwrap(), sent, now());
+        };
+        (0..20).for_each(|n| silent(&format!("n{n}.example"), now()));
+        assert_eq!(firsts(group)[0], 0, "{policy:?}");
+        for wait_s in [5, 10] {
+            tokio::time::advance(Duration::from_secs(wait_s)).await;
+            let sent = now();
+            assert_eq!(firsts(group)[0], 1, "{policy:?}");
+            tokio::time::advance(crate::forward::plan::USUAL.interval).await;
+            assert_eq!(firsts(group)[0], 0, "{policy:?}: its query may still be answered");
+            silent("overdue.example", sent);
+            assert_eq!(firsts(group)[0], 0, "{policy:?}: until the next turn");
+        }
+    }
+}
+
 #[tokio::test]
 async fn fw52_a_lookup_waits_for_a_place_at_its_server() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();

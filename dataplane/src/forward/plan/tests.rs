@@ -363,10 +363,11 @@ fn fw22_fastest_asks_the_lowest_latency_first_and_explores_one_in_twenty() {
 
 #[test]
 fn fw22_what_does_not_answer_comes_last_and_in_its_order() {
-    let mut servers = candidates(4);
+    let mut servers = candidates(5);
     servers[0].standing = Standing::Down;
     servers[1].standing = Standing::Avoided;
+    servers[4].standing = Standing::InTurn;
     let order = order(servers, Policy::Sequential, 0, 0);
     let members: Vec<usize> = order.iter().map(|candidate| candidate.member).collect();
-    assert_eq!(members, [2, 3, 1, 0]);
+    assert_eq!(members, [4, 2, 3, 1, 0], "one in its turn is first (FW27)");
 }

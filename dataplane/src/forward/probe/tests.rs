@@ -1,5 +1,6 @@
 //! Probes of servers on loopback that answer, or do not.
 
+mod looping;
 mod restarted;
 
 use std::net::SocketAddr;

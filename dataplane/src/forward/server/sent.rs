@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use dataplane_core::RelayError;
+
 use super::{Heard, Server};
 use crate::forward::now;
 use crate::forward::plan::USUAL;
@@ -102,7 +104,10 @@ impl Sent {
 
     /// A reply came that is no answer, though its response code is no error: a referral, or a chain that cannot be used.
     /// The attempt failed (FW21), the server did not (FW28).
-    pub(in crate::forward) fn was_no_answer(mut self) {
+    pub(in crate::forward) fn was_no_answer(mut self, error: RelayError) {
+        if let Some(reason) = error.unusable() {
+            self.server.common.was_unusable(reason);
+        }
         self.settle_at(Heard::Error, now());
     }
 

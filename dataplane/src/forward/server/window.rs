@@ -1,7 +1,7 @@
-//! How many queries a server is given at once: halved while it answers nothing, raised while it answers, so that a slow or
-//! dead server fills up alone and a recovered one is not met by a herd. Silence for some names, while others are
-//! answered, halves nothing: the server is up. Nor does a reply that comes late: the server is slow. Pure: time comes as
-//! an argument.
+//! How many queries a server is given at once: halved while it answers nothing, raised while it answers, so that a dead
+//! server fills up alone and a recovered one is not met by a herd. Silence for some names, while others are answered,
+//! halves nothing: the server is up. A reply that comes late undoes what its query halved: the server is slow. Pure: time
+//! comes as an argument.
 
 use std::time::{Duration, Instant};
 

@@ -17,15 +17,15 @@ impl Group {
         self.state.health[member].lock().expect("nothing panics while it holds this")
     }
 
-    /// A server of this group as a lookup may ask it; none while it leads back to us (FW50).
+    /// A server of this group as a lookup that begins now may ask it; none while it leads back to us (FW50). A turn of a silent one
+    /// is taken by this (FW27).
     pub(in crate::forward) fn candidate(&self, member: usize, now: Instant) -> Option<Candidate> {
         let mut candidate = self.servers[member].candidate(member, now)?;
         let mut health = self.health(member);
         if candidate.standing == Standing::Down {
             health.went_down();
-        }
-        if health.is_avoided(now) {
-            candidate.standing = candidate.standing.max(Standing::Avoided);
+        } else {
+            candidate.standing = health.rank(now);
         }
         Some(candidate)
     }
@@ -55,11 +55,18 @@ impl Group {
         self.change(member, |health| health.replied(is_error, sent, now));
     }
 
-    /// The query of a client of this group for this name is overdue. Of a server that is down this says nothing new.
-    pub(in crate::forward) fn was_silent(&self, member: usize, name: &Name, now: Instant) {
+    /// The query of a client of this group for this name, which was sent then, is overdue. Of a server that is down this says
+    /// nothing new.
+    pub(in crate::forward) fn was_silent(
+        &self,
+        member: usize,
+        name: &Name,
+        sent: Instant,
+        now: Instant,
+    ) {
         if self.servers[member].is_up() {
             let name = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
-            self.health(member).was_silent(name, now);
+            self.health(member).was_silent(name, sent, now);
         }
     }
 

@@ -78,12 +78,17 @@ fn answers(resolution: &Resolution, asked: &str) -> Vec<String> {
 
 /// What the client gets.
 fn reply(resolution: &Resolution, asked: &str) -> Message {
+    reply_with(resolution, asked, false)
+}
+
+/// The same, if it wants signatures.
+fn reply_with(resolution: &Resolution, asked: &str, do_: bool) -> Message {
     let form = ReplyForm {
         id: 1,
         rd: true,
         cd: false,
         ad: false,
-        do_: false,
+        do_,
         edns: true,
         qtype: A,
         limit: 1232,

@@ -143,7 +143,7 @@ fn wr6_a_stale_reply_is_not_authentic_nor_a_chain_with_a_stale_part() {
 }
 
 #[test]
-fn ca3_a_denial_is_kept_for_the_ttl_of_its_soa_and_not_without_one() {
+fn ca3_f16_a_denial_is_kept_for_the_ttl_of_its_soa_and_not_without_one() {
     let pending = plain(client("www.example.org.", RecordType::A));
     let lifetime_s = |answer: &[&str], authority: &[&str], rcode| {
         let mut reply = upstream(&pending, answer, authority);

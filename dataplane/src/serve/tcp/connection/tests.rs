@@ -233,7 +233,7 @@ fn wr42_a_slow_reader_that_makes_progress_gets_everything() {
 }
 
 #[test]
-fn wr43_lengths_below_a_header_close_once_earlier_queries_are_answered() {
+fn wr43_t5_lengths_below_a_header_close_once_earlier_queries_are_answered() {
     local(async {
         for length in [0, 1, 11] {
             let mut client = connect(Limits::default(), 1 << 16);

@@ -7,6 +7,8 @@ use hickory_proto::rr::{Name as HickoryName, RData, Record};
 
 use super::*;
 
+const NSEC: u16 = 47;
+
 /// `owner TYPE data`, with a TTL of 60.
 fn record(text: &str) -> Record {
     let words: Vec<&str> = text.split(' ').collect();
@@ -18,6 +20,11 @@ fn record(text: &str) -> Record {
             let octets = name(data).wire().to_vec();
             RData::Unknown { code: rtype::DNAME.into(), rdata: NULL::with(octets) }
         }
+        // The next name, and a bitmap of types.
+        "NSEC" => {
+            let octets = [name(data).wire(), &[0, 1, 0x20]].concat();
+            RData::Unknown { code: NSEC.into(), rdata: NULL::with(octets) }
+        }
         _ => RData::try_from_str(kind.parse().unwrap(), data).unwrap(),
     };
     Record::from_rdata(to_name(owner), 60, data)
@@ -26,23 +33,24 @@ fn record(text: &str) -> Record {
 /// The reply of an upstream to a question for addresses of this name, as it is kept where Z is `cluster.local`.
 fn upstream(asked: &str, rcode: ResponseCode, answer: &[&str], authority: &[&str]) -> Relayed {
     let caps = TtlCaps { own_zone: Some(name("cluster.local")), ..TtlCaps::default() };
-    judged(asked, rcode, answer, authority, &caps)
+    judged(&key(asked), rcode, answer, authority, &caps)
 }
 
-/// The same with these caps.
+/// The same with these caps; AD is set.
 fn judged(
-    asked: &str,
+    asked: &LookupKey,
     rcode: ResponseCode,
     answer: &[&str],
     authority: &[&str],
     caps: &TtlCaps,
 ) -> Relayed {
     let mut reply = Message::new(0, MessageType::Response, OpCode::Query);
-    reply.metadata.response_code = rcode;
-    reply.add_query(Query::query(HickoryName::from_ascii(asked).unwrap(), RecordType::A));
+    (reply.metadata.response_code, reply.metadata.authentic_data) = (rcode, true);
+    let owner = HickoryName::from_ascii(asked.name().to_string()).unwrap();
+    reply.add_query(Query::query(owner, RecordType::A));
     reply.add_answers(answer.iter().map(|text| record(text)));
     reply.add_authorities(authority.iter().map(|text| record(text)));
-    match key(asked).judge(0, &reply.to_vec().unwrap(), caps) {
+    match asked.judge(0, &reply.to_vec().unwrap(), caps) {
         Verdict::Good(relayed) => relayed,
         other => panic!("{other:?}"),
     }
@@ -113,6 +121,30 @@ fn fw42_no_upstream_speaks_for_names_of_the_cluster_zone() {
 }
 
 #[test]
+fn fw42_with_do_the_proofs_of_a_reply_that_leads_home_stay() {
+    let index = records_of_cluster();
+    let records = index.records();
+    let around = Surroundings { records: &records, now_s: 0, seed: 0, limit: 1232 };
+    for dnssec in [true, false] {
+        let asked = LookupKey::new(name("cart.example.org"), A, dnssec, false);
+        let caps = TtlCaps { own_zone: Some(name("cluster.local")), ..TtlCaps::default() };
+        let relayed = judged(&asked, NXDomain, &[TO_CART], &[OF_ROOT, ". NSEC aaa."], &caps);
+        let mut resolution = Resolution::default();
+        assert_eq!(resolution.answered(relayed, FRESH, &around), Step::Done);
+        let reply = reply_with(&resolution, "cart.example.org", dnssec);
+        assert_eq!(reply.answers.iter().map(line).collect::<Vec<_>>()[1..], [CART]);
+        assert_eq!(
+            (reply.metadata.response_code, reply.metadata.authentic_data),
+            (NoError, false),
+            "no signature covers all of it"
+        );
+        let proofs = reply.authorities.iter().map(|record| u16::from(record.record_type()));
+        let expected: &[u16] = if dnssec { &[NSEC] } else { &[] };
+        assert_eq!(proofs.collect::<Vec<_>>(), expected, "the SOA is no longer true");
+    }
+}
+
+#[test]
 fn fw42_the_end_of_a_chain_outside_the_cluster_zone_is_what_the_upstream_says() {
     for (target, address) in
         [("xcluster.local.", "xcluster.local. A 6.6.6.6"), ("local.", "local. A 6.6.6.6")]
@@ -137,7 +169,7 @@ fn caps_of_stub() -> TtlCaps {
 
 #[test]
 fn fw42_a_stub_domain_may_give_records_of_names_in_z_and_cannot_deny_one() {
-    let asked = "cart.example.org.";
+    let asked = &key("cart.example.org.");
     let of_zone = "cluster.local. SOA ns.";
     let behind = "cart.shop.svc.cluster.local. CNAME db.example.net.";
     for (rcode, answer, authority, ends_here) in [

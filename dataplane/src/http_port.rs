@@ -221,11 +221,11 @@ fn is_live(reported: &Reported) -> bool {
     not_live(reported).is_empty()
 }
 
-/// Warnings about data that is not live or from another cluster, about watches that fail, and about a configuration that was
-/// refused, one line each.
+/// Warnings about data that is not live or from another cluster, about snapshots that cannot be written, about watches that
+/// fail, and about a configuration that was refused, one line each.
 fn notes(status: &Status) -> String {
     let reported = status.read();
-    let mut notes = snapshot_note(&reported);
+    let mut notes = snapshot_notes(&reported);
     notes.push_str(&feed_notes(&reported));
     if let Some(rejection) = &reported.rejection {
         let first = rejection.violations.first().map(|violation| &*violation.field);
@@ -268,8 +268,9 @@ fn feed_notes(reported: &Reported) -> String {
     all.map(|note| format!("warning: {}\n", printable(&note))).collect()
 }
 
-fn snapshot_note(reported: &Reported) -> String {
-    match reported.snapshot.loaded {
+/// What answers come from, and what the next start cannot begin with: the pod itself lacks nothing until then (E40).
+fn snapshot_notes(reported: &Reported) -> String {
+    let loaded = match reported.snapshot.loaded {
         Some(loaded) if !is_live(reported) => format!(
             "answers come from a snapshot that was confirmed {} s ago{}: no complete list of {} has \
              been read yet\n",
@@ -278,7 +279,14 @@ fn snapshot_note(reported: &Reported) -> String {
             not_live(reported).join(", ")
         ),
         Some(_) | None => String::new(),
-    }
+    };
+    let unwritten = reported.snapshot.error.as_deref().map(|error| {
+        let error = printable(error);
+        format!(
+            "warning: snapshots cannot be written, so a restart finds an old one or none: {error}\n"
+        )
+    });
+    loaded + &unwritten.unwrap_or_default()
 }
 
 /// The kinds of objects whose data is not live.

@@ -54,6 +54,20 @@ async fn d4_k2_a_killed_process_answers_again_from_its_snapshot_without_the_api_
     assert!(again.answers(&cart, &address));
 }
 
+/// Nothing is wrong with the process until it starts again without the API server, so nothing else says so before.
+#[tokio::test(flavor = "multi_thread")]
+async fn e40_readyz_of_a_process_says_that_its_snapshots_cannot_be_written() {
+    let Some(plane) = ControlPlane::shared().await else { return };
+    let folder = Scratch::new("unwritable").expect("a scratch directory");
+    // Also root cannot make a folder in a file.
+    let file = folder.write("file", "").expect("a file");
+    let running = start(plane.kubeconfig(), &file.join("state"));
+    wait_for("the line of a ready process", || {
+        let (status, page) = running.get("/readyz");
+        (status == 200 && page.contains("snapshots cannot be written")).then_some(())
+    });
+}
+
 /// What a kubelet asks while both may be away: it stays ready and alive, and answers names of the cluster.
 fn stays_ready(running: &DataPlane, what: &str, (name, address): (&str, &str)) {
     for _ in 0..30 {

@@ -120,6 +120,22 @@ fn e42_readyz_names_what_still_comes_from_the_snapshot() {
 }
 
 #[test]
+fn e40_readyz_says_that_snapshots_cannot_be_written_before_a_restart_needs_one() {
+    let (health, status) = (Health::default(), Status::default());
+    status.contact();
+    health.serving();
+    status.read().snapshot.error = Some("No space left on device\nby a person".to_owned());
+    assert_eq!(
+        notes(&status),
+        "warning: snapshots cannot be written, so a restart finds an old one or none: No space left on device\\u{a}by a \
+         person\n"
+    );
+    assert!(why_not_ready(&health, &status).is_empty(), "no reason to be unready");
+    status.read().snapshot.error = None;
+    assert_eq!(notes(&status), "");
+}
+
+#[test]
 fn l3_pages_give_way_to_those_that_answer_clients_and_probes_do_not() {
     fn nice() -> i32 {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();

@@ -30,6 +30,13 @@ pub(super) fn write(page: &mut Page<'_>, serving: &ServeCounters) -> fmt::Result
     });
     let help = "When the certificate in use expires, in seconds since 1970";
     page.gauges("certificate_expiry_timestamp_seconds", help, rows)?;
+    // With both an alert knows the life of a certificate: a week is much of one and most of another.
+    let rows = certificates.iter().filter_map(|certificate| {
+        let begins = certificate.not_before_seconds?;
+        Some(([("secret", certificate.secret.as_str())], begins as f64))
+    });
+    let help = "When the certificate in use begins to be valid, in seconds since 1970";
+    page.gauges("certificate_start_timestamp_seconds", help, rows)?;
     let rows = certificates.iter().map(|certificate| {
         let is_bad = certificate.trouble.is_some();
         ([("secret", certificate.secret.as_str())], f64::from(u8::from(is_bad)))

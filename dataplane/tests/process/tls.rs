@@ -142,6 +142,9 @@ fn t8_the_program_serves_https_and_quic_as_the_configuration_asks() {
     let expiry =
         process.metric("clusterdns_certificate_expiry_timestamp_seconds{secret=\"dns-tls\"}");
     assert!(expiry > 1_700_000_000.0);
+    let start =
+        process.metric("clusterdns_certificate_start_timestamp_seconds{secret=\"dns-tls\"}");
+    assert!(start < expiry, "{start}");
     let shown = process.config()["certificates"][0].clone();
     assert_eq!(
         (&shown["secret"], &shown["trouble"]),

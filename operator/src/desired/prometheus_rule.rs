@@ -18,7 +18,7 @@ struct Alert {
     description: &'static str,
 }
 
-const ALERTS: [Alert; 16] = [
+const ALERTS: [Alert; 23] = [
     Alert {
         name: "ClusterDNSDown",
         severity: "critical",
@@ -26,6 +26,16 @@ const ALERTS: [Alert; 16] = [
         minutes: 5,
         summary: "No DNS pod is scraped.",
         description: "Not one pod answered Prometheus for 5 minutes: look at the pods and their readiness.",
+    },
+    Alert {
+        name: "ClusterDNSRestarting",
+        severity: "warning",
+        // A pod that starts again is ready within seconds, so no alert on readiness sees it. The time of its start would count
+        // corrected clocks too.
+        expression: "sum by (pod) (resets(process_cpu_seconds_total{{job}}[1h])) > 2",
+        minutes: 0,
+        summary: "A DNS pod restarts again and again.",
+        description: "{{ $labels.pod }} has restarted at least three times within an hour: kubectl describe pod shows why its container ended last.",
     },
     Alert {
         name: "ClusterDNSErrorsHigh",
@@ -126,6 +136,24 @@ const ALERTS: [Alert; 16] = [
         description: "{{ $labels.pod }} answers from what it knew: changes of {{ $labels.resource }} are not in DNS.",
     },
     Alert {
+        name: "ClusterDNSFormerCluster",
+        severity: "critical",
+        expression: "max by (pod) (clusterdns_serves_former_cluster{{job}}) == 1",
+        minutes: 5,
+        summary: "A pod answers with the data of another cluster.",
+        description: "Another cluster is behind the address of the API server, and {{ $labels.pod }} has not listed all of its objects yet: some answers are those of the cluster before.",
+    },
+    Alert {
+        name: "ClusterDNSSnapshotNotWritten",
+        severity: "warning",
+        // The second half is about a process that failed before its first scrape and then had nothing to try again: the first
+        // value of a counter is no increase.
+        expression: "sum by (pod) (increase(clusterdns_snapshot_write_failures_total{{job}}[15m])) > 0 unless sum by (pod) (increase(clusterdns_snapshot_writes_total{{job}}[15m])) > 0 or sum by (pod) (clusterdns_snapshot_write_failures_total{{job}}) > 0 unless sum by (pod) (clusterdns_snapshot_writes_total{{job}}) > 0",
+        minutes: 10,
+        summary: "A pod cannot write its snapshot.",
+        description: "{{ $labels.pod }} answers, but if it restarts while the API server is away, it has an old snapshot or none: its log and /readyz say why.",
+    },
+    Alert {
         name: "ClusterDNSPropagationSlow",
         severity: "warning",
         expression: "histogram_quantile(0.99, sum by (le) (rate(clusterdns_event_to_visible_seconds_bucket{{job}}[5m]))) > 1",
@@ -144,10 +172,44 @@ const ALERTS: [Alert; 16] = [
     Alert {
         name: "ClusterDNSQueriesDropped",
         severity: "warning",
-        expression: "sum by (pod) (rate(clusterdns_udp_dropped_total{{job}}[5m])) > 1",
+        expression: "sum by (pod) (rate(clusterdns_udp_dropped_total{{job}}[5m]) + rate(clusterdns_udp_stale_total{{job}}[5m])) > 1",
         minutes: 10,
-        summary: "The kernel drops queries before they are read.",
+        summary: "Queries are dropped because they are not read in time.",
         description: "{{ $labels.pod }} has more queries than CPU: more pods, or a larger CPU request.",
+    },
+    Alert {
+        name: "ClusterDNSTurnedAway",
+        severity: "warning",
+        // Without descriptors a listener tries once a second, and counts no more than that.
+        expression: "sum by (pod) (rate(clusterdns_udp_send_failed_total{{job}}[5m]) + rate(clusterdns_udp_receive_failed_total{{job}}[5m]) + rate(clusterdns_tcp_accept_failed_total{{job}}[5m])) + sum by (pod) (rate(clusterdns_tcp_closed_total{{job}reason=~\"backlog|handshake_rate|largest_share|refused\"}[5m])) > 0.5",
+        minutes: 10,
+        summary: "Connections or replies of clients are lost.",
+        description: "{{ $labels.pod }} closes connections at a limit, cannot accept them, or cannot send replies: the page of this alert says which metric shows what.",
+    },
+    Alert {
+        name: "ClusterDNSCertificateExpiring",
+        severity: "warning",
+        // The same time as the reason `CertificateExpiring` of the condition Degraded.
+        expression: "min by (secret) (clusterdns_certificate_expiry_timestamp_seconds{{job}} - time() - clamp_max((clusterdns_certificate_expiry_timestamp_seconds{{job}} - clusterdns_certificate_start_timestamp_seconds{{job}}) / 6, 604800)) < 0",
+        minutes: 15,
+        summary: "The certificate of a listener expires soon.",
+        description: "The certificate of the Secret {{ $labels.secret }} was not renewed: less than 7 days are left, or less than a sixth of its life.",
+    },
+    Alert {
+        name: "ClusterDNSCertificateUnusable",
+        severity: "critical",
+        expression: "min by (secret) (clusterdns_certificate_expiry_timestamp_seconds{{job}} - time()) < 0 or max by (secret) (clusterdns_certificate_start_timestamp_seconds{{job}} - time()) > 0",
+        minutes: 5,
+        summary: "The certificate of a listener is not valid now.",
+        description: "The certificate of the Secret {{ $labels.secret }} has expired, or is not valid yet: clients that check it refuse the connection.",
+    },
+    Alert {
+        name: "ClusterDNSCertificateUnusable",
+        severity: "warning",
+        expression: "max by (secret) (clusterdns_certificate_is_bad{{job}}) == 1",
+        minutes: 10,
+        summary: "A mounted certificate cannot be used.",
+        description: "Pods cannot use the files of the Secret {{ $labels.secret }}: the last good certificate stays in use, if there was one. /config of a pod says why.",
     },
 ];
 

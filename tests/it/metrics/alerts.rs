@@ -112,6 +112,28 @@ fn the_runbook_of_the_operator_says_how_old_the_lease_of_a_leader_is_at_most() {
     }
 }
 
+/// The image has no shell, a kubelet keeps only the status code of a probe, and a port-forward of a Deployment chooses a pod
+/// by itself: a page that names `/readyz` of a pod is no help to a person who cannot open it.
+#[test]
+fn a_runbook_that_names_a_page_of_a_pod_links_how_to_open_it() {
+    let recipe = "(README.md#pages-of-a-pod)";
+    let pages = ["/readyz", "/config", "/upstreams", "/explain", "/top", "/look"];
+    let mut linked = 0;
+    for rule in rules() {
+        let path = text(&rule["annotations"], "runbook");
+        let page = read(path);
+        let names_one = pages.iter().any(|name| page.contains(&format!("`{name}")));
+        assert!(!names_one || page.contains(recipe), "{path} does not link {recipe}");
+        linked += usize::from(names_one);
+    }
+    assert!(linked > 9, "{linked}");
+    let readme = read("docs/runbooks/README.md");
+    let (_, part) = readme.split_once("\n## Pages of a pod\n").expect("the part");
+    for command in ["port-forward pod/POD 9153", "curl -s 127.0.0.1:9153/readyz"] {
+        assert!(part.contains(command), "{command}");
+    }
+}
+
 /// The durations of a text such as "for 5 minutes" and "for an hour", in seconds.
 fn durations(text: &str) -> Vec<u64> {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -159,6 +181,8 @@ fn alerts_and_runbooks_say_how_long_an_alert_waits() {
 #[serde(deny_unknown_fields)]
 struct Case {
     alert: String,
+    /// Of the rules with this name, those of one severity.
+    severity: Option<String>,
     /// Series by name and labels, with promtool's values at intervals of a minute; `JOB` is the data plane's job.
     series: BTreeMap<String, String>,
     /// The labels of the alert besides those of its rule.
@@ -183,7 +207,11 @@ fn each_alert_fires_and_resolves() {
     let job = expression.split("job=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
     let cases: Vec<Case> = serde_saphyr::from_str(include_str!("alerts.yaml")).expect("cases");
     for rule in &rules {
-        let has_case = cases.iter().any(|case| case.alert == text(rule, "alert"));
+        let severity = text(&rule["labels"], "severity");
+        let has_case = cases.iter().any(|case| {
+            let is_same = case.severity.as_deref().is_none_or(|wanted| wanted == severity);
+            is_same && case.alert == text(rule, "alert")
+        });
         assert!(has_case, "alerts.yaml does not show {} firing", text(rule, "alert"));
     }
     let mut test = String::from("rule_files: [rules.yaml]\nevaluation_interval: 1m\ntests:\n");
@@ -194,7 +222,12 @@ fn each_alert_fires_and_resolves() {
             let series = series.replace("JOB", &format!("job=\"{job}\""));
             let _ = writeln!(test, "  - {{series: '{series}', values: '{values}'}}");
         }
-        let of_alert = || rules.iter().filter(|rule| text(rule, "alert") == case.alert);
+        let is_of = |rule: &&Value| {
+            let severity = text(&rule["labels"], "severity");
+            let is_same = case.severity.as_deref().is_none_or(|wanted| wanted == severity);
+            is_same && text(rule, "alert") == case.alert
+        };
+        let of_alert = || rules.iter().filter(is_of);
         assert!(of_alert().count() > 0, "no alert is called {}", case.alert);
         let labels = &case.labels;
         let expected: Vec<Value> = of_alert()

@@ -18,7 +18,7 @@ struct Alert {
     description: &'static str,
 }
 
-const ALERTS: [Alert; 16] = [
+const ALERTS: [Alert; 17] = [
     Alert {
         name: "ClusterDNSDown",
         severity: "critical",
@@ -148,6 +148,14 @@ const ALERTS: [Alert; 16] = [
         minutes: 10,
         summary: "The kernel drops queries before they are read.",
         description: "{{ $labels.pod }} has more queries than CPU: more pods, or a larger CPU request.",
+    },
+    Alert {
+        name: "ClusterDNSMemoryHigh",
+        severity: "warning",
+        expression: "max by (pod) (process_resident_memory_bytes{{job}}) / max by (pod) (process_memory_limit_bytes{{job}}) > 0.85",
+        minutes: 2,
+        summary: "A pod has used more than 85 % of its memory limit.",
+        description: "At the limit the kernel ends {{ $labels.pod }}. All pods hold the same records, so the others may be as close: raise the memory limit in spec.resources.",
     },
 ];
 

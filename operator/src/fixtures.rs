@@ -1,6 +1,7 @@
 //! Clusters for tests, as small as they can be written.
 
 pub(crate) mod api;
+pub(crate) mod many;
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::{Arc, RwLock};

@@ -4,6 +4,7 @@
 pub mod observed;
 pub mod budget;
 pub mod stubs;
+pub(crate) mod octets;
 pub mod caches;
 pub mod relist;
 mod cluster_size;

@@ -93,6 +93,18 @@ fn in_proportion(rule: &Proportional, cluster: CountedCluster) -> u32 {
     u32::try_from(wanted).unwrap_or(rule.max_replicas)
 }
 
+/// `maxReplicas`, where it keeps the number of pods below what the size of the cluster would give.
+pub(crate) fn ceiling(spec: &ClusterDNSSpec, size: ClusterSize) -> Option<u32> {
+    let Scaling { fixed, proportional, ladder, load, per_node } =
+        spec.scaling.clone().unwrap_or_default();
+    let is_otherwise = fixed.is_some() || ladder.is_some() || load.is_some() || per_node.is_some();
+    let rule = proportional.unwrap_or_default();
+    let most = rule.max_replicas;
+    let cluster = CountedCluster::counted(size, rule.include_unschedulable_nodes);
+    let unbounded = Proportional { max_replicas: u32::MAX, ..rule };
+    (!is_otherwise && in_proportion(&unbounded, cluster) > most).then_some(most)
+}
+
 fn by_ladder(ladder: &Ladder, cluster: CountedCluster) -> u32 {
     let cores = ladder.cores_to_replicas.iter().flatten();
     let nodes = ladder.nodes_to_replicas.iter().flatten();

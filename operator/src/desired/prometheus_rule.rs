@@ -18,7 +18,7 @@ struct Alert {
     description: &'static str,
 }
 
-const ALERTS: [Alert; 23] = [
+const ALERTS: [Alert; 24] = [
     Alert {
         name: "ClusterDNSDown",
         severity: "critical",
@@ -210,6 +210,14 @@ const ALERTS: [Alert; 23] = [
         minutes: 10,
         summary: "A mounted certificate cannot be used.",
         description: "Pods cannot use the files of the Secret {{ $labels.secret }}: the last good certificate stays in use, if there was one. /config of a pod says why.",
+    },
+    Alert {
+        name: "ClusterDNSMemoryHigh",
+        severity: "warning",
+        expression: "max by (pod) (process_resident_memory_bytes{{job}}) / max by (pod) (process_memory_limit_bytes{{job}}) > 0.85",
+        minutes: 2,
+        summary: "A pod has used more than 85 % of its memory limit.",
+        description: "At the limit the kernel ends {{ $labels.pod }}. All pods hold the same records, so the others may be as close: raise the memory limit in spec.resources.",
     },
 ];
 

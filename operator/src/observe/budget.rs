@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Octets of all objects that are kept, as they are counted in [`super::stubs::octets`]. While a kind is listed again the
+/// Octets of all objects that are kept, as they are counted in [`super::octets::octets`]. While a kind is listed again the
 /// objects from before are held as well, and the container has 256 MiB.
 pub(super) const MOST: usize = 80 << 20;
 /// The same of every ClusterDNS, which have a room of their own: who fills the other one hides none of them, and who may write

@@ -40,9 +40,8 @@ use crate::runtime::critical_tasks::CriticalTasks;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
 use listings::Listings;
-use slim::{
-    drop_managed_fields, has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set,
-};
+pub(super) use slim::slim_slice;
+use slim::{has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set};
 
 /// How often changes of nodes are added up; kubelets write their status all the time.
 const NODES_EVERY: Duration = Duration::from_secs(5);
@@ -141,12 +140,12 @@ impl Caches {
         let writer = Writer::new(());
         self.pods.insert(key.clone(), writer.as_reader());
         let pods = Api::namespaced(client.clone(), namespace);
-        let pods = Followed { slim: slim_pod, ..labelled_with(pods, names::INSTANCE) };
+        let pods = labelled_with(pods, names::INSTANCE, slim_pod);
         self.keep(writer, pods, |_, pod: &Pod| triggers::by_label(pod.meta()));
         let writer = Writer::new(());
         self.replica_sets.insert(key.clone(), writer.as_reader());
         let sets = Api::namespaced(client.clone(), namespace);
-        let sets = Followed { slim: slim_replica_set, ..labelled_with(sets, names::INSTANCE) };
+        let sets = labelled_with(sets, names::INSTANCE, slim_replica_set);
         self.keep(writer, sets, |_, set: &ReplicaSet| triggers::by_label(set.meta()));
         let writer = Writer::new(());
         self.slices.insert(key, writer.as_reader());
@@ -157,7 +156,7 @@ impl Caches {
         let slices = Followed {
             stub: Some(stubs::stub),
             is_needed: is_ours,
-            ..labelled_with(slices, names::SERVICE_NAME)
+            ..labelled_with(slices, names::SERVICE_NAME, slim_slice)
         };
         self.keep(writer, slices, triggers::of_slice);
     }
@@ -353,8 +352,8 @@ fn plural<K: Resource>(api: &Api<K>) -> String {
     api.resource_url().rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Our own, found by a label.
-fn labelled_with<K>(api: Api<K>, label: &'static str) -> Followed<K>
+/// Those with this label.
+fn labelled_with<K>(api: Api<K>, label: &'static str, slim: fn(&mut K)) -> Followed<K>
 where
     K: Resource<DynamicType = ()>,
 {
@@ -362,7 +361,7 @@ where
         api,
         kind: (),
         label: Some(label),
-        slim: drop_managed_fields,
+        slim,
         stub: None,
         is_needed: |_, _| true,
         longest_wait: LONGEST_WAIT,

@@ -29,7 +29,7 @@ use crate::names;
 use crate::runtime::critical_tasks::CriticalTasks;
 use crate::runtime::metrics::Metrics;
 
-/// Octets of all that is kept here, as they are counted in [`super::stubs::octets`]: some 7,000 pods, or 6,300 with two addresses.
+/// Octets of all that is kept here, as they are counted in [`super::octets::octets`]: some 6,800 pods, or 6,100 with two addresses.
 const MOST: usize = 48 << 20;
 /// uids that are kept of pods that were out since the last look.
 const MOST_OUT: usize = 1_000;

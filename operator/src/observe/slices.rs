@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use kube::core::DynamicObject;
 
+use super::caches::slim_slice;
 use super::other_dns;
 use super::possible_labels::PossibleLabels;
 use crate::context::Context;
@@ -91,7 +92,7 @@ async fn read(ctx: &Context, namespace: &str, service: &str) -> anyhow::Result<V
     let mut found = Vec::new();
     let take = |mut slice: EndpointSlice| {
         // Kubernetes bounds only one size of what others write: 1,000 endpoints in a slice.
-        (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
+        slim_slice(&mut slice);
         found.push(slice);
     };
     let read = within(ctx.lists.page(&ctx.client, all.resource_url(), &params, take)).await;

@@ -1,6 +1,4 @@
-//! Stubs: what the caches keep of an object for which the budget has no room, and how large an object is.
-
-use std::io::{self, Write};
+//! Stubs: what the caches keep of an object for which the budget has no room.
 
 use crds::ClusterDNS;
 use crds::defaults::DNS_PORT;
@@ -8,7 +6,6 @@ use crds::v1alpha1::{ClusterDNSSpec, ClusterDNSStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::DynamicObject;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::names;
@@ -22,34 +19,6 @@ const LABELS: [&str; 3] = [names::INSTANCE, names::SERVICE_NAME, names::TEMPLATE
 /// object is. A selector that is cut selects more pods, never fewer.
 const MAX_PAIRS: usize = 16;
 const MAX_VALUES: usize = 16;
-
-/// What a member or an element takes in memory besides its text: half of it for each colon and comma.
-const OF_VALUE: usize = 48;
-/// Least octets that a map takes in memory: a node of a B-tree has room for eleven members.
-const OF_MAP: usize = 632;
-
-/// About how many octets an object takes in memory: its text as JSON, and the overhead of its values and maps. Text
-/// alone would say too little: `{"a":1}` is 7 octets of text and some 700 in memory.
-pub(crate) fn octets(object: &impl Serialize) -> usize {
-    struct Counter(usize);
-    impl Write for Counter {
-        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            // The serializer writes each sign of the structure by itself.
-            self.0 += match octets {
-                b"{" => OF_MAP,
-                b"," | b":" => OF_VALUE,
-                text => text.len(),
-            };
-            Ok(octets.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, object).expect("an object of the API is JSON");
-    counter.0
-}
 
 /// Keeps only the fields that say that an object exists, and to whom it belongs.
 pub(super) fn stub<K: Resource + Default>(object: &mut K) {

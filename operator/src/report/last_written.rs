@@ -9,7 +9,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
 use kube::ResourceExt;
 
-use crate::observe::stubs::octets;
+use crate::observe::octets::octets;
 
 /// Statuses that are remembered.
 const MAX_REMEMBERED: usize = 1_000;

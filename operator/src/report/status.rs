@@ -183,7 +183,14 @@ fn at_rest(dns: &ClusterDNS, plan: &Plan, observed: &Observed, now: Timestamp) -
                 ),
             ),
             Some((_, None)) | None => {
-                ConditionState::no("Complete", "everything is as the spec says")
+                let scaling = match scale::ceiling(&dns.spec, observed.size) {
+                    None => String::new(),
+                    Some(most) => format!(
+                        ". By its size the cluster would have more pods than maxReplicas of spec.scaling.proportional allows \
+                         ({most}): raise it if they are busy"
+                    ),
+                };
+                ConditionState::no("Complete", &format!("everything is as the spec says{scaling}"))
             }
         },
         ManagementState::Unmanaged => ConditionState::no(

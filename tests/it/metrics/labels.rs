@@ -13,7 +13,7 @@ use tests::promql::{Expression, Selector};
 use tests::scenario::Plane;
 
 use super::alerts::rules;
-use super::{asked, expect_upstream_failure};
+use super::{OF_A_LIMIT, asked, expect_upstream_failure};
 use crate::architecture::{read, root};
 
 /// The labels that Prometheus itself gives to what a PodMonitor selects.
@@ -72,6 +72,7 @@ fn rows() -> Vec<Sample> {
     }));
     // Prometheus writes it itself.
     rows.push(Sample { name: "up".to_owned(), labels: BTreeMap::new() });
+    rows.push(Sample { name: OF_A_LIMIT.to_owned(), labels: BTreeMap::new() });
     rows
 }
 

@@ -15,6 +15,13 @@ use super::page::{Page, Part};
 /// Ticks in a second, as `/proc` counts processor time: the same on every architecture that Linux runs on today.
 const TICKS: f64 = 100.0;
 
+/// Where the kernel says how much memory the container of this process may take: control groups of version 2, and of version 1.
+const MEMORY_LIMITS: [&str; 2] =
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+
+/// Version 1 writes a number near the largest one where there is no limit.
+const NO_MACHINE_HAS: u64 = 1 << 60;
+
 /// A start that moves by less is shown as it was: two clocks are not read at the same moment, and who counts restarts takes
 /// each other value for one.
 const SAME_S: f64 = 5.0;
@@ -81,6 +88,12 @@ impl Part for Process {
         if let Some(bytes) = bytes(&status, "VmRSS:") {
             page.gauge("process_resident_memory_bytes", "Memory in use", bytes)?;
         }
+        // Each time: a limit may change while a pod runs.
+        let mut limits = MEMORY_LIMITS.into_iter().filter_map(of_system);
+        if let Some(bytes) = limits.find_map(|text| memory_limit(&text)) {
+            let help = "Memory at which the kernel kills the container, where it has a limit";
+            page.gauge("process_memory_limit_bytes", help, bytes)?;
+        }
         if let Some(bytes) = bytes(&status, "VmSize:") {
             page.gauge("process_virtual_memory_bytes", "Address space in use", bytes)?;
         }
@@ -111,6 +124,12 @@ fn bytes(status: &str, name: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024.0)
+}
+
+/// The limit of a control group; none: it has none.
+fn memory_limit(text: &str) -> Option<f64> {
+    let octets: u64 = text.trim().parse().ok()?;
+    (1..NO_MACHINE_HAS).contains(&octets).then_some(octets as f64)
 }
 
 /// The soft limit of `/proc/self/limits`.
@@ -156,6 +175,23 @@ mod tests {
         for nonsense in ["", "71 (a", "Max open files unlimited"] {
             assert_eq!((cpu_seconds(nonsense), bytes(nonsense, "VmRSS:")), (None, None));
             assert_eq!(max_fds(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn a_limit_of_memory_is_read_of_both_versions_of_control_groups() {
+        for (text, expected) in [
+            ("268435456\n", Some(268_435_456.0)),
+            ("max\n", None),
+            // Version 1, in pages of 4 KiB and of 64 KiB.
+            ("9223372036854771712\n", None),
+            ("9223372036854710272\n", None),
+            ("18446744073709551615\n", None),
+            ("0\n", None),
+            ("", None),
+            ("-1\n", None),
+        ] {
+            assert_eq!(memory_limit(text), expected, "{text}");
         }
     }
 }

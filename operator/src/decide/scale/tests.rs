@@ -51,6 +51,20 @@ fn o12_proportional_is_the_larger_of_cores_and_nodes_within_bounds() {
 }
 
 #[test]
+fn o12_the_bound_is_named_where_it_keeps_pods_from_following_the_cluster() {
+    let of = |spec: &str, nodes, cores| ceiling(&dns(spec).spec, cluster(nodes, cores).size);
+    assert_eq!([of("{}", 2_048, 8_192), of("{}", 0, 0)], [None, None]);
+    assert_eq!([of("{}", 2_049, 8_192), of("{}", 100, 32_769)], [Some(32), Some(32)]);
+    let more = "{scaling: {proportional: {maxReplicas: 100}}}";
+    assert_eq!([of(more, 6_400, 8_192), of(more, 6_401, 8_192)], [None, Some(100)]);
+    for other in
+        ["{fixed: {replicas: 3}}", "{perNode: {}}", "{load: {minReplicas: 2, maxReplicas: 4}}"]
+    {
+        assert_eq!(of(&format!("{{scaling: {other}}}"), 5_000, 20_000), None, "{other}");
+    }
+}
+
+#[test]
 fn o12_an_empty_spec_is_proportional_and_never_below_two() {
     for (nodes, cores, expected) in
         [(0, 0, 2), (1, 4, 2), (128, 512, 2), (129, 512, 3), (5000, 20_000, 32)]

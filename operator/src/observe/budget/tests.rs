@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::*;
 use crate::fixtures::from;
-use crate::observe::stubs::{is_stub, octets, stub_of_budget, stub_of_service};
+use crate::observe::octets::octets;
+use crate::observe::stubs::{is_stub, stub_of_budget, stub_of_service};
 
 const MIB: usize = 1 << 20;
 
@@ -165,7 +166,7 @@ fn k23_a_stub_is_small_however_large_the_selector_is() {
     assert!(octets(&service) > MIB && octets(&budget) > MIB);
     stub_of_service(&mut service);
     stub_of_budget(&mut budget);
-    assert!(octets(&service) < 8 << 10 && octets(&budget) < 24 << 10);
+    assert!(octets(&service) < 9 << 10 && octets(&budget) < 24 << 10);
     assert_eq!(service.data["spec"]["ports"], json!([{"port": 53}]), "it serves DNS");
     let selector = &budget.data["spec"]["selector"];
     assert_eq!(selector["matchLabels"].as_object().unwrap().len(), 16);

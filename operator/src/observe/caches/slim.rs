@@ -2,7 +2,8 @@
 
 use crds::ClusterDNS;
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
 use kube::Resource;
 use kube::core::DynamicObject;
 
@@ -11,10 +12,6 @@ use crate::names;
 
 /// What client-side apply writes: the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-pub(super) fn drop_managed_fields<K: Resource>(object: &mut K) {
-    object.meta_mut().managed_fields = None;
-}
 
 /// Of its spec a pod's node and the ports of its containers are read, and no annotation.
 pub(super) fn slim_pod(pod: &mut Pod) {
@@ -36,11 +33,27 @@ pub(super) fn slim_replica_set(set: &mut ReplicaSet) {
     (set.metadata.managed_fields, set.spec, set.status) = (None, None, None);
 }
 
+/// Whose pods are behind a Service, and which of them are ready: Services of large clusters have an endpoint on each node.
+pub(in crate::observe) fn slim_slice(slice: &mut EndpointSlice) {
+    keep_labels(slice);
+    slice.ports = None;
+    for endpoint in &mut slice.endpoints {
+        let Endpoint { conditions, target_ref, .. } = std::mem::take(endpoint);
+        endpoint.conditions = conditions
+            .map(|it| EndpointConditions { ready: it.ready, ..EndpointConditions::default() });
+        endpoint.target_ref = target_ref.map(|it| ObjectReference {
+            name: it.name,
+            uid: it.uid,
+            ..ObjectReference::default()
+        });
+    }
+}
+
 pub(super) fn has_our_label(object: &impl Resource) -> bool {
     triggers::label(object.meta(), names::INSTANCE).is_some()
 }
 
-/// Of the metadata of a Node only its name and its labels are read.
+/// Of the metadata of a Node or a slice only its names and its labels are read.
 pub(super) fn keep_labels<K: Resource>(object: &mut K) {
     let metadata = object.meta_mut();
     (metadata.managed_fields, metadata.annotations) = (None, None);

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::ask_pods::pod_reports::http_address;
 use crate::fixtures::api::{self, Asked, Reply};
+use crate::observe::octets::octets;
 use crate::observe::pods;
 use crate::observe::unlisted::Cause;
 use crate::runtime::restored::{Resets, confirming};
 
+mod large_cluster;
 mod resources;
 
 const MANY: usize = 200;
@@ -319,7 +321,7 @@ fn k23_of_a_pod_and_a_replica_set_only_what_is_read_is_kept() {
             .unwrap();
     let before = pod.clone();
     slim_pod(&mut pod);
-    assert!(stubs::octets(&pod) < 16 << 10);
+    assert!(octets(&pod) < 16 << 10);
     let read = |pod: &Pod| {
         let node = pods::node(pod).map(str::to_owned);
         (node, http_address(pod), pods::is_ready(pod), pod.metadata.labels.clone())
@@ -331,6 +333,6 @@ fn k23_of_a_pod_and_a_replica_set_only_what_is_read_is_kept() {
         "spec": {"selector": {}, "template": template}}))
     .unwrap();
     slim_replica_set(&mut set);
-    assert!(stubs::octets(&set) < 8 << 10);
+    assert!(octets(&set) < 8 << 10);
     assert_eq!(set.annotations()["deployment.kubernetes.io/revision"], "7");
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures::api::{self, Reply};
 use crate::fixtures::from;
-use crate::observe::stubs::octets;
+use crate::observe::octets::octets;
 
 /// Much larger than what is kept.
 const FILLING: usize = 100_000;

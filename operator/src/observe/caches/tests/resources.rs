@@ -49,7 +49,7 @@ async fn k23_many_large_clusterdns_take_bounded_memory_and_one_that_works_stays_
         assert!(whole > 16 * MIB && whole <= 24 * MIB, "{whole} octets of whole objects");
         assert!(stubs <= 8 * MIB, "{stubs} octets of stubs");
         let all = kept.state();
-        let counted: usize = all.iter().map(|dns| stubs::octets(dns.as_ref())).sum();
+        let counted: usize = all.iter().map(|dns| octets(dns.as_ref())).sum();
         assert!(all.len() == LARGE + 1 && counted <= whole + stubs, "{counted} octets are kept");
         let working = kept.get(&ObjectRef::new("a")).unwrap();
         assert!(!stubs::is_stub(working.as_ref()));
@@ -59,7 +59,7 @@ async fn k23_many_large_clusterdns_take_bounded_memory_and_one_that_works_stays_
     };
     check();
     let stub = kept.get(&ObjectRef::new(&format!("b{:02}", LARGE - 1))).unwrap();
-    assert!(stubs::is_stub(stub.as_ref()) && stubs::octets(stub.as_ref()) < 16 << 10);
+    assert!(stubs::is_stub(stub.as_ref()) && octets(stub.as_ref()) < 16 << 10);
     // What it claims is still known, and it is still enqueued.
     assert_eq!(names::service(&stub), ("dns".to_owned(), format!("b{:02}", LARGE - 1)));
     let status = stub.status.as_ref().unwrap();

@@ -328,3 +328,19 @@ fn what_pods_call_an_object_is_cut_to_what_the_api_server_takes() {
         [&listed.kind, &listed.namespace, &listed.name, &listed.reason].map(|text| text.len());
     assert_eq!(octets, [LABEL, LABEL, OBJECT_NAME, MESSAGE]);
 }
+
+#[test]
+fn o12_a_cluster_that_is_too_large_for_max_replicas_says_so() {
+    let mut story = Story::settled("{scaling: {proportional: {maxReplicas: 2}}}");
+    let says = |story: &mut Story| {
+        let status = story.reconcile(60);
+        let it = condition(&status, "Progressing").unwrap();
+        (
+            it.reason.clone(),
+            it.message.contains("maxReplicas of spec.scaling.proportional allows (2)"),
+        )
+    };
+    assert_eq!(says(&mut story), ("Complete".to_owned(), false));
+    story.observed.size.schedulable_nodes = 1_000;
+    assert_eq!(says(&mut story), ("Complete".to_owned(), true));
+}

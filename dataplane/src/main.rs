@@ -47,14 +47,11 @@ fn main() -> ExitCode {
     let room = dataplane_udp::make_room_for_descriptors();
     let (first, jobs) = first_thread::lend();
     let all_else = std::thread::Builder::new().name("all-else".into()).stack_size(STACK);
-    // The process ends with this thread, whatever the source does then.
-    let started = all_else.spawn(move || std::process::exit(whole_run(room, &first).into()));
-    match started {
-        Ok(_) => {
+    match all_else.spawn(move || whole_run(room, &first)) {
+        Ok(all_else) => {
             jobs.work();
-            // That thread has panicked, and the log says where.
-            telemetry::flush();
-            ExitCode::FAILURE
+            // Where it has panicked, the log says so.
+            all_else.join().map_or(ExitCode::FAILURE, ExitCode::from)
         }
         Err(error) => {
             telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());

@@ -177,6 +177,8 @@ fn run(
             }
         }
     });
+    // The end of the process waits for no name of the API server that is still being resolved.
+    runtime.shutdown_background();
 }
 
 /// The parts that do not need the API server.

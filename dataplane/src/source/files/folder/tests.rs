@@ -165,7 +165,9 @@ fn an_object_that_cannot_be_read_any_more_keeps_its_last_good_version() {
             disk.write("a.yaml", &another);
             assert!(folder.scan(later()));
             let mut after = folder.world(None).objects;
-            after.retain(|(_, key), _| *key.name != *other);
+            assert!(after.keys().any(|(_, key)| *key.name == *other), "the rest is served: {to}");
+            // A namespace without a readable name may be the one that is gone.
+            after.retain(|(_, key), _| !key.name.starts_with("10."));
             assert_eq!(after, before, "{to}");
             let said = reasons(&folder);
             let [reason] = &said[..] else { panic!("{to}: {said:?}") };

@@ -20,6 +20,11 @@ use crate::v1alpha1::VERSION;
 pub use places::{Place, Places, places, places_of};
 pub use yaml::{documents, not_yaml, options};
 
+/// What is said of a ClusterDNS without `spec`. For the API server the field is required; to take a file whose lines lost
+/// their indentation for the defaults would send the names of its stub domains to other servers.
+pub const SPEC_IS_MISSING: &str =
+    "is missing or empty, and the API server refuses that: write spec: {} for the defaults";
+
 /// A ClusterDNS as it was read.
 #[derive(Clone, Debug)]
 pub struct Found {

@@ -293,6 +293,25 @@ fn o18_what_is_no_danger_is_no_warning_and_one_server_twice_is() {
     assert!(text.contains("spec.upstreams.servers[1]: ServerTwice"), "{text}");
     let text = said("{upstreams: {servers: [{address: 10.0.0.1}, {address: 10.0.0.1, port: 54}]}}");
     assert!(!text.contains("ServerTwice"), "{text}");
+    let tls = "transport: TLS, tls: {serverName: dns.example}";
+    for (server, expected) in [
+        ("port: 853".to_owned(), true),
+        ("port: 853, transport: TCP".to_owned(), true),
+        (format!("port: 53, {tls}"), true),
+        ("port: 5353".to_owned(), false),
+        (format!("port: 853, {tls}"), false),
+        (format!("port: 443, {tls}"), false),
+        (tls.to_owned(), false),
+    ] {
+        let server = format!("{{address: 10.0.0.2, {server}}}");
+        let text = said(&format!("{{upstreams: {{servers: [{{address: 10.0.0.1}}, {server}]}}}}"));
+        let warned = text.contains("spec.upstreams.servers[1].port: PortOfOtherTransport");
+        assert_eq!(warned, expected, "{text}");
+        let stub = format!("{{stubDomains: [{{domain: corp.example, servers: [{server}]}}]}}");
+        let text = said(&stub);
+        let warned = text.contains("spec.stubDomains[0].servers[0].port: PortOfOtherTransport");
+        assert_eq!(warned, expected, "{text}");
+    }
 }
 
 #[test]

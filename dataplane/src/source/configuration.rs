@@ -109,6 +109,13 @@ fn config(
             })
             .collect::<Vec<_>>()
     })?;
+    if found.object["spec"].is_null() {
+        let message = crds::manifest::SPEC_IS_MISSING.to_owned();
+        return Err(vec![Violation {
+            line: line("spec"),
+            ..violation("spec", "Missing", message)
+        }]);
+    }
     *unknown = ignored.paths;
     crds::check_local(&dns).map_err(|violations| {
         let at = |v: &crds::check::Violation| Violation {
@@ -154,9 +161,7 @@ mod tests {
 
     #[test]
     fn an_empty_spec_is_a_complete_one() {
-        for spec in ["{}", "null"] {
-            assert_eq!(of_yaml(&with_spec(spec)).unwrap().config.domain, "cluster.local", "{spec}");
-        }
+        assert_eq!(of_yaml(&with_spec("{}")).unwrap().config.domain, "cluster.local");
     }
 
     #[test]
@@ -178,6 +183,8 @@ mod tests {
                 ),
                 "spec.stubDomains[0].domain",
             ),
+            (with_spec("null"), "spec"),
+            (with_spec("{}").replace(", spec: {}", ""), "spec"),
             (with_spec("{}").replace("v1alpha1", "v2"), "apiVersion"),
             (with_spec("{}").replace("name: main", "name: UPPER"), "metadata.name"),
         ];

@@ -31,7 +31,7 @@ use folder::Folder;
 pub use watch::Watch;
 
 const CONFIGURATION_IS_GONE: &str = "the ClusterDNS of the folder is gone: the configuration that \
-     ran stays in use; for the defaults write a ClusterDNS with an empty spec, or start again";
+     ran stays in use; for the defaults write a ClusterDNS with spec: {}, or start again";
 
 /// A folder whose objects have been applied; [`Files::watch`] keeps them up to date.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub struct Files {
     applied: BTreeMap<(Resource, Key), Kept>,
     /// The ClusterDNS looked at last, good or not; `None`: there is none in the folder.
     looked_at: Option<documents::UncheckedConfiguration>,
+    /// The name of the ClusterDNS that runs: the last one that was not refused.
+    in_use: Option<String>,
 }
 
 impl Files {
@@ -79,8 +81,9 @@ impl Files {
             .map_err(|error| anyhow::anyhow!("the configuration cannot be used: {error}"))?;
         status.run(checked.running);
         let looked_at = world.configuration.as_ref().map(|(found, _)| found.clone());
-        let root = root.to_owned();
-        let mut files = Files { root, folder, writer, status, applied: BTreeMap::new(), looked_at };
+        let in_use = looked_at.as_ref().map(|found| found.name.clone());
+        let (root, applied) = (root.to_owned(), BTreeMap::new());
+        let mut files = Files { root, folder, writer, status, applied, looked_at, in_use };
         files.apply_first(world);
         Ok(files)
     }
@@ -151,8 +154,7 @@ impl Files {
     }
 
     fn apply_folder(&mut self) {
-        let in_use = self.looked_at.as_ref().map(|found| found.name.as_str());
-        let mut world = self.folder.world(in_use);
+        let mut world = self.folder.world(self.in_use.as_deref());
         let all_again = self.configure(&world);
         self.apply(&mut world, all_again);
         self.finish(world);
@@ -177,6 +179,7 @@ impl Files {
         };
         match self.writer.configure(&checked.config) {
             Ok(relist) => {
+                self.in_use = found.map(|found| found.name.clone());
                 self.status.run(checked.running);
                 relist != Relist::Nothing
             }

@@ -41,37 +41,51 @@ fn add_text(file: &str, text: &str, objects: &mut Objects) -> Result<(), String>
         (Some(place), why) => format!("{file}:{place}: {why}"),
         (None, why) => format!("{file}: {why}"),
     })?;
-    documents.into_iter().try_for_each(|document| add(file, document, "", "", objects))
+    documents.into_iter().for_each(|document| add(file, document, "", "", objects));
+    Ok(())
 }
 
 /// Adds a document, or those of a list, by group and kind. Items of a typed list need not repeat those of the list.
-fn add(
-    file: &str,
-    mut document: Value,
-    version: &str,
-    kind: &str,
-    objects: &mut Objects,
-) -> Result<(), String> {
+fn add(file: &str, mut document: Value, version: &str, kind: &str, objects: &mut Objects) {
     let text = |field: &str, of_list: &str| document[field].as_str().unwrap_or(of_list).to_owned();
     let (version, kind) = (text("apiVersion", version), text("kind", kind));
     let group = version.split_once('/').map_or("", |(group, _)| group);
+    let cut = &mut objects.cut;
     match (group, kind.as_str()) {
-        ("", "Service") => objects.services.extend(read(file, document)?),
-        ("discovery.k8s.io", "EndpointSlice") => objects.slices.extend(read(file, document)?),
-        (crds::GROUP, "ClusterDNS") => objects.resources.extend(read(file, document)?),
+        ("", "Service") => objects.services.extend(read(file, &kind, document, cut)),
+        ("discovery.k8s.io", "EndpointSlice") => {
+            objects.slices.extend(read(file, &kind, document, cut));
+        }
+        (crds::GROUP, "ClusterDNS") => objects.resources.extend(read(file, &kind, document, cut)),
         (_, other) => {
             if let Some(kind) = other.strip_suffix("List")
                 && let Some(Value::Array(items)) = document.get_mut("items").map(Value::take)
             {
-                items.into_iter().try_for_each(|item| add(file, item, &version, kind, objects))?;
+                items.into_iter().for_each(|item| add(file, item, &version, kind, objects));
             }
         }
     }
-    Ok(())
 }
 
-fn read<T: DeserializeOwned>(file: &str, document: Value) -> Result<Option<T>, String> {
-    serde_json::from_value(document).map(Some).map_err(|error| format!("{file}: {error}"))
+/// An object; one that cannot be read is left out, as one of a cluster is, and `cut` says which and why.
+fn read<T: DeserializeOwned>(
+    file: &str,
+    kind: &str,
+    document: Value,
+    cut: &mut Vec<String>,
+) -> Option<T> {
+    let text = |field: &str| document["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text("namespace"), text("name"));
+    match serde_path_to_error::deserialize(document) {
+        Ok(object) => Some(object),
+        Err(error) => {
+            let namespace = if namespace.is_empty() { namespace } else { namespace + "/" };
+            cut.push(format!(
+                "{file}: {kind} {namespace}{name} cannot be read and is left out: {error}"
+            ));
+            None
+        }
+    }
 }
 
 /// All Services and slices of the cluster, as far as they can be asked for.
@@ -216,6 +230,15 @@ mod tests {
         add_text("all.yaml", &text, &mut found).unwrap();
         let names: Vec<String> = found.services.iter().map(ResourceExt::name_any).collect();
         assert_eq!((names, found.slices.len()), (vec!["a".to_owned(), "b".to_owned()], 1));
+        assert_eq!(found.cut, Vec::<String>::new());
+        let bad = "{apiVersion: v1, kind: Service, metadata: {name: bad, namespace: shop}, spec: {ports: [{port: '80'}]}}";
+        let good = "{apiVersion: v1, kind: Service, metadata: {name: good}}";
+        add_text("all.yaml", &format!("{bad}\n---\n{good}\n"), &mut found).unwrap();
+        assert_eq!(found.services.len(), 3, "only `good` was added");
+        let [note] = &found.cut[..] else { panic!("{:?}", found.cut) };
+        let expected =
+            "all.yaml: Service shop/bad cannot be read and is left out: spec.ports[0].port: ";
+        assert!(note.starts_with(expected), "{note}");
         let why = add_text("all.yaml", "a: 1\na: 2\n", &mut found).unwrap_err();
         assert_eq!(why, "all.yaml:2:1: \"a\" is written twice: leave one out");
     }

@@ -256,7 +256,8 @@ fn hosts(flag: &Flag, look: &Look<'_>, ttl: LocalTtl, draft: &mut Draft) -> (Out
         return (NotPossible, message);
     }
     for text in &read {
-        let terms = Terms { ttl: ttl.seconds(), reverse: &|_| Reverse::Names };
+        // Its inet_pton refuses an address with a zone.
+        let terms = Terms { ttl: ttl.seconds(), cuts_zones: false, reverse: &|_| Reverse::Names };
         hosts_file::convert(text, terms, draft, &used);
     }
     let now =

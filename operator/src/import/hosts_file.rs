@@ -51,6 +51,8 @@ pub(super) fn convert(text: &Text, terms: Terms<'_>, draft: &mut Draft, used: &U
 pub(super) struct Terms<'a> {
     /// TTL of the records in seconds; `None` is the default.
     pub(super) ttl: Option<u32>,
+    /// Whether the other server passes over a zone behind an address, as in `fd00::1%eth0`.
+    pub(super) cuts_zones: bool,
     /// Whether an address gets PTR records.
     pub(super) reverse: &'a dyn Fn(IpAddr) -> Reverse,
 }
@@ -76,7 +78,8 @@ pub(super) fn entry(
     used: &Used<'_>,
 ) {
     let what = format!("{address} {}", names.join(" "));
-    let Ok(address) = address.parse::<IpAddr>() else {
+    let without_zone = address.split('%').next().filter(|_| terms.cuts_zones);
+    let Ok(address) = without_zone.unwrap_or(address).parse::<IpAddr>() else {
         let message =
             "the first word is not an IP address, so the other server passes this line over too";
         return draft.report.add(place, Outcome::NotNeeded, &what, message);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use crds::ClusterDNS;
 use crds::config::UnknownFields;
-use crds::manifest::{Found, ManifestError, Place, Places};
+use crds::manifest::{Found, ManifestError, Place, Places, SPEC_IS_MISSING};
 use ipnet::IpNet;
 
 use super::named_files::named_files;
@@ -196,10 +196,8 @@ fn errors_of(file: &str, found: &Found) -> Vec<Finding> {
     let mut errors = unknown_fields(file, &found.unknown, &found.places);
     errors.extend(violations(file, &found.resource, &found.places));
     if !found.has_spec {
-        let message =
-            "is missing or empty, and the API server refuses that: write spec: {} for the defaults";
         let at = line(found.places.of("spec"));
-        errors.push(finding(file, at, "error", "spec", "Missing", message));
+        errors.push(finding(file, at, "error", "spec", "Missing", SPEC_IS_MISSING));
     }
     errors.sort_by_key(|error| error.line);
     errors

@@ -1,20 +1,53 @@
-//! Servers that are written twice in one group: the second has no effect, and is rarely meant.
+//! Servers that are legal and rarely meant: one that is twice in its group, and one with the port of another transport.
 
 use crds::ClusterDNS;
+use crds::config::Transport;
+use crds::defaults::{DNS_PORT, TLS_PORT};
 use crds::v1alpha1::Server;
 
 use super::warning::{Warning, warning};
 
-/// A warning for each server that its group has already.
-pub(super) fn servers_twice(dns: &ClusterDNS) -> Vec<Warning> {
+/// A warning for each server that its group has already, and for each port of another transport.
+pub(super) fn unlikely_servers(dns: &ClusterDNS) -> Vec<Warning> {
     let upstreams = dns.spec.upstreams.iter().flat_map(|upstreams| upstreams.servers.as_deref());
     let upstreams = upstreams.map(|servers| ("spec.upstreams".to_owned(), servers));
     let stubs = dns.spec.stub_domains.iter().flatten().enumerate();
     let stubs = stubs.map(|(at, stub)| (format!("spec.stubDomains[{at}]"), &stub.servers[..]));
-    upstreams.chain(stubs).flat_map(|(field, servers)| of_group(&field, servers)).collect()
+    let groups = upstreams.chain(stubs);
+    groups
+        .flat_map(|(field, servers)| {
+            let ports = servers.iter().enumerate().filter_map(|(at, server)| {
+                other_port(server).map(|message| {
+                    let field = format!("{field}.servers[{at}].port");
+                    warning(field, "PortOfOtherTransport", message)
+                })
+            });
+            let ports: Vec<Warning> = ports.take(crds::bounds::SERVERS).collect();
+            twice(&field, servers).into_iter().chain(ports)
+        })
+        .collect()
 }
 
-fn of_group(field: &str, servers: &[Server]) -> Vec<Warning> {
+/// Why a port is not that of its transport: each of the two has a port on which hardly any server has the other.
+fn other_port(server: &Server) -> Option<String> {
+    let (port, transport) = (u32::from(server.port?), server.transport);
+    match transport {
+        Transport::Udp | Transport::Tcp if port == TLS_PORT => Some(format!(
+            "{TLS_PORT} is the port of DNS over TLS, and this server is asked in clear text there: write transport: TLS with \
+             tls.serverName, or port {DNS_PORT}"
+        )),
+        Transport::Tls | Transport::Https | Transport::Quic if port == DNS_PORT => Some(format!(
+            "{DNS_PORT} is the port of DNS in clear text, and this server is asked over an encrypted transport there: leave \
+             the port out, which means {}",
+            transport.default_port()
+        )),
+        Transport::Udp | Transport::Tcp | Transport::Tls | Transport::Https | Transport::Quic => {
+            None
+        }
+    }
+}
+
+fn twice(field: &str, servers: &[Server]) -> Vec<Warning> {
     // An address that cannot be read is an error already.
     let usable = servers.len().min(crds::bounds::SERVERS);
     let is_same = |one: &Server, other: &Server| {
@@ -26,7 +59,7 @@ fn of_group(field: &str, servers: &[Server]) -> Vec<Warning> {
             && one.transport == other.transport
     };
     let servers = &servers[..usable];
-    let twice = servers
+    let repeated = servers
         .iter()
         .enumerate()
         .filter(|(at, server)| servers[..*at].iter().any(|other| is_same(other, server)));
@@ -37,5 +70,5 @@ fn of_group(field: &str, servers: &[Server]) -> Vec<Warning> {
         );
         warning(format!("{field}.servers[{at}]"), "ServerTwice", message)
     };
-    twice.map(warn).collect()
+    repeated.map(warn).collect()
 }

@@ -14,7 +14,7 @@ use super::aliases::{alias_loops, never_asked};
 use super::budget::budget;
 use super::exposure::api_server;
 use super::resources::{memory_limit, requests_of_nothing, sized_memory, storage_limit};
-use super::servers::servers_twice;
+use super::servers::unlikely_servers;
 use super::warning::{Warning, warning};
 use crate::ask_pods::canary_analysis::clients::allows;
 use crate::desired::ports;
@@ -54,7 +54,7 @@ pub fn unwise(dns: &ClusterDNS) -> Vec<Warning> {
     used.extend(beside_others(dns));
     let used = ineffective(used);
     let of_names = alias_loops(dns).into_iter().chain(never_asked(dns));
-    let of_servers = servers_twice(dns);
+    let of_servers = unlikely_servers(dns);
     let of_servers =
         of_servers.into_iter().chain(requests_of_nothing(dns)).chain(storage_limit(dns));
     rules.chain(whole_internet(dns)).chain(of_names).chain(of_servers).chain(used).collect()

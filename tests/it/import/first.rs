@@ -142,3 +142,12 @@ fn rr81_a_template_that_empties_other_types_of_names_with_records_is_not_needed(
     let (_, report) = imported("--corefile", &alone);
     assert!(!report.contains("3 notNeeded"), "{report}");
 }
+
+#[test]
+fn an_address_with_a_zone_is_a_host_as_coredns_cuts_the_zone_off() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n hosts {\n fd00::7%1 d.example.com\n fallthrough\n }\n forward . 10.0.0.9\n}\n";
+    let (spec, report) = imported("--corefile", corefile);
+    assert_eq!(names(&spec, "hosts"), ["d.example.com"], "{report}");
+    assert_eq!(spec["hosts"][0]["addresses"][0], "fd00::7", "{report}");
+    assert!(report.contains("4 kept: fd00::7%1 d.example.com: "), "{report}");
+}

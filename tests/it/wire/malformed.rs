@@ -284,6 +284,9 @@ fn w10_options_may_be_many_but_must_end_within_the_opt() {
     is_answered(&packet);
     // A datagram is read up to 4,096 octets (WR40): the rest of this one is missing.
     formerr_with_question(&packet[..4096]);
+    // What is complete without the rest is answered.
+    let packet = message([1, 0, 0, 0], &[CART, A_IN, &[0xff; 9000]]);
+    is_answered(&packet[..4096]);
     // One NSID, whether it is asked for once or 4,000 times.
     let nsid = [0, 3, 0, 0].repeat(4000);
     let came =

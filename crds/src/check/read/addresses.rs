@@ -53,20 +53,31 @@ pub(super) fn ranges(
 }
 
 fn range(text: &str, field: &str, violations: &mut Violations) -> Option<IpNet> {
-    let message = match text.parse::<IpNet>() {
-        Ok(range) if range.addr() != range.addr().to_canonical() => {
+    let message = match parsed(text) {
+        Some(range) if range.addr() != range.addr().to_canonical() => {
             format!("{} is an IPv4 range in IPv6 form: write it as IPv4", shown(text))
         }
-        Ok(range) if range == range.trunc() => return Some(range),
-        Ok(range) => {
+        Some(range) if range == range.trunc() => return Some(range),
+        Some(range) => {
             format!("{} has bits set after its prefix: write {}", shown(text), range.trunc())
         }
-        Err(_) => {
-            format!("{} is not an address range: write one such as 10.96.0.0/16", shown(text))
+        None => {
+            let message =
+                "is not an address range: write one such as 10.96.0.0/16, without leading zeros";
+            format!("{} {message}", shown(text))
         }
     };
     violations.add(field, Reason::InvalidRange, message);
     None
+}
+
+/// A range as the API server reads one. The parser of [`IpNet`] takes leading zeros too.
+fn parsed(text: &str) -> Option<IpNet> {
+    let (address, length) = text.split_once('/')?;
+    let is_plain = length.bytes().all(|byte| byte.is_ascii_digit())
+        && (length == "0" || !length.starts_with('0'));
+    let length = length.parse().ok().filter(|_| is_plain)?;
+    IpNet::new(address.parse().ok()?, length).ok()
 }
 
 /// RR76: duplicates are dropped; lists are short.

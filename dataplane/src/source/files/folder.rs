@@ -1,5 +1,6 @@
 //! The last good content of every manifest file of a folder, kept up to date by scans: only what
-//! changed is parsed again, and a file that stops parsing keeps what it said before.
+//! changed is parsed again. A file that stops parsing keeps what it said before, and so does one of its objects that
+//! cannot be read any more.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -115,16 +116,19 @@ impl Folder {
         let (parsed, hides_configuration) = match content {
             // A writer that truncates first (`kubectl get ... > file`) fills it seconds later;
             // until then every name of it would be a wrong NXDOMAIN.
-            Ok(bytes) if bytes.is_empty() && had_content => {
+            Ok(bytes) if bytes.trim_ascii().is_empty() && had_content => {
                 (Err("is empty: delete the file if its objects must go".to_owned()), false)
             }
             Ok(bytes) => (understand(&found.path, &bytes), mentions_configuration(&bytes)),
             Err(error) => (Err(error), false),
         };
-        let before = self.files.remove(&found.name).map(|file| file.manifests);
+        let before = self.files.remove(&found.name).map(|file| file.manifests).unwrap_or_default();
         let (manifests, error) = match parsed {
-            Ok(manifests) => (manifests, None),
-            Err(error) => (before.unwrap_or_default(), Some(error)),
+            Ok(mut manifests) => {
+                manifests.keep_unread(before);
+                (manifests, None)
+            }
+            Err(error) => (before, Some(error)),
         };
         let hides_configuration = hides_configuration && error.is_some();
         let file =

@@ -117,6 +117,60 @@ fn e15_a_reason_that_another_object_ended_is_not_shown_after_a_tick() {
     assert_eq!(skipped(), Vec::<String>::new());
 }
 
+const HEAD: &str = "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\n";
+
+#[test]
+fn a_cluster_dns_that_loses_its_spec_leaves_the_configuration_in_use() {
+    let stubs = "stubDomains:\n- {domain: corp.example, servers: [{address: 10.0.0.1}]}\n";
+    let indented = stubs.replace("\n-", "\n  -").replacen("stub", "  stub", 1);
+    let head = format!("{HEAD}metadata: {{name: default}}\n");
+    for half in ["", "spec:\n", &format!("spec:\n{stubs}")] {
+        let disk = Disk::new();
+        let write = |text: &str| fs::write(disk.manifests.0.join("dns.yaml"), text).unwrap();
+        write(&format!("{head}spec:\n{indented}"));
+        let mut files = disk.open();
+        let revision = files.status.read().running.revision.clone();
+        let configs = files.configs();
+        write(&format!("{head}{half}"));
+        files.refresh();
+        assert_eq!(files.status.read().running.revision, revision, "{half:?}");
+        assert_eq!(configs.borrow().stub_domains.len(), 1, "{half:?}");
+        let rejection = files.status.read().rejection.clone().expect("a rejection");
+        assert_eq!(rejection.violations[0].field, "spec", "{half:?}");
+        assert!(rejection.violations[0].message.contains("write spec: {}"), "{rejection:?}");
+        write(&format!("{head}spec: {{}}\n"));
+        files.refresh();
+        assert_eq!(files.status.read().rejection, None);
+        assert_eq!(configs.borrow().stub_domains.len(), 0, "meant so");
+        write(&format!("{head}{half}"));
+        let why = disk.opened().err().map(|why| format!("{why:#}")).unwrap_or_default();
+        assert!(why.contains("spec: is missing or empty"), "{half:?}: {why}");
+    }
+}
+
+#[test]
+fn a_cluster_dns_that_was_refused_is_not_the_one_in_use() {
+    let dns = |name: &str, spec: &str| format!("{HEAD}metadata: {{name: {name}}}\nspec: {spec}\n");
+    let host = |address: &str| format!("{{hosts: [{{name: a.example, addresses: [{address}]}}]}}");
+    let disk = Disk::new();
+    let write = |file: &str, text: &str| fs::write(disk.manifests.0.join(file), text).unwrap();
+    write("dns.yaml", &dns("default", &host("10.20.0.5")));
+    let mut files = disk.open();
+    let refused = "{stubDomains: [{domain: cluster.local, servers: [{address: 10.0.0.1}]}]}";
+    write("dns.yaml", &dns("zother", refused));
+    files.refresh();
+    assert!(files.status.read().rejection.is_some());
+    write("dns2.yaml", &dns("default", &host("10.20.0.99")));
+    files.refresh();
+    let running = files.status.read().running.clone();
+    assert_eq!(running.origin, "ClusterDNS \"default\" in dns2.yaml");
+    assert_eq!(running.document["hosts"][0]["addresses"][0], "10.20.0.99");
+    assert_eq!(files.status.read().rejection, None);
+    let warnings = files.status.read().warnings.join("\n");
+    assert!(warnings.contains("\"default\" in dns2.yaml is used"), "{warnings}");
+    assert!(warnings.contains("\"zother\" in dns.yaml is not"), "{warnings}");
+}
+
 #[test]
 fn a_folder_whose_cluster_dns_has_a_misspelled_head_is_refused() {
     let spec = "metadata: {name: main}\nspec: {stubDomains: [{domain: corp.example, servers: [{address: 10.0.0.1}]}]}\n";

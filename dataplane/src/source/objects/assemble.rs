@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use dataplane_core::{Key, Object, Resource, ServiceKind};
 
-use super::documents::{Endpoints, Entry, Manifests, SliceSource, UncheckedConfiguration};
+use super::documents::{Endpoints, Entry, Manifests, SliceSource, UncheckedConfiguration, Unread};
 use super::encoded::Kept;
 use super::{Skipped, derive};
 
@@ -50,10 +50,9 @@ pub fn assemble<'a>(
                 });
             }
         }
-        world.skipped.extend(manifests.skipped.iter().cloned().map(|mut skipped| {
-            if skipped.name.is_empty() {
-                skipped.reason.push_str(&format!(" (in {path})"));
-            }
+        let unread = manifests.unread.iter().map(Unread::skipped);
+        world.skipped.extend(manifests.skipped.iter().cloned().chain(unread).map(|mut skipped| {
+            skipped.reason.push_str(&format!(" (in {path})"));
             skipped
         }));
         for (kind, count) in &manifests.other_kinds {

@@ -70,9 +70,16 @@ fn service_kind(spec: &slim::ServiceSpec, reasons: &mut Reasons) -> ServiceKind 
     if ips.first().copied() == Some("None") {
         return ServiceKind::Headless;
     }
-    ServiceKind::ClusterIp(
-        ips.iter().filter_map(|text| address(text, "clusterIP", reasons)).collect(),
-    )
+    ServiceKind::ClusterIp(ips.iter().filter_map(|text| cluster_ip(text, reasons)).collect())
+}
+
+fn cluster_ip(text: &str, reasons: &mut Reasons) -> Option<IpAddr> {
+    if text.eq_ignore_ascii_case("None") {
+        let why = "is not an IP address: for a headless Service write None, in this spelling";
+        reasons.add(format!("clusterIP {text:?} {why}"));
+        return None;
+    }
+    address(text, "clusterIP", reasons)
 }
 
 /// `clusterIPs`, else `[clusterIP]`, without empty strings.
@@ -98,15 +105,14 @@ fn service_port(port: &slim::ServicePort, reasons: &mut Reasons) -> Option<Servi
 /// # Errors
 /// What keeps the whole slice from being served.
 pub fn slice(from: &slim::EndpointSlice, reasons: &mut Reasons) -> Result<Option<Slice>, String> {
-    let ipv6 = match from.address_type.as_str() {
-        "IPv4" => false,
-        "IPv6" => true,
-        "FQDN" => {
-            reasons.add(FQDN_IS_IGNORED.to_owned());
-            return Ok(None);
-        }
-        other => return Err(format!("addressType {other:?} is not IPv4, IPv6 or FQDN")),
-    };
+    if let Some(reason) = unknown_address_type(from) {
+        return Err(reason);
+    }
+    if from.address_type == "FQDN" {
+        reasons.add(FQDN_IS_IGNORED.to_owned());
+        return Ok(None);
+    }
+    let ipv6 = from.address_type == "IPv6";
     let Some(service) = from.metadata.labels.get(SERVICE_NAME_LABEL) else {
         return Err(format!("it has no label {SERVICE_NAME_LABEL}, so it belongs to no Service"));
     };
@@ -119,6 +125,14 @@ pub fn slice(from: &slim::EndpointSlice, reasons: &mut Reasons) -> Result<Option
         ports: slice_ports(&from.ports, reasons),
         endpoints: from.endpoints.iter().map(|from| endpoint(from, reasons)).collect(),
     }))
+}
+
+/// Why nothing is known of the addresses of a slice, if its type is one that an API server refuses.
+pub fn unknown_address_type(from: &slim::EndpointSlice) -> Option<String> {
+    match from.address_type.as_str() {
+        "IPv4" | "IPv6" | "FQDN" => None,
+        other => Some(format!("addressType {other:?} is not IPv4, IPv6 or FQDN")),
+    }
 }
 
 fn endpoint(from: &slim::SliceEndpoint, reasons: &mut Reasons) -> Endpoint {

@@ -4,11 +4,13 @@
 
 mod stream;
 mod syntax;
+mod unread;
+mod incomplete;
 
 use std::collections::BTreeMap;
 
 use crds::manifest::{self, Places};
-use dataplane_core::{Key, Object, ServiceKind};
+use dataplane_core::{Key, Object};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -20,6 +22,7 @@ use crate::status::Skipped;
 use syntax::first_line;
 
 pub use syntax::{ParseError, Syntax};
+pub use unread::Unread;
 
 /// Namespace of an object that names none, as `kubectl apply` would have it.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -38,8 +41,10 @@ pub struct Manifests {
     pub endpoints: Vec<Endpoints>,
     /// ClusterDNS objects, unchecked.
     pub configurations: Vec<UncheckedConfiguration>,
-    /// What is not served and why.
+    /// What is not served in full and why.
     pub skipped: Vec<Skipped>,
+    /// Objects that cannot be read.
+    pub unread: Vec<Unread>,
     /// Objects of kinds that DNS does not read, counted.
     pub other_kinds: BTreeMap<String, usize>,
 }
@@ -107,11 +112,12 @@ impl Manifests {
 
     /// Adds what comes later in the same text.
     fn append(&mut self, later: Manifests) {
-        let Manifests { objects, endpoints, configurations, skipped, other_kinds } = later;
+        let Manifests { objects, endpoints, configurations, skipped, unread, other_kinds } = later;
         self.objects.extend(objects);
         self.endpoints.extend(endpoints);
         self.configurations.extend(configurations);
         self.skipped.extend(skipped);
+        self.unread.extend(unread);
         for (kind, count) in other_kinds {
             *self.other_kinds.entry(kind).or_default() += count;
         }
@@ -140,9 +146,14 @@ impl Manifests {
             // Also one whose kind or apiVersion is misspelled: its check refuses it. Passed over, it would leave the
             // defaults in use, and they send private names to public servers.
             (_, kind) if manifest::is_meant(&version, kind) => self.add_configuration(document),
-            ("", "") => self.count_other("(not a Kubernetes object)"),
-            ("", kind) => self.count_other(kind),
-            (group, kind) => self.count_other(&format!("{kind}.{group}")),
+            (group, kind) => match (unread::misspelled(&version, kind), group, kind) {
+                (Some((meant, reason)), ..) => {
+                    self.unread.push(Unread::of(meant, &document).because(reason));
+                }
+                (None, "", "") => self.count_other("(not a Kubernetes object)"),
+                (None, "", kind) => self.count_other(kind),
+                (None, group, kind) => self.count_other(&format!("{kind}.{group}")),
+            },
         }
     }
 
@@ -162,13 +173,10 @@ impl Manifests {
         let Some(service) = self.decode::<slim::Service>("Service", document) else { return };
         let mut reasons = Reasons::default();
         let converted = convert::service(&service, &mut reasons);
-        if converted.kind == ServiceKind::ClusterIp(Vec::new()) && reasons.text().is_none() {
-            reasons.add(
-                "it needs a clusterIP and has none, so it has no addresses: an API server would \
-                 allocate one; in a file write spec.clusterIP, such as 10.96.0.20, or None for a \
-                 headless Service"
-                    .into(),
-            );
+        incomplete::unknown_type(&service.spec).into_iter().for_each(|it| reasons.add(it));
+        if reasons.text().is_none() {
+            let missing = incomplete::without_address(&service.spec, &converted.kind);
+            missing.into_iter().for_each(|it| reasons.add(it));
         }
         self.report("Service", &service.metadata, &reasons);
         let origin = match service.spec.selector.is_empty() {
@@ -181,6 +189,10 @@ impl Manifests {
     fn add_slice(&mut self, document: Value) {
         let kind = "EndpointSlice";
         let Some(slice) = self.decode::<slim::EndpointSlice>(kind, document) else { return };
+        if let Some(reason) = convert::unknown_address_type(&slice) {
+            self.unread.push(Unread::named(kind, &slice.metadata).because(first_line(&reason)));
+            return;
+        }
         let mut reasons = Reasons::default();
         match convert::slice(&slice, &mut reasons) {
             Ok(Some(converted)) => self.add_object(Object::Slice(converted), SliceSource::Other),
@@ -249,23 +261,14 @@ impl Manifests {
         }
     }
 
-    /// Reads an object of a kind we know, or names it among the skipped ones.
+    /// Reads an object of a kind we know, or names it among those that cannot be read.
     fn decode<T: DeserializeOwned + HasMetadata>(
         &mut self,
         kind: &'static str,
         document: Value,
     ) -> Option<T> {
-        let field = |path: &str| document.pointer(path).unwrap_or(&Value::Null);
-        // A name that is not a string is shown too, so that it can be found: `name: 123`.
-        let named = |path: &str| match field(path) {
-            Value::Null => String::new(),
-            Value::String(text) => first_line(text),
-            other => first_line(&other.to_string()),
-        };
-        let (namespace, name) = (named("/metadata/namespace"), named("/metadata/name"));
-        let is_nameless = matches!(field("/metadata/name"), Value::Null)
-            || field("/metadata/name").as_str().is_some_and(str::is_empty);
-        let reason = if is_nameless {
+        let unread = Unread::of(kind, &document);
+        let reason = if !unread.has_name() {
             "it has no metadata.name".to_owned()
         } else {
             match serde_path_to_error::deserialize::<_, T>(document) {
@@ -276,7 +279,7 @@ impl Manifests {
                 Err(error) => first_line(&error.to_string()),
             }
         };
-        self.skipped.push(Skipped { kind, namespace, name, reason });
+        self.unread.push(unread.because(reason));
         None
     }
 

@@ -40,7 +40,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         Some(_) => Reverse::Elsewhere,
         None => Reverse::Names,
     };
-    let terms = Terms { ttl, reverse: &reverse };
+    let terms = Terms { ttl, cuts_zones: true, reverse: &reverse };
     head(directive, ttl, has_reverse, scope);
     let (led, directives) = (scope.led, scope.directives);
     // A host has its reverse name only together with its name.

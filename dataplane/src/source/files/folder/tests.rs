@@ -119,6 +119,89 @@ fn a_file_that_stops_parsing_keeps_its_last_good_content_and_says_where() {
     assert_eq!((held(&folder), folder.bad_files()), (vec!["three".into(), "two".into()], vec![]));
 }
 
+/// A file with one object of each kind, and what it is read as.
+const EACH_KIND: [&str; 5] = [
+    "{apiVersion: v1, kind: Service, metadata: {name: cart, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}",
+    "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: x, namespace: shop, labels: {kubernetes.io/service-name: other}}, addressType: IPv4, endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}]}",
+    "{apiVersion: v1, kind: Endpoints, metadata: {name: cart, namespace: shop}, subsets: [{addresses: [{ip: 10.0.0.2}]}]}",
+    "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}}}",
+    "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, status: {podIP: 10.0.0.3}}",
+];
+
+fn reasons(folder: &Folder) -> Vec<String> {
+    folder.world(None).skipped.into_iter().map(|skipped| skipped.reason).collect()
+}
+
+#[test]
+fn an_object_that_cannot_be_read_any_more_keeps_its_last_good_version() {
+    let rows = [
+        ("port: 80", "port: \"80\""),
+        ("spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}", "spec:, clusterIP: 10.96.0.1"),
+        ("ready: true", "ready: \"true\""),
+        ("addressType: IPv4", "addressType: ipv4"),
+        ("ip: 10.0.0.2", "ip: 7"),
+        ("labels: {a: b}", "labels: [a]"),
+        ("podIP: 10.0.0.3", "podIP: 7"),
+        ("kind: Service,", "kind: service,"),
+        ("kind: Service,", "kind: Servce,"),
+        ("kind: Pod", "kind: Pods"),
+        ("apiVersion: discovery.k8s.io/v1", "apiVersion: v1"),
+        ("name: cart, namespace: shop}, spec", "nme: cart, namespace: shop}, spec"),
+        ("metadata: {name: p, namespace: shop}", "metadata:, name: p"),
+        ("name: shop, labels", "name: 7, labels"),
+    ];
+    let good = EACH_KIND.join("\n---\n");
+    for (from, to) in rows {
+        let disk = Disk::new("unread");
+        disk.write("a.yaml", &good);
+        let mut folder = Folder::new(&disk.0);
+        folder.scan(later());
+        let before = folder.world(None).objects;
+        assert_eq!((before.len(), reasons(&folder)), (5, vec![]));
+        // Another object of the file changes at the same time, and a second edit does not mend it.
+        for other in ["10.0.0.8", "10.0.0.9"] {
+            let another = format!("{}\n---\n{}", good.replace(from, to), namespace(other));
+            assert!(another.contains(to), "{to}");
+            disk.write("a.yaml", &another);
+            assert!(folder.scan(later()));
+            let mut after = folder.world(None).objects;
+            assert!(after.keys().any(|(_, key)| *key.name == *other), "the rest is served: {to}");
+            // A namespace without a readable name may be the one that is gone.
+            after.retain(|(_, key), _| !key.name.starts_with("10."));
+            assert_eq!(after, before, "{to}");
+            let said = reasons(&folder);
+            let [reason] = &said[..] else { panic!("{to}: {said:?}") };
+            let end = "; its last good content stays in use (in a.yaml)";
+            assert!(reason.ends_with(end), "{to}: {reason}");
+        }
+        disk.write("a.yaml", &namespace("one"));
+        folder.scan(later());
+        assert_eq!((held(&folder), reasons(&folder)), (vec!["one".to_owned()], vec![]), "{to}");
+    }
+}
+
+#[test]
+fn an_object_that_could_never_be_read_is_not_served_and_hides_no_other() {
+    let disk = Disk::new("unreadable");
+    let bad = EACH_KIND[0].replace("port: 80", "port: \"80\"");
+    disk.write("a.yaml", &format!("{bad}\n---\n{}", namespace("one")));
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    assert_eq!(held(&folder), ["one"]);
+    let reason = &reasons(&folder)[0];
+    assert!(reason.ends_with("; nothing of it is served (in a.yaml)"), "{reason}");
+    // A good version of the same object beside it is the newer one.
+    disk.write("a.yaml", EACH_KIND[0]);
+    folder.scan(later());
+    let newer = EACH_KIND[0].replace("10.96.0.1", "10.96.0.2");
+    disk.write("a.yaml", &format!("{bad}\n---\n{newer}"));
+    folder.scan(later());
+    let world = folder.world(None);
+    assert_eq!((world.objects.len(), world.warnings), (1, vec![]));
+    let service = world.objects.values().next().unwrap().object();
+    assert!(format!("{service:?}").contains("10.96.0.2"), "{service:?}");
+}
+
 #[test]
 fn a_deleted_file_takes_its_objects_along() {
     let disk = Disk::new("deleted");
@@ -190,6 +273,9 @@ fn a_file_that_is_emptied_keeps_its_content_until_it_is_written_or_deleted() {
     assert_eq!(held(&folder), ["one"]);
     let error = &folder.bad_files()[0].error;
     assert!(error.contains("is empty") && error.contains("stays in use"), "{error}");
+    disk.write("a.yaml", " \n\n");
+    assert!(folder.scan(later()));
+    assert_eq!(held(&folder), ["one"], "white space is as much as nothing");
     disk.write("a.yaml", "# nothing, and meant so\n");
     folder.scan(later());
     assert_eq!((held(&folder), folder.bad_files()), (vec![], vec![]));

@@ -74,11 +74,12 @@ fn e15_a_malformed_object_is_named_with_its_field_and_the_rest_is_served() {
          {apiVersion: v1, kind: Service, metadata: {name: good, namespace: shop}, spec: {clusterIP: None}}\n",
     );
     assert_eq!(keys(&manifests), ["services shop/good"]);
+    let unread: Vec<_> = manifests.unread.iter().map(Unread::skipped).collect();
     let named: Vec<_> =
-        manifests.skipped.iter().map(|s| (s.kind, s.namespace.as_str(), s.name.as_str())).collect();
+        unread.iter().map(|s| (s.kind, s.namespace.as_str(), s.name.as_str())).collect();
     assert_eq!(named, [("Service", "shop", "bad"), ("Service", "shop", "")]);
-    assert!(manifests.skipped[0].reason.starts_with("spec.ports[0].port: "), "{manifests:?}");
-    assert_eq!(manifests.skipped[1].reason, "it has no metadata.name");
+    assert!(unread[0].reason.starts_with("spec.ports[0].port: "), "{manifests:?}");
+    assert_eq!(unread[1].reason, "it has no metadata.name; nothing of it is served");
 }
 
 #[test]
@@ -87,6 +88,23 @@ fn a_service_that_needs_a_cluster_ip_and_has_none_is_served_with_a_warning() {
         yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {ports: [{port: 80}]}}");
     assert_eq!(keys(&manifests), ["services default/web"]);
     assert!(manifests.skipped[0].reason.contains("needs a clusterIP"), "{manifests:?}");
+}
+
+#[test]
+fn a_word_of_a_service_that_no_api_server_takes_is_named() {
+    for (spec, said) in [
+        ("type: externalname, externalName: a.example", "type \"externalname\" is not ClusterIP"),
+        ("type: Headless", "clusterIP: None"),
+        ("type: headless, clusterIP: 10.96.0.1", "type \"headless\" is not ClusterIP"),
+        ("externalName: a.example", "write type: ExternalName"),
+        ("clusterIP: none", "write None, in this spelling"),
+    ] {
+        let manifests = yaml(&format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: web}}, spec: {{{spec}}}}}"
+        ));
+        let reason = &manifests.skipped[0].reason;
+        assert!(reason.contains(said) && !reason.contains("needs a clusterIP"), "{spec}: {reason}");
+    }
 }
 
 #[test]
@@ -123,7 +141,8 @@ fn a_cluster_dns_is_kept_whole_for_the_check() {
 #[test]
 fn a_name_that_yaml_reads_as_a_boolean_says_so_as_with_kubectl() {
     let manifests = yaml("{apiVersion: v1, kind: Namespace, metadata: {name: n}}");
-    assert!(manifests.skipped[0].reason.starts_with("metadata.name: invalid type: boolean"));
+    let reason = manifests.unread[0].skipped().reason;
+    assert!(reason.starts_with("metadata.name: invalid type: boolean"), "{reason}");
 }
 
 #[test]

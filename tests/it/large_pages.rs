@@ -5,6 +5,7 @@ use std::fs;
 
 use operator::desired::LARGE_PAGES;
 use serde_json::{Value, json};
+use tests::control_plane::not_allowed;
 use tests::data_plane::DataPlane;
 use tests::scale::Cluster;
 use tests::scratch::Scratch;
@@ -50,7 +51,7 @@ fn cannot_be_asked_for() -> bool {
     let setting = fs::read_to_string(SETTING).unwrap_or_default();
     let cannot = !setting.contains("[madvise]");
     if cannot {
-        eprintln!("not tested: {SETTING} says {}", setting.trim());
+        not_allowed("large pages on request");
     }
     cannot
 }

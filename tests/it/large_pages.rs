@@ -46,7 +46,7 @@ fn the_records_have_large_pages(plane: &DataPlane) {
     assert!(large * 3 > all, "{large} KiB of {all}");
 }
 
-/// Where the machine gives large pages to all or to nobody, no program asks for them.
+/// Where the machine gives large pages to all programs or to none, no program asks for them.
 fn cannot_be_asked_for() -> bool {
     let setting = fs::read_to_string(SETTING).unwrap_or_default();
     let cannot = !setting.contains("[madvise]");

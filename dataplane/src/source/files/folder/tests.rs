@@ -166,12 +166,11 @@ fn an_object_that_cannot_be_read_any_more_keeps_its_last_good_version() {
             assert!(folder.scan(later()));
             let mut after = folder.world(None).objects;
             assert!(after.keys().any(|(_, key)| *key.name == *other), "the rest is served: {to}");
-            // A namespace without a readable name may be the one that is gone.
-            after.retain(|(_, key), _| !key.name.starts_with("10."));
+            after.retain(|(_, key), _| *key.name != *other);
             assert_eq!(after, before, "{to}");
             let said = reasons(&folder);
             let [reason] = &said[..] else { panic!("{to}: {said:?}") };
-            let end = "; its last good content stays in use (in a.yaml)";
+            let end = "its last good content stays in use (in a.yaml)";
             assert!(reason.ends_with(end), "{to}: {reason}");
         }
         disk.write("a.yaml", &namespace("one"));
@@ -200,6 +199,83 @@ fn an_object_that_could_never_be_read_is_not_served_and_hides_no_other() {
     assert_eq!((world.objects.len(), world.warnings), (1, vec![]));
     let service = world.objects.values().next().unwrap().object();
     assert!(format!("{service:?}").contains("10.96.0.2"), "{service:?}");
+    let reason = &reasons(&folder)[0];
+    assert!(reason.contains("; the file has this object once more, and that one"), "{reason}");
+}
+
+/// A Service of the namespace `shop`.
+fn service(name: &str, address: &str) -> String {
+    let metadata = format!("{{name: {name}, namespace: shop}}");
+    format!(
+        "{{apiVersion: v1, kind: Service, metadata: {metadata}, spec: {{clusterIP: {address}}}}}\n---\n"
+    )
+}
+
+#[test]
+fn a_document_that_never_had_a_name_keeps_no_deleted_object_of_its_kind() {
+    let wrong_namespace = service("other", "10.96.0.9").replace("shop", "7");
+    for nameless in [service("123", "10.96.0.9"), service("", "10.96.0.9"), wrong_namespace] {
+        let disk = Disk::new("nameless");
+        let [cart, old] = [service("cart", "10.96.0.1"), service("old", "10.96.0.2")];
+        disk.write("z.yaml", &format!("{cart}{old}{nameless}"));
+        let mut folder = Folder::new(&disk.0);
+        folder.scan(later());
+        assert_eq!(held(&folder), ["shop/cart", "shop/old"]);
+        disk.write("z.yaml", &format!("{cart}{nameless}"));
+        folder.scan(later());
+        assert_eq!(held(&folder), ["shop/cart"], "{nameless}");
+        // Moved to a file of which the objects give way to those of this one.
+        disk.write("z.yaml", &nameless);
+        disk.write("a.yaml", &service("cart", "10.96.0.3"));
+        folder.scan(later());
+        let world = folder.world(None);
+        assert_eq!((world.objects.len(), world.warnings), (1, vec![]));
+        let service = world.objects.values().next().unwrap().object();
+        assert!(format!("{service:?}").contains("10.96.0.3"), "{service:?}");
+        let reason = &reasons(&folder)[0];
+        assert!(reason.ends_with("; nothing of it is served (in z.yaml)"), "{reason}");
+    }
+}
+
+#[test]
+fn a_document_that_loses_its_name_keeps_the_object_that_it_may_be_and_no_other() {
+    let [cart, old, new] = ["cart", "old", "new"].map(|name| service(name, "10.96.0.1"));
+    let nameless = service("123", "10.96.0.1");
+    let wrong_namespace = cart.replace("shop", "7");
+    let elsewhere = old.replace("shop", "prod");
+    let rows: [(&[&str], &[&str]); 7] = [
+        // Nothing is gone, or one, or two of which one was deleted.
+        (&[&cart, &old, &nameless], &["shop/cart", "shop/old"]),
+        (&[&cart, &nameless], &["shop/cart", "shop/old"]),
+        (&[&nameless], &[]),
+        (&[&new, &nameless, &nameless], &["shop/cart", "shop/new", "shop/old"]),
+        // What can be read of it counts.
+        (&[&wrong_namespace], &["shop/cart"]),
+        (&[&nameless, &wrong_namespace], &["shop/cart", "shop/old"]),
+        (&[&cart, &nameless.replace("shop", "prod")], &["shop/cart"]),
+    ];
+    for (texts, expected) in rows {
+        let disk = Disk::new("loses-name");
+        disk.write("a.yaml", &format!("{cart}{old}"));
+        let mut folder = Folder::new(&disk.0);
+        folder.scan(later());
+        // Another edit beside it deletes what was not kept for it.
+        for other in [&elsewhere, ""] {
+            disk.write("a.yaml", &format!("{}{other}", texts.concat()));
+            folder.scan(later());
+            let mut held = held(&folder);
+            held.retain(|key| other.is_empty() || key != "prod/old");
+            assert_eq!(held, expected, "{texts:?} {:?}", reasons(&folder));
+        }
+    }
+    let disk = Disk::new("says-which");
+    disk.write("a.yaml", &format!("{cart}{old}"));
+    let mut folder = Folder::new(&disk.0);
+    folder.scan(later());
+    disk.write("a.yaml", &format!("{cart}{nameless}"));
+    folder.scan(later());
+    let reason = &reasons(&folder)[0];
+    assert!(reason.contains("it may be Service shop/old, which the file"), "{reason}");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Objects of a file that cannot be read, by the head of their document. An edit with a value of the wrong type must not
 //! delete what was served: the file's last good version of such an object stays.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use dataplane_core::{Key, Resource};
 use serde_json::Value;
 
 use super::syntax::first_line;
-use super::{DEFAULT_NAMESPACE, Manifests};
+use super::{DEFAULT_NAMESPACE, Endpoints, Entry, Manifests};
 use crate::source::objects::slim;
 use crate::status::Skipped;
 
@@ -27,13 +27,32 @@ const GROUPS: [&str; 2] = ["", "discovery.k8s.io"];
 #[derive(Debug)]
 pub struct Unread {
     kind: &'static str,
+    /// As it is shown.
     namespace: String,
+    /// As it is shown.
     name: String,
+    /// Which object it is, as far as that can be read.
+    identity: Identity,
     reason: String,
-    /// Which object it is, is not known: its name or its namespace cannot be read.
-    is_nameless: bool,
-    /// What the file said of it before is served.
-    is_kept: bool,
+    instead: Instead,
+}
+
+/// The name, the namespace and the kind of an object; `None`: it cannot be read.
+type Identity = (Option<String>, Option<String>, &'static str);
+
+/// The kind and the key of an object.
+type Id = (&'static str, Key);
+
+/// What is served instead of an object that cannot be read.
+#[derive(Clone, Debug)]
+enum Instead {
+    Nothing,
+    /// What the file said of it before.
+    LastGood,
+    /// Another document of the same file with its name.
+    Namesake,
+    /// An object that went as this one came, which has no readable name: they may be the same.
+    Gone(Id),
 }
 
 impl Unread {
@@ -47,18 +66,32 @@ impl Unread {
             other => first_line(&other.to_string()),
         };
         let (namespace, name) = (named("/metadata/namespace"), named("/metadata/name"));
-        let is_text = |path: &str| field(path).is_string();
-        let has_namespace =
-            field("/metadata/namespace").is_null() || is_text("/metadata/namespace");
-        let is_nameless = name.is_empty() || !is_text("/metadata/name") || !has_namespace;
-        Unread { kind, namespace, name, reason: String::new(), is_nameless, is_kept: false }
+        let has_name = !name.is_empty() && field("/metadata/name").is_string();
+        // Without a name, the line of the namespace may be lost too: then it does not mean the default one.
+        let has_namespace = match field("/metadata/namespace") {
+            Value::Null => has_name,
+            other => other.is_string(),
+        };
+        Unread::new(kind, (namespace, has_namespace), (name, has_name))
     }
 
     /// One that has a name, and cannot be used.
     pub(super) fn named(kind: &'static str, metadata: &slim::Metadata) -> Unread {
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
-        let reason = String::new();
-        Unread { kind, namespace, name, reason, is_nameless: false, is_kept: false }
+        Unread::new(kind, (namespace, true), (name, true))
+    }
+
+    /// With whether its namespace and its name can be read.
+    fn new(kind: &'static str, namespace: (String, bool), name: (String, bool)) -> Unread {
+        let ((namespace, has_namespace), (name, has_name)) = (namespace, name);
+        let known_namespace = match (kind, namespace.as_str()) {
+            ("Namespace", _) => Some(String::new()),
+            (_, "") => has_namespace.then(|| DEFAULT_NAMESPACE.to_owned()),
+            (_, namespace) => has_namespace.then(|| namespace.to_owned()),
+        };
+        let identity = (has_name.then(|| name.clone()), known_namespace, kind);
+        let (reason, instead) = (String::new(), Instead::Nothing);
+        Unread { kind, namespace, name, identity, reason, instead }
     }
 
     pub(super) fn because(self, reason: String) -> Unread {
@@ -71,9 +104,15 @@ impl Unread {
 
     /// As it is reported.
     pub fn skipped(&self) -> Skipped {
-        let instead = match self.is_kept {
-            true => "its last good content stays in use",
-            false => "nothing of it is served",
+        let instead = match &self.instead {
+            Instead::Nothing => "nothing of it is served".to_owned(),
+            Instead::LastGood => "its last good content stays in use".to_owned(),
+            Instead::Namesake => {
+                "the file has this object once more, and that one is served".to_owned()
+            }
+            Instead::Gone((kind, key)) => first_line(&format!(
+                "it may be {kind} {key}, which the file does not have any more: its last good content stays in use"
+            )),
         };
         Skipped {
             kind: self.kind,
@@ -83,55 +122,89 @@ impl Unread {
         }
     }
 
-    fn id(&self) -> Id {
-        let namespace = match (self.kind, self.namespace.as_str()) {
-            ("Namespace", _) => "",
-            (_, "") => DEFAULT_NAMESPACE,
-            (_, namespace) => namespace,
-        };
-        (self.kind, Key::new(namespace, self.name.as_str()))
+    /// `None`: its name or its namespace cannot be read.
+    fn id(&self) -> Option<Id> {
+        let (Some(name), Some(namespace), kind) = &self.identity else { return None };
+        Some((kind, Key::new(namespace.as_str(), name.as_str())))
+    }
+
+    /// By which a document without a readable name is found again in the next version of its file.
+    fn head(&self) -> (&'static str, String, String) {
+        (self.kind, self.namespace.clone(), self.name.clone())
     }
 }
 
-type Id = (&'static str, Key);
-
 impl Manifests {
-    /// Keeps what the file said before of the objects that cannot be read now. Of one whose name cannot be read, it may be
-    /// any of its kind that is not there any more.
+    /// Keeps what the file said before of the objects that cannot be read now.
     pub fn keep_unread(&mut self, before: Manifests) {
         if self.unread.is_empty() {
             return;
         }
-        let (mut ids, mut kinds) = (HashSet::new(), HashSet::new());
-        for unread in &self.unread {
-            match unread.is_nameless {
-                true => kinds.insert(unread.kind),
-                false => ids.insert(unread.id()),
-            };
-        }
-        let objects = self.objects.iter().map(|entry| id_of(entry.object.id()));
-        let endpoints = self.endpoints.iter().map(|it| (ENDPOINTS, it.service.clone()));
-        let there: HashSet<Id> = objects.chain(endpoints).collect();
-        let mut kept = HashSet::new();
-        let mut is_kept = |id: Id| {
-            let stays = !there.contains(&id) && (ids.contains(&id) || kinds.contains(id.0));
-            if stays {
-                kept.insert(id);
-            }
-            stays
-        };
-        let Manifests { objects, endpoints, .. } = before;
-        let objects = objects.into_iter().filter(|entry| is_kept(id_of(entry.object.id())));
-        self.objects.extend(objects.collect::<Vec<_>>());
-        let endpoints = endpoints.into_iter().filter(|it| is_kept((ENDPOINTS, it.service.clone())));
-        self.endpoints.extend(endpoints.collect::<Vec<_>>());
+        let there: HashSet<Id> = self.ids().collect();
+        let mut were = HashSet::new();
+        let is_gone = |id: &Id| !there.contains(id) && were.insert(id.clone());
+        let gone: Vec<Id> = before.ids().filter(is_gone).collect();
+        let Manifests { objects, endpoints, unread: unread_before, .. } = before;
+
+        let (mut kept, mut nameless) = (HashSet::new(), Vec::new());
         for unread in &mut self.unread {
-            unread.is_kept = match unread.is_nameless {
-                true => kept.iter().any(|(kind, _)| *kind == unread.kind),
-                false => kept.contains(&unread.id()),
+            unread.instead = match unread.id() {
+                Some(id) if there.contains(&id) => Instead::Namesake,
+                Some(id) if were.contains(&id) => {
+                    kept.insert(id);
+                    Instead::LastGood
+                }
+                Some(_) => Instead::Nothing,
+                None => {
+                    nameless.push(unread);
+                    continue;
+                }
             };
         }
+        // One that was nameless before has what it had then. It is not what this edit took away.
+        let mut known: HashMap<_, VecDeque<Instead>> = HashMap::new();
+        for unread in unread_before.into_iter().filter(|unread| unread.id().is_none()) {
+            known.entry(unread.head()).or_default().push_back(unread.instead);
+        }
+        let mut new: BTreeMap<Identity, Vec<&mut Unread>> = BTreeMap::new();
+        for unread in nameless {
+            match known.get_mut(&unread.head()).and_then(VecDeque::pop_front) {
+                Some(Instead::Gone(id)) if were.contains(&id) && kept.insert(id.clone()) => {
+                    unread.instead = Instead::Gone(id);
+                }
+                Some(_) => {}
+                None => new.entry(unread.identity.clone()).or_default().push(unread),
+            }
+        }
+        // Those with most that can be read come first: they are the least likely to take another's object.
+        for (identity, documents) in new.into_iter().rev() {
+            let may_be = |id: &&Id| is_possible(&identity, id) && !kept.contains(*id);
+            let possible: Vec<Id> = gone.iter().filter(may_be).cloned().collect();
+            // Some of them were deleted, and nothing says which: a deleted one must not stay for good.
+            if possible.len() > documents.len() {
+                continue;
+            }
+            for (unread, id) in documents.into_iter().zip(possible) {
+                kept.insert(id.clone());
+                unread.instead = Instead::Gone(id);
+            }
+        }
+        let is_kept = |entry: &Entry| kept.contains(&id_of(entry.object.id()));
+        self.objects.extend(objects.into_iter().filter(is_kept));
+        let is_kept = |it: &Endpoints| kept.contains(&(ENDPOINTS, it.service.clone()));
+        self.endpoints.extend(endpoints.into_iter().filter(is_kept));
     }
+
+    fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+        let objects = self.objects.iter().map(|entry| id_of(entry.object.id()));
+        objects.chain(self.endpoints.iter().map(|it| (ENDPOINTS, it.service.clone())))
+    }
+}
+
+/// Whether the object may be the one of which this is known.
+fn is_possible((name, namespace, kind): &Identity, (of, key): &Id) -> bool {
+    let fits = |known: &Option<String>, text: &str| known.as_ref().is_none_or(|it| it == text);
+    kind == of && fits(name, &key.name) && fits(namespace, &key.namespace)
 }
 
 fn id_of((resource, key): (Resource, Key)) -> Id {

@@ -98,7 +98,14 @@ pub(super) fn order(
             }
         }
     }
-    order.sort_by_key(|candidate| candidate.standing);
+    order.sort_by_key(|candidate| match (policy, candidate.standing) {
+        // A spare that others precede has hardly any query to reply to, so it is often silent for 20 names. What it says must
+        // not come first: it may know other names.
+        (Policy::Sequential, Standing::InTurn) => Standing::Healthy,
+        (Policy::Sequential | Policy::RoundRobin | Policy::Random | Policy::Fastest, standing) => {
+            standing
+        }
+    });
     order
 }
 

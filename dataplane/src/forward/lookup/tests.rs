@@ -113,6 +113,19 @@ async fn fw27_a_silent_server_has_one_query_in_its_turn_with_each_policy() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn fw22_fw27_a_spare_in_its_turn_is_asked_after_the_first_server() {
+    let upstreams = three(Policy::Sequential);
+    let group = upstreams.group(0).unwrap();
+    for n in 0..20 {
+        group.was_silent(1, &Name::from_text(&format!("n{n}.example")).unwrap(), now(), now());
+    }
+    for wait_s in [5, 10, 60] {
+        tokio::time::advance(Duration::from_secs(wait_s)).await;
+        assert_eq!(firsts(group), [LOOKUPS, 0, 0]);
+    }
+}
+
 #[tokio::test]
 async fn fw52_a_lookup_waits_for_a_place_at_its_server() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();

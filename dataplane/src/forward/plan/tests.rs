@@ -367,7 +367,9 @@ fn fw22_what_does_not_answer_comes_last_and_in_its_order() {
     servers[0].standing = Standing::Down;
     servers[1].standing = Standing::Avoided;
     servers[4].standing = Standing::InTurn;
-    let order = order(servers, Policy::Sequential, 0, 0);
-    let members: Vec<usize> = order.iter().map(|candidate| candidate.member).collect();
-    assert_eq!(members, [4, 2, 3, 1, 0], "one in its turn is first (FW27)");
+    let members = |policy| -> Vec<usize> {
+        order(servers.clone(), policy, 0, 0).iter().map(|candidate| candidate.member).collect()
+    };
+    assert_eq!(members(Policy::RoundRobin), [4, 2, 3, 1, 0], "one in its turn is first (FW27)");
+    assert_eq!(members(Policy::Sequential), [2, 3, 4, 1, 0], "a spare is never first");
 }

@@ -15,6 +15,7 @@ const PAGE_OCTETS: usize = 8 << 20;
 /// The size of the next page.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages {
+    first: u32,
     most: u32,
     next: u32,
     /// A page of this size failed: none grows to it again before a list was complete.
@@ -30,7 +31,7 @@ const TOO_LARGE: u32 = 2;
 impl Pages {
     /// Pages of at most `most` objects; `first` in the first one, while nothing is known of their size.
     pub fn new(first: u32, most: u32) -> Pages {
-        Pages { most, next: first.min(most), failed_at: None, failures: 0 }
+        Pages { first, most, next: first.min(most), failed_at: None, failures: 0 }
     }
 
     /// How many objects the next page may have.
@@ -86,9 +87,11 @@ impl Pages {
         self.next = self.next.saturating_mul(2).min(self.largest());
     }
 
-    /// A list is complete: the sizes that failed are tried again.
+    /// A list is complete: the sizes that failed are tried again. The first objects of the next list may be larger than the last
+    /// ones of this one.
     pub fn complete(&mut self) {
         (self.failed_at, self.failures) = (None, 0);
+        self.next = self.next.min(self.first);
     }
 
     /// Larger than the half of a size that failed and smaller than that: a list that is too slow in small pages and too
@@ -149,6 +152,10 @@ mod tests {
         assert_eq!(sizes(&mut pages, 1_500, 6), [50, 100, 200, 400, 500, 500]);
         assert_eq!(sizes(&mut pages, MIB, 3), [500, 8, 8]);
         assert_eq!(sizes(&mut pages, 10 * MIB, 3), [8, 1, 1]);
+        let mut listed = Pages::new(50, 500);
+        assert_eq!(sizes(&mut listed, 1_500, 3), [50, 100, 200]);
+        listed.complete();
+        assert_eq!(sizes(&mut listed, MIB, 2), [50, 8], "its first objects may be large");
         assert_eq!(sizes(&mut pages, 1_500, 4), [1, 2, 4, 8]);
         assert_eq!(Pages::new(50, 30).limit(), 30);
     }

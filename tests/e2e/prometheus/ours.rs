@@ -24,9 +24,10 @@ const DASHBOARDS: [&str; 4] = [
     include_str!("../../../charts/clusterdns/dashboards/upstreams.json"),
 ];
 
-/// Of a group without servers, which no program here has (`dataplane/src/metrics/upstreams.rs` tests that row), and of a
-/// memory limit, which only a container has.
-const NOT_HERE: [&str; 2] = [r#"state="absent""#, "process_memory_limit_bytes"];
+/// Of a group without servers, which no program here has (`dataplane/src/metrics/upstreams.rs` tests that row), of a memory
+/// limit, which only a container has, and of certificates (a process test of the data plane has one).
+const NOT_HERE: [&str; 3] =
+    [r#"state="absent""#, "process_memory_limit_bytes", "clusterdns_certificate_"];
 
 /// The expressions of all alerts.
 fn of_alerts() -> Vec<String> {

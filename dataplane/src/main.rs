@@ -46,7 +46,8 @@ fn main() -> ExitCode {
     // Before there is any thread.
     let room = dataplane_udp::make_room_for_descriptors();
     let (first, jobs) = first_thread::lend();
-    let all_else = std::thread::Builder::new().name("all-else".into()).stack_size(STACK);
+    let all_else =
+        std::thread::Builder::new().name(telemetry::LAST_THREAD.into()).stack_size(STACK);
     match all_else.spawn(move || whole_run(room, &first)) {
         Ok(all_else) => {
             jobs.work();
@@ -172,7 +173,7 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     if let (true, Opened::Files(files)) = (args.print_names, &source) {
         print(names::page(&state, &config, files.objects(), serving.local_addrs()))?;
     }
-    let following = source.follow()?;
+    let following = source.follow(first)?;
 
     let period = args.drain_period();
     let listeners = Listeners::new(args.certificates_dir.clone());
@@ -233,10 +234,12 @@ impl Opened {
         }
     }
 
-    fn follow(self) -> anyhow::Result<Following> {
+    fn follow(self, first: &FirstThread) -> anyhow::Result<Following> {
         Ok(match self {
             Opened::Files(files) => Following::Files(
-                files.watch().context("cannot start the thread that follows the folder")?,
+                files
+                    .watch_on(|work| first.begin(work))
+                    .context("cannot start the thread that follows the folder")?,
             ),
             Opened::Api(api) => Following::Api(api),
         })

@@ -26,6 +26,8 @@ static QUEUE: Queue = Queue::new();
 
 /// How long the process waits at its end for the reader of the log.
 pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// The name of the thread with which the process ends, also where it panics.
+pub const LAST_THREAD: &str = "all-else";
 
 /// The level of the process, see [`apply`].
 static LEVEL: OnceLock<(reload::Handle<LevelFilter, Registry>, Fixed)> = OnceLock::new();
@@ -143,7 +145,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
         Some(backtrace) => tracing::error!("{}\n{backtrace}", printable(&text)),
         None => tracing::error!("{}", printable(&text)),
     }
-    if std::thread::current().name() == Some("main") {
+    if std::thread::current().name() == Some(LAST_THREAD) {
         // The process ends by it.
         flush();
     }

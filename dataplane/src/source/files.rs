@@ -24,6 +24,7 @@ use super::objects::assemble::World;
 use super::objects::documents;
 use super::objects::encoded::Kept;
 use super::writer::{Setup, Writer};
+use crate::first_thread::Job;
 use crate::state::State;
 use crate::status::{Rejection, Skipped, Status};
 use folder::Folder;
@@ -108,7 +109,19 @@ impl Files {
     /// # Errors
     /// When the thread cannot be started.
     pub fn watch(self) -> std::io::Result<Watch> {
-        watch::start(self)
+        let thread = std::thread::Builder::new().name("source".into());
+        watch::start(self, |follow| thread.spawn(follow).map(Some))
+    }
+
+    /// The same; `begin` begins the work on a thread that does nothing else until the result is dropped.
+    ///
+    /// # Errors
+    /// Those of `begin`.
+    pub fn watch_on(
+        self,
+        begin: impl FnOnce(Job) -> std::io::Result<()>,
+    ) -> std::io::Result<Watch> {
+        watch::start(self, |follow| begin(follow).map(|()| None))
     }
 
     /// The first complete list of every resource.

@@ -13,6 +13,7 @@ use notify::event::ModifyKind;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::Files;
+use crate::first_thread::Job;
 
 /// Time between two scans without an event.
 const SCAN_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,6 +31,7 @@ const MAX_DEBOUNCE: Duration = Duration::from_millis(500);
 pub struct Watch {
     stop: Arc<AtomicBool>,
     wake: SyncSender<()>,
+    /// None where it does not end with this.
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,16 +47,18 @@ impl Drop for Watch {
     }
 }
 
-pub(super) fn start(files: Files) -> std::io::Result<Watch> {
+pub(super) fn start(
+    files: Files,
+    begin: impl FnOnce(Job) -> std::io::Result<Option<JoinHandle<()>>>,
+) -> std::io::Result<Watch> {
     // One place: what matters is that something happened since the last look, not how often.
     let (wake, woken) = sync_channel(1);
     files.writer.state().inspections.wakes(wake.clone());
     let events = Events::new(&files.root, wake.clone());
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
-    let run = move || run(files, events, &woken, &stopped);
-    let thread = std::thread::Builder::new().name("source".into()).spawn(run)?;
-    Ok(Watch { stop, wake, thread: Some(thread) })
+    let thread = begin(Box::new(move || run(files, events, &woken, &stopped)))?;
+    Ok(Watch { stop, wake, thread })
 }
 
 /// The events of the file system. They belong to the folder, not to its name: a folder that was deleted and created

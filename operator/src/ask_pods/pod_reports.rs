@@ -36,7 +36,8 @@ const UNSETTLED: Duration = Duration::from_secs(1);
 /// While a canary runs: its answers must be young when it is compared.
 const ON_TRIAL: Duration = Duration::from_secs(2);
 /// From the first question without a reply to the last one: after that, what the pod said before is no longer taken for true. A
-/// moment without a reply would end problems that last, and begin them again.
+/// moment without a reply would end problems that last, and begin them again. Also how old the report of a pod that is not
+/// ready may become.
 const SILENT_AFTER: Duration = Duration::from_secs(300);
 /// Reports of pods that are gone. Longer than until the turn of each of 5,000 pods comes again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
@@ -94,7 +95,9 @@ impl PodReports {
     ) -> BTreeMap<String, PodReport> {
         let state = config_map::state_in(config_map);
         let due: Vec<(String, u32, Option<String>, Whose)> = {
-            let due = next(pods, makers, &self.lock(), &state, Instant::now());
+            let (mut kept, now) = (self.lock(), Instant::now());
+            forget_unasked(&mut kept, pods, now);
+            let due = next(pods, makers, &kept, &state, now);
             let question = |pod| {
                 (
                     pods::uid(pod).to_owned(),
@@ -184,6 +187,18 @@ fn next<'a>(
     });
     due.truncate(MAX_A_SECOND.saturating_sub(recent));
     due
+}
+
+/// A pod that is not ready is not asked. That is no silence, and its last report says less of it from minute to minute: only a
+/// young report is kept for the time after. A ready pod keeps its own, also where its turn comes late.
+fn forget_unasked(kept: &mut HashMap<String, Kept>, pods: &[Pod], now: Instant) {
+    let is_young = |at: Instant| now.saturating_duration_since(at) < SILENT_AFTER;
+    for uid in pods.iter().filter(|pod| !pods::is_ready(pod)).map(pods::uid) {
+        let last = kept.get(uid);
+        if last.is_some_and(|last| last.reported.is_err() || !is_young(last.at)) {
+            kept.remove(uid);
+        }
+    }
 }
 
 /// Keeps a report, and the one before where there is none. Skipped objects that another pod reports too are shared with it.

@@ -85,12 +85,17 @@ fn damped(
 }
 
 fn in_proportion(rule: &Proportional, cluster: CountedCluster) -> u32 {
-    let by_cores = cluster.cores.div_ceil(rule.cores_per_replica.max(1).into());
-    let by_nodes = cluster.nodes.div_ceil(rule.nodes_per_replica.max(1).into());
     let alone = rule.prevent_single_point_of_failure && cluster.nodes > 1;
     let least = u64::from(rule.min_replicas).max(if alone { 2 } else { 1 });
-    let wanted = by_cores.max(by_nodes).max(least).min(rule.max_replicas.into());
+    let wanted = by_size(rule, cluster).max(least).min(rule.max_replicas.into());
     u32::try_from(wanted).unwrap_or(rule.max_replicas)
+}
+
+/// What the size of the cluster gives, without bounds.
+fn by_size(rule: &Proportional, cluster: CountedCluster) -> u64 {
+    let by_cores = cluster.cores.div_ceil(rule.cores_per_replica.max(1).into());
+    let by_nodes = cluster.nodes.div_ceil(rule.nodes_per_replica.max(1).into());
+    by_cores.max(by_nodes)
 }
 
 /// `maxReplicas`, where it keeps the number of pods below what the size of the cluster would give.
@@ -101,8 +106,7 @@ pub(crate) fn ceiling(spec: &ClusterDNSSpec, size: ClusterSize) -> Option<u32> {
     let rule = proportional.unwrap_or_default();
     let most = rule.max_replicas;
     let cluster = CountedCluster::counted(size, rule.include_unschedulable_nodes);
-    let unbounded = Proportional { max_replicas: u32::MAX, ..rule };
-    (!is_otherwise && in_proportion(&unbounded, cluster) > most).then_some(most)
+    (!is_otherwise && by_size(&rule, cluster) > most.into()).then_some(most)
 }
 
 fn by_ladder(ladder: &Ladder, cluster: CountedCluster) -> u32 {

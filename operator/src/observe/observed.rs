@@ -208,14 +208,14 @@ pub struct PodReport {
     pub reported: Result<Reported, String>,
     /// How long ago it was asked.
     pub age: Duration,
-    /// What it said last, where it does not answer now and did a few minutes ago.
+    /// What it said last, where it does not answer now and has not been silent, or not ready, for minutes.
     pub before: Option<Reported>,
     /// It has not answered for minutes.
     pub is_silent: bool,
 }
 
 impl PodReport {
-    /// What it says, or said a few minutes ago: one missing reply ends no problem. A trial is judged by `reported` alone.
+    /// What it says, or said before: one missing reply ends no problem. A trial is judged by `reported` alone.
     pub fn known(&self) -> Option<&Reported> {
         self.reported.as_ref().ok().or(self.before.as_ref())
     }

@@ -191,6 +191,37 @@ fn o19_what_a_pod_said_counts_until_it_was_silent_for_five_minutes() {
     assert_eq!(ask(2_001, 1, Err("late")), (None, true));
 }
 
+#[tokio::test]
+async fn o19_a_pod_that_was_not_asked_because_it_was_not_ready_was_not_silent() {
+    let begin = Instant::now();
+    let reports = PodReports::default();
+    let late = |seconds| {
+        let at = begin + Duration::from_secs(seconds);
+        let report =
+            keep(&mut reports.lock(), "p".to_owned(), 0, Err("late".into()), at).report(at);
+        (report.known().map(|known| known.revision.clone()), report.is_silent)
+    };
+    reports.lock().insert("p".to_owned(), kept("s", begin));
+    assert_eq!(late(0), (Some("s".to_owned()), false));
+    let shown = reports.read(&[pod("p", false)], &BTreeSet::new(), None).await;
+    assert_eq!(shown, BTreeMap::new());
+    assert_eq!(late(600), (None, false), "the first question since");
+    assert_eq!(late(899), (None, false));
+    assert_eq!(late(900), (None, true));
+}
+
+#[test]
+fn o19_a_report_does_not_outlive_minutes_in_which_its_pod_was_not_ready() {
+    let begin = Instant::now();
+    let after = |seconds, ready| {
+        let mut all = HashMap::from([("p".to_owned(), kept("s", begin))]);
+        forget_unasked(&mut all, &[pod("p", ready)], begin + Duration::from_secs(seconds));
+        all.contains_key("p")
+    };
+    assert_eq!([after(299, false), after(300, false)], [true, false]);
+    assert!(after(3_000, true), "of very many pods, each is asked once in an hour");
+}
+
 #[test]
 fn reports_of_before_count_among_the_octets_and_go_where_there_is_no_room() {
     let now = Instant::now() + FORGOTTEN_AFTER;

@@ -57,6 +57,9 @@ fn o12_the_bound_is_named_where_it_keeps_pods_from_following_the_cluster() {
     assert_eq!([of("{}", 2_049, 8_192), of("{}", 100, 32_769)], [Some(32), Some(32)]);
     let more = "{scaling: {proportional: {maxReplicas: 100}}}";
     assert_eq!([of(more, 6_400, 8_192), of(more, 6_401, 8_192)], [None, Some(100)]);
+    // Two against a single point of failure are not what the size gives.
+    let one = "{scaling: {proportional: {minReplicas: 1, maxReplicas: 1}}}";
+    assert_eq!([of(one, 3, 8), of(one, 65, 8)], [None, Some(1)]);
     for other in
         ["{fixed: {replicas: 3}}", "{perNode: {}}", "{load: {minReplicas: 2, maxReplicas: 4}}"]
     {

@@ -43,6 +43,7 @@ pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
 use fields::{cluster_ips, replicas, skipped, wanted};
 pub use not_accepted::{refused, rejected};
+use not_ready::was_complete;
 use problem::named;
 use problems::problems;
 use readiness::readiness;
@@ -213,8 +214,6 @@ fn on_its_way(
     let rollout = &plan.rollout;
     let state = &rollout.state;
     let progress = pods::progress(observed, adoption::is_per_node(dns));
-    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready")
-        || problems::had_too_few_pods(dns);
     if !progress.has_newest_pods() {
         let left_out = match progress.left_out {
             0 => String::new(),
@@ -227,7 +226,7 @@ fn on_its_way(
         );
         return Some(ConditionState::yes("RollingOut", &message));
     }
-    if !was_complete && !progress.is_ready() {
+    if !was_complete(dns) && !progress.is_ready() {
         return Some(ConditionState::yes(
             "Starting",
             &format!("{} of {} pods are ready", progress.ready, progress.desired),

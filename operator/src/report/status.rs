@@ -244,7 +244,7 @@ fn on_its_way(
     }
     if state.is_unjudged && state.failed == rollout.desired_revision {
         let message = format!(
-            "configuration {} waits until the operator can test it: Degraded shows the reason",
+            "configuration {} waits, because the operator could not test it: Degraded shows the reason and what is next",
             rollout.desired_revision
         );
         return Some(ConditionState::yes("WaitingForCanary", &message));

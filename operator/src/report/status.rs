@@ -43,9 +43,11 @@ pub use conditions::CONDITIONS;
 use conditions::{ConditionState, Conditions};
 use fields::{cluster_ips, replicas, skipped, wanted};
 pub use not_accepted::{refused, rejected};
+use not_ready::was_complete;
 use problem::named;
 use problems::problems;
 use readiness::readiness;
+use silent_pods::until_heard;
 use up_to_date::up_to_date;
 
 /// The spec was acted on.
@@ -74,12 +76,10 @@ pub fn of(
         problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     conditions.set(
         "Degraded",
-        match problems.first() {
-            Some(first) => ConditionState::yes(first.reason, &degraded),
-            None => silent_pods::until_heard(observed, conditions.before("Degraded"))
-                .unwrap_or_else(|| {
-                    ConditionState::no("AsExpected", as_expected(observed.lost_pods))
-                }),
+        match (until_heard(observed, conditions.before("Degraded"), &problems), problems.first()) {
+            (Some(unheard), _) => unheard,
+            (None, Some(first)) => ConditionState::yes(first.reason, &degraded),
+            (None, None) => ConditionState::no("AsExpected", as_expected(observed.lost_pods)),
         },
     );
     let stalled = problems.iter().find(|problem| problem.needs_a_person);
@@ -213,8 +213,6 @@ fn on_its_way(
     let rollout = &plan.rollout;
     let state = &rollout.state;
     let progress = pods::progress(observed, adoption::is_per_node(dns));
-    let was_complete = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready")
-        || problems::had_too_few_pods(dns);
     if !progress.has_newest_pods() {
         let left_out = match progress.left_out {
             0 => String::new(),
@@ -227,7 +225,7 @@ fn on_its_way(
         );
         return Some(ConditionState::yes("RollingOut", &message));
     }
-    if !was_complete && !progress.is_ready() {
+    if !was_complete(dns) && !progress.is_ready() {
         return Some(ConditionState::yes(
             "Starting",
             &format!("{} of {} pods are ready", progress.ready, progress.desired),
@@ -246,7 +244,7 @@ fn on_its_way(
     }
     if state.is_unjudged && state.failed == rollout.desired_revision {
         let message = format!(
-            "configuration {} waits until the operator can test it: Degraded shows the reason",
+            "configuration {} waits, because the operator could not test it: Degraded shows the reason and what is next",
             rollout.desired_revision
         );
         return Some(ConditionState::yes("WaitingForCanary", &message));

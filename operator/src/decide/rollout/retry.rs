@@ -7,7 +7,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use jiff::{SignedDuration, Timestamp};
 
-use super::has_one_pod;
+use super::{WAIT_FOR_SECOND, has_one_pod};
 use crate::decide::plan::{FailedEarlier, Held, HeldBy, RolloutPlan, RolloutState};
 use crate::names::RETRY;
 use crate::observe::observed::Observed;
@@ -55,8 +55,12 @@ pub enum NextTrial {
     At(Timestamp),
     /// As soon as two pods are ready, and no rollout of pods is in progress.
     WithTwoPods,
+    /// As soon as two pods are ready; if they are not at this time, every pod gets it untried.
+    WithTwoPodsUntil(Timestamp),
     /// Never: the spec asks for one pod, so there is nothing to compare with.
     OnePod,
+    /// Never, for the same reason; nothing is known against it, so that pod gets it at this time.
+    OnePodAt(Timestamp),
     /// Never: the operator does nothing.
     Unmanaged,
 }
@@ -70,12 +74,21 @@ pub fn next_trial(
 ) -> NextTrial {
     let state = &plan.state;
     let waits = has_failed(dns, state, &state.failed) && !is_due(dns, state, now);
+    let may_go_untried = !is_known_to_fail(state, &state.failed);
+    let goes_untried = state.waits_since.parse::<Timestamp>().map(|since| since + WAIT_FOR_SECOND);
     match (dns.spec.management_state, state.retry_at.parse::<Timestamp>()) {
         _ if plan.canary.is_some() => NextTrial::Now,
         (ManagementState::Unmanaged, _) => NextTrial::Unmanaged,
+        (ManagementState::Managed, Ok(at))
+            if waits && may_go_untried && has_one_pod(dns, observed) =>
+        {
+            NextTrial::OnePodAt(at)
+        }
         (ManagementState::Managed, _) if has_one_pod(dns, observed) => NextTrial::OnePod,
         (ManagementState::Managed, Ok(at)) if waits => NextTrial::At(at),
-        (ManagementState::Managed, Ok(_) | Err(_)) => NextTrial::WithTwoPods,
+        (ManagementState::Managed, Ok(_) | Err(_)) => {
+            goes_untried.map_or(NextTrial::WithTwoPods, NextTrial::WithTwoPodsUntil)
+        }
     }
 }
 

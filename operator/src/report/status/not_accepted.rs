@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::conditions::{ConditionState, Conditions};
 use super::fields::{live_size, replicas, skipped};
+use super::not_ready::{not_looked_at, too_few_pods};
 use super::readiness::still_ready;
 use super::{operator_lacks, outdated_pods, problems};
 use crate::apply::outcome::{PutBack, Restored};
@@ -133,6 +134,12 @@ fn degraded_by(
     put_back: &PutBack,
 ) -> ConditionState {
     let Why { reason, text, is_passing: _ } = why;
+    // First, so that there is room for it: the next look knows it by these words.
+    let text = match too_few_pods(dns, observed) {
+        Some(too_few) => format!("{text}; {}", too_few.message),
+        None if observed.is_unwatched => not_looked_at(dns, text),
+        None => (*text).to_owned(),
+    };
     match &put_back.service {
         Restored::Unneeded | Restored::Created => {
             let applied = &put_back.outcome.applied;

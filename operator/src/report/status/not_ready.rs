@@ -1,13 +1,73 @@
-//! Where a person reads why pods are not ready.
+//! Too few pods are ready: until when that is a problem, and where a person reads why.
 
 use crds::ClusterDNS;
+use crds::bounds::MESSAGE;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::conditions::Conditions;
+use super::problem::{Problem, problem};
+use crate::decide::adoption::is_per_node;
 use crate::desired::CONTAINER;
 use crate::desired::ports::METRICS;
 use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
+use crate::shortened::shortened;
+
+/// The reason of `Degraded`, and words of its message, by which the next look knows it again.
+const TOO_FEW: &str = "TooFewPodsReady";
+const FEWER: &str = "fewer than half";
+/// What a status says of it where the pods are not looked at.
+const LAST_SEEN: &str = "; at the last look at the pods, fewer than half of them were ready";
+
+/// Fewer than half of the desired pods are ready, and no rollout or scaling was in progress when that began. A new ClusterDNS is
+/// starting; one that was ready once has this until half of its pods are ready again, also while a rollout is to mend it.
+pub(super) fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
+    let progress = pods::progress(observed, is_per_node(dns));
+    let begins = was_ready(dns) && progress.has_newest_pods();
+    if !(begins || had_too_few_pods(dns)) || progress.ready.saturating_mul(2) >= progress.desired {
+        return None;
+    }
+    problem(
+        TOO_FEW,
+        format!(
+            "{} of {} pods are ready, {FEWER}: {}",
+            progress.ready,
+            progress.desired,
+            next_step(dns, observed)
+        ),
+    )
+}
+
+/// Is it no new one, so that pods that are not ready do not just start?
+pub(super) fn was_complete(dns: &ClusterDNS) -> bool {
+    was_ready(dns) || had_too_few_pods(dns)
+}
+
+/// Did the last status say so? Where it knew nothing, the pods count that the last look found ready.
+fn was_ready(dns: &ClusterDNS) -> bool {
+    let conditions = Conditions::of(dns, Timestamp::UNIX_EPOCH);
+    let replicas = dns.status.as_ref().and_then(|status| status.replicas.as_ref());
+    let had_ready_pods = replicas.is_some_and(|replicas| replicas.ready > 0);
+    conditions.was_true("Ready") || conditions.was_not_false("Ready") && had_ready_pods
+}
+
+/// Did the last status have this problem? Another one may have come first.
+fn had_too_few_pods(dns: &ClusterDNS) -> bool {
+    let conditions = Conditions::of(dns, Timestamp::UNIX_EPOCH);
+    let degraded = conditions.before("Degraded").filter(|it| it.status == "True");
+    degraded.is_some_and(|it| it.reason == TOO_FEW || it.message.contains(FEWER))
+}
+
+/// The message of `Degraded` where the pods are not looked at. That does not end this problem, and nothing but this message says
+/// to the next look that these pods do not just start.
+pub(super) fn not_looked_at(dns: &ClusterDNS, message: &str) -> String {
+    match had_too_few_pods(dns) {
+        true => format!("{}{LAST_SEEN}", shortened(message, MESSAGE - LAST_SEEN.len())),
+        false => message.to_owned(),
+    }
+}
 
 /// The command that shows it. Of a pod that runs, Kubernetes knows only the status code of the probe: the pod itself says why.
 /// It is not quoted, because it counts seconds, so that the status would change with each look.

@@ -10,10 +10,9 @@ use k8s_openapi::api::core::v1::Pod;
 use super::certificates::{
     certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
 };
-use super::conditions::Conditions;
 use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
-use super::not_ready::next_step;
+use super::not_ready::too_few_pods;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::problem::{Problem, named, problem};
 use super::silent_pods::pods_silent;
@@ -23,17 +22,13 @@ use super::{clients_excluded, operator_lacks};
 use crate::apply::contention::Contested;
 use crate::apply::outcome::Applied;
 use crate::decide::admit::certificates;
-use crate::decide::adoption::{self, is_per_node};
+use crate::decide::adoption;
 use crate::decide::plan::Plan;
 use crate::desired::Kind;
 use crate::names::{self, CERTIFICATE};
 use crate::observe::observed::{Certificate, Observed};
 use crate::observe::pods;
 use crate::runtime::resources;
-
-/// The reason of `Degraded` where too few pods are ready, and words of its message, by which it is known again.
-const TOO_FEW: &str = "TooFewPodsReady";
-const FEWER_READY: &str = "pods are ready, fewer than half";
 
 /// Everything that is wrong now, the most urgent first.
 pub(super) fn problems(
@@ -262,33 +257,6 @@ fn pods_lost(observed: &Observed) -> Option<Problem> {
             named(lost)
         ),
     )
-}
-
-/// Fewer than half of the desired pods are ready, and no rollout or scaling was in progress when that began. A new ClusterDNS is
-/// starting; one that was ready once has this until half of its pods are ready again, also while a rollout is to mend it.
-fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    let progress = pods::progress(observed, is_per_node(dns));
-    let was_ready = Conditions::of(dns, Timestamp::UNIX_EPOCH).was_true("Ready");
-    let begins = was_ready && progress.has_newest_pods();
-    if !(begins || had_too_few_pods(dns)) || progress.ready.saturating_mul(2) >= progress.desired {
-        return None;
-    }
-    problem(
-        TOO_FEW,
-        format!(
-            "{} of {} {FEWER_READY}: {}",
-            progress.ready,
-            progress.desired,
-            next_step(dns, observed)
-        ),
-    )
-}
-
-/// Did the last status have this problem? Another one may have come first.
-pub(super) fn had_too_few_pods(dns: &ClusterDNS) -> bool {
-    let conditions = Conditions::of(dns, Timestamp::UNIX_EPOCH);
-    let degraded = conditions.before("Degraded").filter(|it| it.status == "True");
-    degraded.is_some_and(|it| it.reason == TOO_FEW || it.message.contains(FEWER_READY))
 }
 
 fn selector_reset(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<Problem> {

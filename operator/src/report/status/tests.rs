@@ -25,6 +25,7 @@ mod certificates;
 mod clients_excluded;
 mod failing_pods;
 mod operator_lacks;
+mod outages;
 mod outdated_pods;
 mod problems;
 mod silent_pods;

@@ -100,6 +100,19 @@ pub(super) fn next(
             "The next trial begins when two pods are ready and no rollout of pods is in progress",
             false,
         ),
+        NextTrial::WithTwoPodsUntil(at) => {
+            let again = "The next trial begins when two pods are ready";
+            let text =
+                format!("{again}. If they are not at {at:.0}, every pod gets it without a trial");
+            return (text, false);
+        }
+        NextTrial::OnePodAt(at) => {
+            let text = format!(
+                "There is no trial while there is only one pod: it gets this configuration at {at:.0}, or at once after {}",
+                retry_command(dns)
+            );
+            return (text, false);
+        }
         NextTrial::OnePod => ("There is no trial while there is only one pod", true),
         NextTrial::Unmanaged => ("There is no trial while managementState is Unmanaged", true),
     };

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::SERVED_OTHERWISE;
+use super::not_ready::not_looked_at;
 use super::{ConditionState, Conditions};
 use crate::names;
 use crate::observe::unlisted::{Cause, Unlisted};
@@ -90,7 +91,7 @@ pub fn of(dns: &ClusterDNS, reason: &str, message: &str, now: Timestamp) -> Clus
         }
     }
     conditions.set("Progressing", no.clone());
-    conditions.set("Degraded", no.clone().negated());
+    conditions.set("Degraded", ConditionState::yes(reason, &not_looked_at(dns, message)));
     conditions.set("Stalled", no.negated());
     kept.extend(conditions.listed());
     ClusterDNSStatus { observed_generation: dns.metadata.generation, conditions: kept, ..before }

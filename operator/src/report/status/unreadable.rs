@@ -5,6 +5,7 @@ use crds::v1alpha1::ClusterDNSStatus;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::not_ready::not_looked_at;
 use super::{ConditionState, Conditions};
 
 /// The reason of the conditions, and of the Event.
@@ -29,7 +30,7 @@ pub fn of(dns: &ClusterDNS, message: &str, now: Timestamp) -> ClusterDNSStatus {
     conditions.set_unknown("Ready", no.clone());
     conditions.set("UpToDate", no.clone());
     conditions.set("Progressing", no.clone());
-    conditions.set("Degraded", no.clone().negated());
+    conditions.set("Degraded", ConditionState::yes(REASON, &not_looked_at(dns, message)));
     conditions.set("Stalled", no.negated());
     let conditions = conditions.listed();
     ClusterDNSStatus { observed_generation: dns.metadata.generation, conditions, ..before }

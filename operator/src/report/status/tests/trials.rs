@@ -77,9 +77,13 @@ fn o17_what_could_not_be_judged_stays_a_problem_until_a_trial_is_judged() {
 
 #[test]
 fn o17_what_could_not_be_judged_stays_a_problem_while_the_next_trial_lacks_pods() {
-    let lacks = "The next trial begins when two pods are ready and no rollout of pods is in";
+    let rollout = "The next trial begins when two pods are ready and no rollout of pods is in";
+    let untried = at(461 + 60);
+    let one_ready = format!(
+        "begins when two pods are ready. If they are not at {untried:.0}, every pod gets it"
+    );
     // A rollout of pods is in progress; one pod is ready.
-    for is_rollout in [true, false] {
+    for (is_rollout, lacks) in [(true, rollout), (false, &one_ready)] {
         let mut story = taken_back(HeldBy::NoOtherPod);
         if is_rollout {
             story.deployment_status(1, 3);
@@ -92,7 +96,33 @@ fn o17_what_could_not_be_judged_stays_a_problem_while_the_next_trial_lacks_pods(
             assert_eq!(degraded.reason, "NoPodToCompare", "{second}");
             assert!(degraded.message.contains(lacks), "{}", degraded.message);
         }
+        if is_rollout {
+            continue;
+        }
+        let status = story.reconcile(525);
+        assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
+        let state = config_map::state(&story.observed);
+        assert_eq!(state.stable, config(&story.dns).revision(), "as every change after 60 s");
     }
+}
+
+#[test]
+fn o17_when_the_only_pod_gets_what_could_not_be_judged_is_said() {
+    let mut story = taken_back(HeldBy::NoOtherPod);
+    // The cluster has become small: the spec is the same.
+    story.dns.spec.scaling =
+        Some(crate::fixtures::from(serde_json::json!({"fixed": {"replicas": 1}})));
+    deploy(&mut story.observed, 1);
+    story.pods_follow();
+    let status = story.reconcile(200);
+    let degraded = condition(&status, "Degraded").unwrap();
+    let due = at(460);
+    let words = format!("it gets this configuration at {due:.0}, or at once after kubectl");
+    assert!(degraded.message.contains(&words), "{}", degraded.message);
+    let progressing = condition(&status, "Progressing").unwrap();
+    assert!(!progressing.message.contains("until the operator can test"), "{progressing:?}");
+    story.reconcile(461);
+    assert_eq!(config_map::state(&story.observed).stable, config(&story.dns).revision());
 }
 
 #[test]

@@ -25,9 +25,13 @@ const DASHBOARDS: [&str; 4] = [
 ];
 
 /// Of a group without servers, which no program here has (`dataplane/src/metrics/upstreams.rs` tests that row), of a memory
-/// limit, which only a container has, and of certificates (a process test of the data plane has one).
-const NOT_HERE: [&str; 3] =
-    [r#"state="absent""#, "process_memory_limit_bytes", "clusterdns_certificate_"];
+/// limit, which only a container has, and of certificates and snapshots (process tests of the data plane have them).
+const NOT_HERE: [&str; 4] = [
+    r#"state="absent""#,
+    "process_memory_limit_bytes",
+    "clusterdns_certificate_",
+    "clusterdns_snapshot_",
+];
 
 /// The expressions of all alerts.
 fn of_alerts() -> Vec<String> {

@@ -47,7 +47,6 @@ use not_ready::was_complete;
 use problem::named;
 use problems::problems;
 use readiness::readiness;
-use silent_pods::until_heard;
 use up_to_date::up_to_date;
 
 /// The spec was acted on.
@@ -76,10 +75,12 @@ pub fn of(
         problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     conditions.set(
         "Degraded",
-        match (until_heard(observed, conditions.before("Degraded"), &problems), problems.first()) {
-            (Some(unheard), _) => unheard,
-            (None, Some(first)) => ConditionState::yes(first.reason, &degraded),
-            (None, None) => ConditionState::no("AsExpected", as_expected(observed.lost_pods)),
+        match problems.first() {
+            Some(first) => ConditionState::yes(first.reason, &degraded),
+            None => silent_pods::until_heard(observed, conditions.before("Degraded"))
+                .unwrap_or_else(|| {
+                    ConditionState::no("AsExpected", as_expected(observed.lost_pods))
+                }),
         },
     );
     let stalled = problems.iter().find(|problem| problem.needs_a_person);

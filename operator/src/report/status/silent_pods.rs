@@ -53,25 +53,17 @@ pub(super) fn pods_silent(dns: &ClusterDNS, observed: &Observed) -> Option<Probl
 }
 
 /// A problem that pods reported to an operator before this one, or before they were restarted, while some of them have not said
-/// whether it is over. It stays the first one: the others that are there now follow it.
+/// whether it is over.
 pub(super) fn until_heard(
     observed: &Observed,
     degraded: Option<&Condition>,
-    present: &[Problem],
 ) -> Option<ConditionState> {
     let is_unheard = |pod| {
         let answer = observed.pod_reports.get(pods::uid(pod));
         answer.is_none_or(|answer| answer.known().is_none() && !answer.is_silent)
     };
     let before = degraded.filter(|it| it.status == "True")?;
-    let is_open = FROM_PODS.contains(&before.reason.as_str())
-        && present.iter().all(|problem| problem.reason != before.reason);
+    let is_open = FROM_PODS.contains(&before.reason.as_str());
     let is_kept = is_open && pods::ready(observed).any(is_unheard);
-    is_kept.then(|| {
-        let follows = present.iter().map(|problem| format!("; {}", problem.message));
-        let follows: Vec<String> = follows.collect();
-        // The message from before has those that are there still.
-        let first = follows.iter().fold(before.message.clone(), |text, it| text.replace(it, ""));
-        ConditionState::yes(&before.reason, &format!("{first}{}", follows.concat()))
-    })
+    is_kept.then(|| ConditionState::yes(&before.reason, &before.message))
 }

@@ -1,15 +1,12 @@
 //! Pods that do not answer the operator hide no problem, and are one after five minutes.
 
 use super::*;
-use crate::observe::observed::{Certificate, DownServer};
+use crate::observe::observed::DownServer;
 use crate::report::changes;
 
 /// Both pods have no upstream that answers.
 fn without_upstream() -> (Story, ClusterDNSStatus) {
-    without_upstream_of(Story::settled("{}"))
-}
-
-fn without_upstream_of(mut story: Story) -> (Story, ClusterDNSStatus) {
+    let mut story = Story::settled("{}");
     for pod in ["dns-0", "dns-1"] {
         reported(&mut story.observed, pod).upstreams_down = vec![DownServer {
             group: "upstreams".to_owned(),
@@ -95,37 +92,6 @@ fn o19_another_leader_ends_no_problem_before_it_has_heard_the_pods() {
     assert_eq!(condition(&story.reconcile(50), "Degraded").unwrap().reason, "ApplyFailed");
     story.applied.failures.clear();
     assert_eq!(condition(&story.reconcile(60), "Degraded").unwrap().reason, "AsExpected");
-}
-
-#[test]
-fn o19_another_leader_ends_no_problem_of_pods_beside_one_that_it_sees_itself() {
-    let mut story = Story::settled("{listeners: {tls: {certificate: {name: a}}}}");
-    story.observed.certificates.insert("a".to_owned(), Certificate::Missing);
-    let (mut story, before) = without_upstream_of(story);
-    let message = |status: &ClusterDNSStatus| {
-        let degraded = condition(status, "Degraded").unwrap();
-        assert_eq!(degraded.reason, "NoUsableUpstream");
-        degraded.message.clone()
-    };
-    assert!(message(&before).contains("no such Secret"), "{}", message(&before));
-    // It reaches none of them.
-    story.observed.pod_reports.clear();
-    for second in [20, 30] {
-        assert_eq!(message(&story.reconcile(second)), message(&before), "{second}: the same once");
-    }
-    // Another problem begins, and this one ends.
-    story.applied.failures = vec![("Deployment kube-system/x".to_owned(), "no".to_owned())];
-    let both = story.reconcile(40);
-    let text = message(&both);
-    let (first, follow) = text.split_once("; the operator cannot write").unwrap();
-    assert!(message(&before).starts_with(first) && follow.contains("no such Secret"), "{text}");
-    assert_eq!(message(&story.reconcile(50)), message(&both));
-    story.applied.failures.clear();
-    // The pods say that their upstreams answer.
-    story.pods_follow();
-    let heard = story.reconcile(60);
-    assert_eq!(condition(&heard, "Degraded").unwrap().reason, "CertificateMissing");
-    assert!(!condition(&heard, "Degraded").unwrap().message.contains(first), "{heard:?}");
 }
 
 #[test]

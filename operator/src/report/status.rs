@@ -71,8 +71,7 @@ pub fn of(
     );
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
     conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan, observed, now)));
-    let degraded =
-        problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    let degraded = not_ready::with_too_few_first(&problems);
     conditions.set(
         "Degraded",
         match problems.first() {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::conditions::{ConditionState, Conditions};
 use super::fields::{live_size, replicas, skipped};
-use super::not_ready::{not_looked_at, too_few_pods};
+use super::not_ready::{not_looked_at, too_few_pods, with_too_few_last};
 use super::readiness::still_ready;
 use super::{operator_lacks, outdated_pods, problems};
 use crate::apply::outcome::{PutBack, Restored};
@@ -134,9 +134,8 @@ fn degraded_by(
     put_back: &PutBack,
 ) -> ConditionState {
     let Why { reason, text, is_passing: _ } = why;
-    // First, so that there is room for it: the next look knows it by these words.
     let text = match too_few_pods(dns, observed) {
-        Some(too_few) => format!("{text}; {}", too_few.message),
+        Some(too_few) => with_too_few_last(text, &too_few),
         None if observed.is_unwatched => not_looked_at(dns, text),
         None => (*text).to_owned(),
     };

@@ -40,6 +40,19 @@ pub(super) fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Prob
     )
 }
 
+/// The messages of all problems. That of this one is first: the next look knows it by its words, so they must not be cut off.
+pub(super) fn with_too_few_first(problems: &[Problem]) -> String {
+    let mut all: Vec<&Problem> = problems.iter().collect();
+    all.sort_by_key(|problem| problem.reason != TOO_FEW);
+    all.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// `text` and then this problem, in the length that a condition may have: the next look knows it by its words.
+pub(super) fn with_too_few_last(text: &str, too_few: &Problem) -> String {
+    let room = MESSAGE.saturating_sub(too_few.message.len() + 2);
+    format!("{}; {}", shortened(text, room), too_few.message)
+}
+
 /// Is it no new one, so that pods that are not ready do not just start?
 pub(super) fn was_complete(dns: &ClusterDNS) -> bool {
     was_ready(dns) || had_too_few_pods(dns)
@@ -89,4 +102,19 @@ fn is_running(pod: &Pod) -> bool {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let mut ours = statuses.filter(|status| status.name == CONTAINER);
     ours.any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn o19_the_words_by_which_an_outage_is_known_are_not_cut_off() {
+        let long = "0/9 nodes are available. ".repeat(60);
+        let too_few = || problem(TOO_FEW, format!("0 of 6 pods are ready, {FEWER}")).unwrap();
+        let all = [problem("PodsUnschedulable", long.clone()).unwrap(), too_few()];
+        assert!(shortened(&with_too_few_first(&all), MESSAGE).contains(FEWER));
+        let text = with_too_few_last(&long, &too_few());
+        assert!(text.len() <= MESSAGE && text.contains(FEWER), "{text}");
+    }
 }

@@ -26,12 +26,8 @@ pub fn of(dns: &ClusterDNS, message: &str, now: Timestamp) -> ClusterDNSStatus {
     let no = ConditionState::no(REASON, message);
     let mut conditions = Conditions::of(dns, now);
     conditions.set("Accepted", no.clone());
-    match conditions.before("Ready").is_some_and(|before| before.status == "False") {
-        // Of a ClusterDNS that was not ready, a part of its pods is no more than before.
-        true => conditions.set("Ready", no.clone()),
-        // Pods may answer: they are not looked at.
-        false => conditions.set_unknown("Ready", no.clone()),
-    }
+    // Pods may answer: they are not looked at.
+    conditions.set_unknown("Ready", no.clone());
     conditions.set("UpToDate", no.clone());
     conditions.set("Progressing", no.clone());
     conditions.set("Degraded", ConditionState::yes(REASON, &not_looked_at(dns, message)));

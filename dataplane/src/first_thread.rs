@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// Gives work to the first thread.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct FirstThread(Sender<Job>);
 
 /// What the first thread does, one job after the other.

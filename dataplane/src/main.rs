@@ -55,8 +55,7 @@ fn main() -> ExitCode {
             all_else.join().map_or(ExitCode::FAILURE, ExitCode::from)
         }
         Err(error) => {
-            telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());
-            telemetry::fatal(&anyhow::Error::new(error).context("cannot start a thread"));
+            fatal_without_flags(&anyhow::Error::new(error).context("cannot start a thread"));
             telemetry::flush();
             ExitCode::FAILURE
         }
@@ -84,13 +83,18 @@ fn whole_run(room: io::Result<u64>, first: &FirstThread) -> u8 {
             }
         }
         Err(mistake) => {
-            telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());
-            telemetry::fatal(&anyhow::Error::msg(mistake));
+            fatal_without_flags(&anyhow::Error::msg(mistake));
             MISTAKE
         }
     };
     telemetry::flush();
     code
+}
+
+/// Says why the process ends before its flags say how to log.
+fn fatal_without_flags(error: &anyhow::Error) {
+    telemetry::start(Some(LogFormat::Json), LogLevel::Error, Fixed::default());
+    telemetry::fatal(error);
 }
 
 fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {

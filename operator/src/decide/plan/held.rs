@@ -39,7 +39,7 @@ pub enum HeldBy {
 }
 
 impl HeldBy {
-    const ALL: [HeldBy; 7] = [
+    pub(crate) const ALL: [HeldBy; 7] = [
         HeldBy::Network,
         HeldBy::RefusedOperator,
         HeldBy::ApiServer,

@@ -49,8 +49,12 @@ pub(super) fn with_too_few_first(problems: &[Problem]) -> String {
 
 /// `text` and then this problem, in the length that a condition may have: the next look knows it by its words.
 pub(super) fn with_too_few_last(text: &str, too_few: &Problem) -> String {
-    let room = MESSAGE.saturating_sub(too_few.message.len() + 2);
-    format!("{}; {}", shortened(text, room), too_few.message)
+    ending(text, &format!("; {}", too_few.message))
+}
+
+/// Shortens a text, so that there is room for its end.
+fn ending(text: &str, end: &str) -> String {
+    format!("{}{end}", shortened(text, MESSAGE.saturating_sub(end.len())))
 }
 
 /// Is it no new one, so that pods that are not ready do not just start?
@@ -77,7 +81,7 @@ fn had_too_few_pods(dns: &ClusterDNS) -> bool {
 /// to the next look that these pods do not just start.
 pub(super) fn not_looked_at(dns: &ClusterDNS, message: &str) -> String {
     match had_too_few_pods(dns) {
-        true => format!("{}{LAST_SEEN}", shortened(message, MESSAGE - LAST_SEEN.len())),
+        true => ending(message, LAST_SEEN),
         false => message.to_owned(),
     }
 }

@@ -4,16 +4,6 @@ use super::*;
 use crate::decide::plan::HeldBy;
 use crate::report::changes;
 
-const ALL: [HeldBy; 7] = [
-    HeldBy::Network,
-    HeldBy::RefusedOperator,
-    HeldBy::ApiServer,
-    HeldBy::Busy,
-    HeldBy::NoOtherPod,
-    HeldBy::CutOff,
-    HeldBy::Interrupted,
-];
-
 /// The pod that tries the configuration runs it; the operator could not judge it for this reason, if there is one.
 fn round(story: &mut Story, by: Option<HeldBy>) {
     let canary = config_map::state(&story.observed).canary_pod.expect("a pod tries it").name;
@@ -41,7 +31,7 @@ fn taken_back(by: HeldBy) -> Story {
 
 #[test]
 fn o17_what_could_not_be_judged_stays_a_problem_until_a_trial_is_judged() {
-    for by in ALL {
+    for by in HeldBy::ALL {
         let mut story = taken_back(by);
         let mut before = story.dns.status.clone().unwrap();
         // The next trial begins, is not asked yet, is asked and held, and then is judged.

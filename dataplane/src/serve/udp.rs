@@ -30,14 +30,16 @@ const RECEIVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Longest wait for a query or a reply of an upstream, after which it is seen whether to stop.
 const LOOK: Duration = Duration::from_secs(1);
-
 /// For how many queries upstreams are asked between two batches. Each may cost a socket, some 10 µs: a client that asks for
 /// names of the cluster waits for no more of them, however many names another one asks upstreams for (L2).
-const ASKED_AT_ONCE: usize = 8;
+const ASKED_AT_ONCE: usize = 4;
+
+/// For how many while more replies wait than are read: these wait behind those of a client that floods, queries have turns (L2).
+const ASKED_BEHIND: usize = 2;
 
 /// Full batches that are answered before upstreams are asked. While there are some, clients ask faster than upstreams can be
 /// asked, and what is not read waits in the queue of the socket, where a client that floods takes the places of all others.
-const FULL_BATCHES: usize = 4;
+const FULL_BATCHES: usize = 2;
 
 /// Length of the turns of this thread on its processor: a query over UDP does not wait until lookups that need a task have had
 /// their turn (L3).
@@ -154,7 +156,7 @@ impl Worker {
         })
     }
 
-    /// Answers a batch, then asks upstreams and reads what they reply, unless clients are read again at once. Returns
+    /// Answers a batch, then reads what upstreams reply and asks them, unless clients are read again at once. Returns
     /// whether there is another turn.
     fn turn(&mut self, batch: &mut Batch, mut reading: Option<&mut Reading>) -> bool {
         // Read before receiving: nothing is left behind by a stop that comes in between.
@@ -191,10 +193,8 @@ impl Worker {
         #[cfg(test)]
         assert!(!std::mem::take(&mut self.fails_next), "a defect");
         // Answers of ours have left.
-        self.ask();
-        if let Some(reading) = reading {
-            reading.read();
-        }
+        let is_behind = reading.is_some_and(Reading::read);
+        self.ask(if is_behind { ASKED_BEHIND } else { ASKED_AT_ONCE });
         true
     }
 
@@ -267,13 +267,13 @@ impl Worker {
         }
     }
 
-    /// Asks upstreams for some of what waits. A panic because of one query must not end this thread.
-    fn ask(&mut self) {
+    /// Asks upstreams for this many of the queries that wait at most. A panic because of one query must not end this thread.
+    fn ask(&mut self, most: usize) {
         if self.later.is_empty() {
             return;
         }
         let _together = Together::begin();
-        for _ in 0..ASKED_AT_ONCE {
+        for _ in 0..most {
             let asks = match self.later.pop() {
                 None => break,
                 Some(Ask::Again(refresh, upstreams)) => {

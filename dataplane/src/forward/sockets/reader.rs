@@ -21,7 +21,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 const CLIENTS: u64 = u64::MAX;
 /// Datagrams that are read between two looks for queries of clients, besides the first of each socket: as many queries as
 /// a thread sends meanwhile.
-const MAX_MORE: usize = 8;
+const MAX_MORE: usize = 4;
 /// Longest wait where the system cannot wait for the socket of clients too (no memory): it is looked at this often.
 const LOOK_FOR_CLIENTS: Duration = Duration::from_millis(10);
 
@@ -128,8 +128,8 @@ impl Reading {
     }
 
     /// Reads one datagram from each socket that has one, and some more from those on which further queries wait. What is
-    /// left is found by the next wait.
-    pub(crate) fn read(&mut self) {
+    /// left is found by the next wait. Returns whether there may be some.
+    pub(crate) fn read(&mut self) -> bool {
         let mut more = MAX_MORE;
         for key in self.ready.keys().filter(|key| *key != CLIENTS) {
             let port = self.reader.ports().get(&key).cloned();
@@ -138,6 +138,10 @@ impl Reading {
                 more -= 1;
             }
         }
+        let is_behind = more == 0 || self.ready.is_full();
+        // A turn without a wait must not take these for new ones.
+        self.ready.clear();
+        is_behind
     }
 
     /// Reads until no socket is left: for a thread that answers no clients any more.

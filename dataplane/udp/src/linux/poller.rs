@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Sockets that one [`Poller::wait`] shows at most: a thread that has read them looks for queries of clients again. It asks
-/// upstreams for eight queries meanwhile, so replies are read as fast as they are caused; one more is that of clients.
-const MOST: usize = 9;
+/// upstreams for four queries meanwhile, so replies are read as fast as they are caused; one more is that of clients.
+const MOST: usize = 5;
 
 /// A set of sockets of which each is shown as long as there is something to read from it (`epoll`, level-triggered).
 #[derive(Debug)]
@@ -103,6 +103,11 @@ impl Ready {
     /// Whether other sockets may have something to read too.
     pub fn is_full(&self) -> bool {
         self.count == MOST
+    }
+
+    /// Nothing was found.
+    pub fn clear(&mut self) {
+        self.count = 0;
     }
 
     /// The keys of the sockets that have something to read.

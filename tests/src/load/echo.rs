@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use dataplane_udp::{Batch, Options, Socket};
 use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg, sendmmsg,
+};
+use nix::sys::time::TimeSpec;
 
 use super::generator::BATCH;
 
@@ -24,6 +27,7 @@ pub(super) struct Datagrams {
     sent: Headers,
     peers: Vec<Option<SockaddrStorage>>,
     lengths: [usize; BATCH],
+    stamps: [Option<u64>; BATCH],
 }
 
 struct Headers(MultiHeaders<SockaddrStorage>);
@@ -38,20 +42,26 @@ impl Datagrams {
     pub(super) fn new() -> Datagrams {
         Datagrams {
             buffers: Box::new([[0; OCTETS]; BATCH]),
-            received: Headers(MultiHeaders::preallocate(BATCH, None)),
+            received: Headers(with_stamps(false)),
             sent: Headers(MultiHeaders::preallocate(BATCH, None)),
             peers: vec![None; BATCH],
             lengths: [0; BATCH],
+            stamps: [None; BATCH],
         }
     }
 
+    /// The same for a socket whose datagrams have time stamps.
+    pub(super) fn stamped() -> Datagrams {
+        Datagrams { received: Headers(with_stamps(true)), ..Datagrams::new() }
+    }
+
     /// Receives up to a batch, and sends what `reply` makes of each: in place, from its length to that of the reply, 0 for
-    /// none. Returns how many were received; without `wait` that can be none.
+    /// none. It also gets the time stamp ([`stamp`]). Returns how many were received; without `wait` that can be none.
     pub(super) fn exchange(
         &mut self,
         socket: RawFd,
         wait: bool,
-        reply: impl Fn(&mut [u8], usize) -> usize,
+        mut reply: impl FnMut(&mut [u8], usize, Option<u64>) -> usize,
     ) -> io::Result<usize> {
         let flags = if wait { MsgFlags::MSG_WAITFORONE } else { MsgFlags::MSG_DONTWAIT };
         let mut count = 0;
@@ -60,14 +70,16 @@ impl Datagrams {
             Ok(messages) => {
                 for message in messages {
                     (self.lengths[count], self.peers[count]) = (message.bytes, message.address);
+                    self.stamps[count] = stamp(&message);
                     count += 1;
                 }
             }
             Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => return Ok(0),
             Err(error) => return Err(error.into()),
         }
-        for (buffer, length) in self.buffers.iter_mut().zip(&mut self.lengths).take(count) {
-            *length = reply(buffer, *length);
+        let lengths = self.lengths.iter_mut().zip(&self.stamps);
+        for (buffer, (length, stamp)) in self.buffers.iter_mut().zip(lengths).take(count) {
+            *length = reply(buffer, *length, *stamp);
         }
         // An empty datagram in place of no reply: only what is no query gets one.
         let parts: [_; BATCH] =
@@ -78,6 +90,21 @@ impl Datagrams {
         let _ = sendmmsg(socket, &mut self.sent.0, parts[..count].iter(), peers, [], flags);
         Ok(count)
     }
+}
+
+/// Headers of a batch that is received.
+pub(super) fn with_stamps(stamped: bool) -> MultiHeaders<SockaddrStorage> {
+    MultiHeaders::preallocate(BATCH, stamped.then(|| nix::cmsg_space!(TimeSpec)))
+}
+
+/// When the kernel put a message into its socket, in nanoseconds since 1970.
+pub(super) fn stamp(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<u64> {
+    message.cmsgs().ok()?.find_map(|control| match control {
+        ControlMessageOwned::ScmTimestampns(at) => {
+            Some(at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64)
+        }
+        _ => None,
+    })
 }
 
 /// Turns a query into a reply: sets QR. Returns its length.
@@ -111,7 +138,8 @@ fn worker(address: SocketAddr) -> io::Result<()> {
     socket.bind(&address.into())?;
     let mut datagrams = Datagrams::new();
     loop {
-        datagrams.exchange(socket.as_raw_fd(), true, flipped)?;
+        datagrams
+            .exchange(socket.as_raw_fd(), true, |message, length, _| flipped(message, length))?;
     }
 }
 

@@ -303,7 +303,7 @@ impl<C: Carrier> Generator<C> {
 }
 
 /// The clock by which the kernel stamps what arrives, in nanoseconds.
-fn since_1970() -> u64 {
+pub(super) fn since_1970() -> u64 {
     UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
 

@@ -7,12 +7,10 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrStorage, recvmmsg, sendmmsg,
-    setsockopt, sockopt,
+    MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg, setsockopt, sockopt,
 };
-use nix::sys::time::TimeSpec;
 
-use super::echo::OCTETS;
+use super::echo::{OCTETS, stamp, with_stamps};
 use super::generator::{Arrival, BATCH, Carrier, Queries};
 use super::upstream::{UPSTREAM, Upstream};
 
@@ -77,7 +75,7 @@ impl Udp {
             upstream: None,
             replies: Box::new([[0; OCTETS]; BATCH]),
             outgoing: MultiHeaders::preallocate(BATCH, None),
-            incoming: MultiHeaders::preallocate(BATCH, None),
+            incoming: with_stamps(false),
             events: vec![EpollEvent::empty(); sockets + 1],
         })
     }
@@ -92,7 +90,8 @@ impl Udp {
         Ok(self)
     }
 
-    /// Asks the kernel when each reply came, for [`super::outcome::Outcome::between`].
+    /// Asks the kernel when each reply came, for [`super::outcome::Outcome::between`]. The time that its question waited in
+    /// an upstream of this loop ([`Upstream::timed`]) is not part of that.
     ///
     /// # Errors
     /// What the system says.
@@ -100,7 +99,7 @@ impl Udp {
         for socket in &self.sockets {
             setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
         }
-        self.incoming = MultiHeaders::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
+        self.incoming = with_stamps(true);
         Ok(self)
     }
 
@@ -126,20 +125,12 @@ impl Udp {
             Err(error) => return Err(error.into()),
         }
         for (message, (length, at)) in self.replies.iter().zip(came).take(count) {
-            reply(Arrival { socket, octets: &message[..length], at });
+            let octets = &message[..length];
+            let waited = self.upstream.as_ref().map_or(0, |upstream| upstream.waited(octets));
+            reply(Arrival { socket, octets, at: at.map(|at: u64| at.saturating_sub(waited)) });
         }
         Ok(count)
     }
-}
-
-/// When the kernel put a message into its socket, in nanoseconds since 1970.
-fn stamp(message: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<u64> {
-    message.cmsgs().ok()?.find_map(|control| match control {
-        ControlMessageOwned::ScmTimestampns(at) => {
-            Some(at.tv_sec() as u64 * 1_000_000_000 + at.tv_nsec() as u64)
-        }
-        _ => None,
-    })
 }
 
 impl Carrier for Udp {

@@ -1,14 +1,17 @@
 //! The upstream of a measurement. It runs inside the loop of the generator: as a program of its own it would wait for the
 //! processor that the generator has, and that wait would be part of every forwarded question.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 use super::echo::{Datagrams, OCTETS};
 use super::external;
+use super::generator::since_1970;
 
 /// Marks it among the sockets of a generator.
 pub(super) const UPSTREAM: u64 = u64::MAX;
@@ -28,6 +31,8 @@ pub struct Upstream {
     late: Duration,
     /// and those that wait: when each is due, where it goes, and its octets.
     held: VecDeque<(Instant, SocketAddr, Vec<u8>)>,
+    /// How many nanoseconds questions waited here, by their names and types, where that is wanted.
+    waits: Option<HashMap<Vec<u8>, u64>>,
     /// Number of questions so far.
     pub asked: u64,
 }
@@ -56,7 +61,24 @@ impl Upstream {
     /// On this socket, which must not block.
     pub fn on(socket: UdpSocket) -> Upstream {
         let (datagrams, held) = (Datagrams::new(), VecDeque::new());
-        Upstream { socket, datagrams, late: Duration::ZERO, held, asked: 0 }
+        Upstream { socket, datagrams, late: Duration::ZERO, held, waits: None, asked: 0 }
+    }
+
+    /// The same, and it remembers how long each question waited until this loop had time for it. That is a wait for the
+    /// generator, and not for the server that asked.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn timed(self) -> io::Result<Upstream> {
+        setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true)?;
+        Ok(Upstream { datagrams: Datagrams::stamped(), waits: Some(HashMap::new()), ..self })
+    }
+
+    /// Nanoseconds that the question of this message waited here when it was asked first; 0 if that is not known.
+    pub fn waited(&self, message: &[u8]) -> u64 {
+        let Some(waits) = &self.waits else { return 0 };
+        let question = question_end(message).map(|end| &message[HEADER..end]);
+        question.and_then(|question| waits.get(question)).copied().unwrap_or(0)
     }
 
     /// The same, but each reply leaves so much later, with a call of [`Upstream::send_due`].
@@ -84,8 +106,18 @@ impl Upstream {
         if !self.late.is_zero() {
             return self.hold(Instant::now() + self.late);
         }
+        let waits = &mut self.waits;
+        let mut timed = |message: &mut [u8], length: usize, stamp: Option<u64>| {
+            if let (Some(waits), Some(at)) = (waits.as_mut(), stamp)
+                && let Some(end) = question_end(&message[..length])
+            {
+                let wait = since_1970().saturating_sub(at);
+                waits.entry(message[HEADER..end].to_vec()).or_insert(wait);
+            }
+            reply(message, length)
+        };
         loop {
-            let count = self.datagrams.exchange(self.socket.as_raw_fd(), false, reply)?;
+            let count = self.datagrams.exchange(self.socket.as_raw_fd(), false, &mut timed)?;
             self.asked += count as u64;
             if count == 0 {
                 return Ok(());
@@ -126,6 +158,9 @@ impl Upstream {
 
 /// Makes a query of `length` octets into its reply, in place; returns its length, 0 for none.
 pub fn reply(message: &mut [u8], length: usize) -> usize {
+    if length < HEADER || message[2] & 0x80 != 0 {
+        return 0;
+    }
     let Some(end) = question_end(&message[..length]) else { return 0 };
     let rtype = u16::from_be_bytes([message[end - 4], message[end - 3]]);
     // A response, and recursion is available; the other bits are the query's.
@@ -147,16 +182,16 @@ pub fn reply(message: &mut [u8], length: usize) -> usize {
     end + record.len()
 }
 
-/// Where the question of a query ends; nothing if it is none.
-fn question_end(query: &[u8]) -> Option<usize> {
-    if query.get(2)? & 0x80 != 0 || query.get(4..6)? != [0, 1] {
+/// Where the question of a message ends; nothing if it has not exactly one.
+fn question_end(message: &[u8]) -> Option<usize> {
+    if message.get(4..6)? != [0, 1] {
         return None;
     }
     let mut at = HEADER;
-    while *query.get(at)? != 0 {
-        at += 1 + usize::from(query[at]);
+    while *message.get(at)? != 0 {
+        at += 1 + usize::from(message[at]);
     }
-    (at + 5 <= query.len()).then_some(at + 5)
+    (at + 5 <= message.len()).then_some(at + 5)
 }
 
 #[cfg(test)]
@@ -200,6 +235,23 @@ mod tests {
         assert!(upstream.held.is_empty());
         client.set_nonblocking(false).unwrap();
         assert_eq!(client.recv(&mut message).unwrap(), 49);
+    }
+
+    #[test]
+    fn the_wait_of_a_question_is_known_by_its_name_and_type_where_it_is_wanted() {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for is_timed in [false, true] {
+            let upstream = Upstream::open().unwrap();
+            let mut upstream = if is_timed { upstream.timed().unwrap() } else { upstream };
+            client.send_to(&packet("www.example.com.", 1), upstream.address().unwrap()).unwrap();
+            while upstream.asked == 0 {
+                upstream.serve().unwrap();
+            }
+            let mut message = [0; OCTETS];
+            let length = client.recv(&mut message).unwrap();
+            assert_eq!(upstream.waited(&message[..length]) > 0, is_timed);
+            assert_eq!(upstream.waited(&packet("www.example.com.", 28)), 0, "another type");
+        }
     }
 
     #[test]

@@ -71,13 +71,19 @@ pub async fn apply(
         let missing = needs.iter().find(|kind| tries.outcome.failed.contains(kind));
         let is_new = || held_back::is_new(ctx, (*kind, object), observed, &plan.rollout);
         if let Some(missing) = missing.filter(|_| is_new()) {
-            let it = held_back::HeldBack { kind: *kind, wanted: object, missing: *missing };
-            it.put_back(ctx, newest, (observed, now), plan, &mut tries).await?;
+            let it = held_back::HeldBack { kind: *kind, wanted: object };
+            it.put_back(ctx, newest, (observed, now), (plan, *missing), &mut tries).await?;
             continue;
         }
         let is_awaited = is_gone && had_addresses(dns);
         let means = Means { hold, is_awaited };
         write(ctx, newest, (*kind, object), (observed, means), &mut tries).await?;
+        // A mistake in the spec, or a policy of others, must not make the edits of others permanent.
+        if tries.outcome.has_failed(*kind) && is_new() {
+            let it = held_back::HeldBack { kind: *kind, wanted: object };
+            let how = (observed, now);
+            it.put_back_meanwhile(ctx, newest, how, (plan, is_gone), &mut tries).await?;
+        }
     }
     match &plan.service {
         ServicePlan::Adopted { patch: Some(patch), .. }

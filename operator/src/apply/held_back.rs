@@ -1,18 +1,23 @@
-//! New content of an object waits while something that it needs cannot be written, such as a right. What is there needs nothing
-//! new, so it stays as it was applied last: what another client edits or deletes of it is put back meanwhile.
+//! New content of an object waits while something that it needs cannot be written, such as a right, or while the API server does
+//! not take it. What is there needs nothing new, so it stays as it was applied last: what another client edits or deletes of it is
+//! put back meanwhile.
 
 use crds::ClusterDNS;
 use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::json;
 
-use super::restore::{self, remember, up_from_zero};
-use super::tries::Tries;
-use super::{Means, Newest, Stopped, memory, write};
+use super::contention::Key;
+use super::memory::Why;
+use super::outcome::{Written, described};
+use super::restore::{self, autoscaled, remember, up_from_zero};
+use super::tries::{Tries, as_it_was};
+use super::{Failure, Made, Means, Newest, Stopped, apply_one, live, memory, write};
 use crate::context::Context;
 use crate::decide::plan::{Plan, RolloutPlan, Size};
 use crate::decide::{config_map, rollout};
-use crate::desired::Kind;
+use crate::desired::{Kind, with_addresses};
 use crate::observe::observed::Observed;
 use crate::runtime::resources;
 
@@ -22,8 +27,6 @@ const REPLICAS: &str = "/spec/replicas";
 pub(super) struct HeldBack<'a> {
     pub(super) kind: Kind,
     pub(super) wanted: &'a DynamicObject,
-    /// What could not be written before it.
-    pub(super) missing: Kind,
 }
 
 /// Whether pods or clients would get something by it that they do not have. What was sent once is put back, and a trial that
@@ -45,33 +48,97 @@ impl HeldBack<'_> {
         ctx: &Context,
         newest: &mut Newest<'_>,
         (observed, now): (&Observed, Timestamp),
-        plan: &Plan,
+        (plan, missing): (&Plan, Kind),
         tries: &mut Tries<'_>,
     ) -> Result<(), Stopped> {
-        let dns = newest.dns();
-        let before = match self.kind {
-            Kind::ConfigMap => {
-                let rollout = rollout_before(dns, (observed, now), plan);
-                // rollout.json must name what was done to the Service before that is done.
-                tries.is_undecided |= rollout.is_none();
-                rollout.and_then(|rollout| restore::configuration(ctx, dns, observed, rollout))
-            }
-            _ => self.as_applied(ctx, dns, observed),
-        };
+        let before = self.before(ctx, newest.dns(), (observed, now), plan, tries);
+        let is_sized = before.as_ref().is_some_and(has_size);
         if let Some(before) = before {
             let how = (observed, Means::default());
             write(ctx, newest, (self.kind, &before), how, tries).await?;
         }
-        if let (Kind::Deployment, Size::Autoscaled { hold: Some(replicas), .. }) =
-            (self.kind, plan.size)
-        {
-            up_from_zero(ctx, newest, (observed, replicas), tries).await?;
+        let key = memory::key(self.kind, self.wanted);
+        if !is_sized && !tries.outcome.has_failed(self.kind) {
+            self.ensure_pods(ctx, newest, (observed, plan), &key, tries).await?;
         }
         if !tries.outcome.has_failed(self.kind) {
-            let why = format!("waits for the {} before it", resources::name(self.missing));
-            tries.depends(&memory::key(self.kind, self.wanted), why);
+            tries.depends(&key, format!("waits for the {} before it", resources::name(missing)));
         }
         Ok(())
+    }
+
+    /// The same where the API server has refused the new content: the report of that stays, and the pause until it is tried again.
+    pub(super) async fn put_back_meanwhile(
+        self,
+        ctx: &Context,
+        newest: &mut Newest<'_>,
+        (observed, now): (&Observed, Timestamp),
+        (plan, is_gone): (&Plan, bool),
+        tries: &mut Tries<'_>,
+    ) -> Result<(), Stopped> {
+        let before = self.before(ctx, newest.dns(), (observed, now), plan, tries);
+        // One that is gone comes back with its addresses, which this object may not have.
+        let before = before.map(|before| match is_gone {
+            true => with_addresses(before, &plan.rollout.state.service.cluster_ips),
+            false => before,
+        });
+        let key = as_it_was(&memory::key(self.kind, self.wanted));
+        let may_be_at_zero = match before {
+            Some(before) => {
+                let which = (self.kind, &before);
+                write_meanwhile(ctx, newest, which, (observed, is_gone), (&key, tries)).await?
+            }
+            None => true,
+        };
+        match may_be_at_zero {
+            true => self.ensure_pods(ctx, newest, (observed, plan), &key, tries).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The object as it should be meanwhile; none where nothing is known of it, or nothing must be written.
+    fn before(
+        &self,
+        ctx: &Context,
+        dns: &ClusterDNS,
+        (observed, now): (&Observed, Timestamp),
+        plan: &Plan,
+        tries: &mut Tries<'_>,
+    ) -> Option<DynamicObject> {
+        match self.kind {
+            Kind::ConfigMap => {
+                let rollout = rollout_before(dns, (observed, now), plan);
+                // rollout.json must name what was done to the Service before that is done.
+                tries.is_undecided |= rollout.is_none();
+                restore::configuration(ctx, dns, observed, rollout?)
+            }
+            _ => self.as_applied(ctx, dns, observed),
+        }
+    }
+
+    /// A Deployment whose number of pods is not among our fields is not left at zero.
+    async fn ensure_pods(
+        &self,
+        ctx: &Context,
+        newest: &mut Newest<'_>,
+        (observed, plan): (&Observed, &Plan),
+        key: &Key,
+        tries: &mut Tries<'_>,
+    ) -> Result<(), Stopped> {
+        if self.kind != Kind::Deployment {
+            return Ok(());
+        }
+        let replicas = match plan.size {
+            Size::Autoscaled { hold: Some(replicas), .. } => Some(replicas),
+            // The autoscaler of the spec before is still there.
+            Size::Autoscaled { hold: None, .. } | Size::Replicas(_) | Size::PerNode => {
+                autoscaled(&ctx.memory.kept.of(newest.dns()), observed)
+            }
+        };
+        match replicas {
+            Some(replicas) => up_from_zero(ctx, newest, (observed, replicas), key, tries).await,
+            None => Ok(()),
+        }
     }
 
     /// As it was applied last, by this process or by one before it.
@@ -88,13 +155,59 @@ impl HeldBack<'_> {
         // Another client took the number over before this process began, so it is not among our fields.
         let wanted = self.wanted.data.pointer(REPLICAS).and_then(|it| it.as_i64());
         let live = observed.deployment.as_ref().and_then(|it| it.spec.as_ref()?.replicas);
-        let has_number = is_autoscaled || before.data.pointer(REPLICAS).is_some();
+        let has_number = is_autoscaled || has_size(&before);
         if let (false, Some(wanted), Some(live)) = (has_number, wanted, live)
             && i64::from(live) < wanted
         {
             before.data["spec"]["replicas"] = json!(wanted);
         }
         Some(before)
+    }
+}
+
+fn has_size(object: &DynamicObject) -> bool {
+    object.data.pointer(REPLICAS).is_some()
+}
+
+/// Writes the object as it was, where it is not so. Only a refusal of this too is reported, with a pause of its own: the new content
+/// may be refused for good, and clients depend on this one. Returns whether a Deployment may still have no pods after it.
+async fn write_meanwhile(
+    ctx: &Context,
+    newest: &mut Newest<'_>,
+    (kind, before): (Kind, &DynamicObject),
+    (observed, is_awaited): (&Observed, bool),
+    (key, tries): (&Key, &mut Tries<'_>),
+) -> Result<bool, Stopped> {
+    let (namespace, name) = (before.namespace().unwrap_or_default(), before.name_any());
+    // Where it cannot be read, the new content failed for that.
+    let Ok(live) = live(ctx, kind, &namespace, &name).await else { return Ok(true) };
+    match ctx.memory.why(kind, before, live.as_deref()) {
+        Some(Why::Missing | Why::Edited | Why::Wanted) => {}
+        // The new content may have been written, without an answer.
+        Some(Why::FirstTime) | None => return Ok(true),
+    }
+    if !is_awaited && tries.waits(key) {
+        return Ok(false);
+    }
+    match apply_one(ctx, newest, (kind, before), observed, None).await {
+        Ok(Made::Nothing) => Ok(true),
+        Ok(Made::Waits(pause)) => {
+            tries.outcome.again_within(pause);
+            Ok(true)
+        }
+        Ok(Made::Written(why, editor)) => {
+            tries.succeeded(key);
+            let what = described(&memory::key(kind, before));
+            tries.outcome.written.push(Written { kind, what, why, editor });
+            Ok(!has_size(before))
+        }
+        Err(Failure::Stopped(stopped)) => Err(stopped),
+        Err(Failure::Refused(error)) => {
+            tries.refused(key, &error);
+            Ok(false)
+        }
+        // The new content failed for the same.
+        Err(Failure::Other(_)) => Ok(true),
     }
 }
 

@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::json;
 
+use super::contention::Key;
 use super::last_applied::KINDS;
 use super::outcome::{PutBack, Restored};
 use super::owned::{SELECTOR, is_whole, owned};
@@ -54,14 +55,17 @@ pub async fn restore(
             write(ctx, newest, (kind, &object), how, &mut tries).await?;
         }
     }
-    if let Some(replicas) = autoscaled(&ctx.memory.kept.of(dns), observed) {
-        up_from_zero(ctx, newest, (observed, replicas), &mut tries).await?;
+    let replicas = autoscaled(&ctx.memory.kept.of(dns), observed);
+    if let Some(replicas) = replicas.filter(|_| !tries.outcome.has_failed(Kind::Deployment)) {
+        let (namespace, name) = (names::service(dns).0, names::child(&dns.name_any()));
+        let key = (Kind::Deployment, namespace, name);
+        up_from_zero(ctx, newest, (observed, replicas), &key, &mut tries).await?;
     }
     Ok(PutBack { service, outcome: tries.outcome })
 }
 
 /// How many pods the autoscaler wanted last, within the bounds that were applied with it; none where no autoscaler says it.
-fn autoscaled(kept: &[(Kind, DynamicObject)], observed: &Observed) -> Option<u32> {
+pub(super) fn autoscaled(kept: &[(Kind, DynamicObject)], observed: &Observed) -> Option<u32> {
     let (_, autoscaler) = kept.iter().find(|(kind, _)| *kind == Kind::HorizontalPodAutoscaler)?;
     let bound = |field: &str| {
         let pods = autoscaler.data.pointer(field)?.as_u64()?;
@@ -72,25 +76,25 @@ fn autoscaled(kept: &[(Kind, DynamicObject)], observed: &Observed) -> Option<u32
 }
 
 /// Another client scaled to zero, and no autoscaler ends that. The number is held by a second manager until the autoscaler has
-/// written its own: as one of our fields it would be put back against the autoscaler.
+/// written its own: as one of our fields it would be put back against the autoscaler. `key`: what waits where this is refused.
 pub(super) async fn up_from_zero(
     ctx: &Context,
     newest: &mut Newest<'_>,
     (observed, replicas): (&Observed, u32),
+    key: &Key,
     tries: &mut Tries<'_>,
 ) -> Result<(), Stopped> {
     let dns = newest.dns();
     let (namespace, name) = (names::service(dns).0, names::child(&dns.name_any()));
     let live = observed.deployment.as_ref().and_then(|it| it.spec.as_ref()?.replicas);
-    let key = (Kind::Deployment, namespace, name);
-    if live != Some(0) || tries.outcome.has_failed(Kind::Deployment) || tries.waits(&key) {
+    if live != Some(0) || tries.waits(key) {
         return Ok(());
     }
     newest.ensure().await?;
-    match hold_replicas(ctx, (&key.1, &key.2), replicas).await {
-        Ok(()) => tries.succeeded(&key),
+    match hold_replicas(ctx, (&namespace, &name), replicas).await {
+        Ok(()) => tries.succeeded(key),
         Err(WriteError::NotLeading(lost)) => return Err(lost.into()),
-        Err(error) => tries.refused(&key, &error),
+        Err(error) => tries.refused(key, &error),
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod cluster;
 mod story;
 mod held_back;
 mod refused;
+mod refused_content;
 mod older_words;
 mod foreign_entries;
 

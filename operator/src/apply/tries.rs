@@ -67,5 +67,11 @@ impl<'a> Tries<'a> {
 
     pub(super) fn succeeded(&self, key: &Key) {
         self.attempts.succeeded(&described(key));
+        self.attempts.succeeded(&described(&as_it_was(key)));
     }
+}
+
+/// The object as it was before, while its new content is refused: it waits by itself.
+pub(super) fn as_it_was((kind, namespace, name): &Key) -> Key {
+    (*kind, namespace.clone(), format!("{name} as it was"))
 }

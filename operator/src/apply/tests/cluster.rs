@@ -22,6 +22,8 @@ pub(super) struct Cluster {
     pub(super) written: Vec<String>,
     /// Kinds of which nothing is written, by plural.
     pub(super) denied: BTreeSet<&'static str>,
+    /// What of an object makes it invalid.
+    pub(super) invalid: Option<fn(&Value) -> bool>,
     /// It has not the feature for the newer words of `trafficDistribution`.
     pub(super) knows_close_only: bool,
 }
@@ -78,6 +80,9 @@ impl Cluster {
         self.written.push(path.to_owned());
         if self.denied.iter().any(|plural| path.contains(&format!("/{plural}"))) {
             return Reply::status(403, "denied");
+        }
+        if self.invalid.is_some_and(|is_invalid| is_invalid(sent)) {
+            return Reply::status(422, "it is invalid");
         }
         let distribution = sent["spec"]["trafficDistribution"].as_str().unwrap_or("PreferClose");
         if self.knows_close_only && distribution != "PreferClose" {

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::core::DynamicObject;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
@@ -249,6 +250,21 @@ pub fn is_owned(object: &impl Resource, dns: &ClusterDNS) -> bool {
     object.owner_references().iter().any(|owner| owner.uid == uid)
 }
 
+/// Whether it was made for a ClusterDNS of this name that was deleted without its children. This one takes it over.
+pub fn is_left_behind(object: &DynamicObject, dns: &ClusterDNS) -> bool {
+    let has = |key, value: &str| triggers::label(object.meta(), key) == Some(value);
+    object.owner_references().is_empty()
+        && has(names::MANAGED_BY, names::FIELD_MANAGER)
+        && has(names::INSTANCE, &dns.name_any())
+}
+
+/// Whether it is ours, so that it is deleted once it is not wanted.
+fn is_child(object: &DynamicObject, dns: &ClusterDNS) -> bool {
+    let is_labelled = triggers::label(object.meta(), names::INSTANCE).is_some();
+    let is_so_called = object.name_any() == names::child(&dns.name_any());
+    is_owned(object, dns) && is_labelled || is_left_behind(object, dns) && is_so_called
+}
+
 /// The configuration ConfigMap, and of one that another ClusterDNS of this name had what is true of this one too.
 pub(crate) fn believed(map: ConfigMap, dns: &ClusterDNS, service: Option<&Service>) -> ConfigMap {
     match is_owned(&map, dns) {
@@ -261,11 +277,8 @@ fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
     let mut children = Vec::new();
     for (kind, namespace) in ctx.caches.places() {
         let objects = ctx.caches.objects(kind, &namespace);
-        let owned = objects.iter().filter(|object| {
-            is_owned(object.as_ref(), dns)
-                && triggers::label(object.meta(), names::INSTANCE).is_some()
-        });
-        children.extend(owned.map(|object| Child {
+        let ours = objects.iter().filter(|object| is_child(object, dns));
+        children.extend(ours.map(|object| Child {
             kind,
             namespace: namespace.clone(),
             name: object.name_any(),
@@ -279,9 +292,34 @@ fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::dns;
+    use crate::fixtures::{dns, from};
     use futures::FutureExt;
     use kube::runtime::{reflector, watcher};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn o10_what_a_clusterdns_of_the_same_name_left_behind_is_a_child_too() {
+        let owner = |kind: &str, uid: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "default", "uid": uid}]);
+        let case = |name: &str, owners: Value, labels: Value| {
+            let metadata = json!({"name": name, "ownerReferences": owners, "labels": labels});
+            is_child(&from(json!({"metadata": metadata})), &dns("{}"))
+        };
+        let labels = || json!(names::labels("default"));
+        let own = "clusterdns-default";
+        assert!(case(own, owner("ClusterDNS", "dns-uid"), labels()));
+        assert!(case("kube-dns", owner("ClusterDNS", "dns-uid"), labels()));
+        assert!(case(own, json!([]), labels()), "deleted with --cascade=orphan");
+        for (name, owners, labels) in [
+            (own, owner("ClusterDNS", "before"), labels()),
+            (own, owner("Node", "n"), labels()),
+            ("clusterdns-other", json!([]), labels()),
+            (own, json!([]), json!(names::labels("other"))),
+            (own, json!([]), json!(names::selector("default"))),
+            (own, owner("ClusterDNS", "dns-uid"), json!({})),
+        ] {
+            assert!(!case(name, owners.clone(), labels.clone()), "{name} {owners} {labels}");
+        }
+    }
 
     #[tokio::test]
     async fn o17_a_newer_spec_ends_the_round_of_questions_about_the_one_before() {

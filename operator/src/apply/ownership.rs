@@ -4,8 +4,7 @@ use crds::ClusterDNS;
 use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 
-use crate::names;
-use crate::observe::is_owned;
+use crate::observe::{is_left_behind, is_owned};
 
 /// Who owns an object: this ClusterDNS, one before it, or others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +30,7 @@ pub(super) fn ownership(live: &DynamicObject, dns: &ClusterDNS) -> Ownership {
     {
         return Ownership::Previous;
     }
-    let has = |key: &str, value: &str| live.labels().get(key).is_some_and(|label| label == value);
-    let is_orphan = live.owner_references().is_empty()
-        && has(names::MANAGED_BY, names::FIELD_MANAGER)
-        && has(names::INSTANCE, &dns.name_any());
-    match is_orphan {
+    match is_left_behind(live, dns) {
         true => Ownership::Ours,
         false => Ownership::Theirs,
     }

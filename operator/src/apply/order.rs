@@ -7,7 +7,6 @@ use kube::ResourceExt;
 use crate::desired::{Desired, Kind};
 use crate::observe::observed::{Child, Observed};
 use crate::observe::pods;
-use crate::runtime::resources;
 
 /// The kinds that must be written before new content of this one. If one of them failed, that content waits; everything else is
 /// written: a refused PodMonitor must not keep a repaired configuration from the pods.
@@ -87,14 +86,30 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     }
 }
 
-/// Whether the failed writes forbid deleting an object of this kind. An autoscaler that is not wanted any more would
-/// continue to change the Deployment, against our writes, so it is deleted also if other writes failed.
+/// Whether the failed writes forbid deleting an object of this kind. What no pod needs goes also if all others failed: a policy that
+/// is not wanted any more may cut clients off.
 pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
+    let has_failed = |kinds: &[Kind]| kinds.iter().any(|kind| failed.contains(kind));
+    let workloads = [Kind::Deployment, Kind::DaemonSet];
     match kind {
-        Kind::HorizontalPodAutoscaler => {
-            failed.contains(&Kind::Deployment) || failed.contains(&Kind::DaemonSet)
+        // One that is not wanted any more would continue to change the Deployment, against our writes.
+        Kind::HorizontalPodAutoscaler => has_failed(&workloads),
+        // Its successor is one of these, and serves only with what it needs.
+        Kind::Deployment | Kind::DaemonSet => {
+            has_failed(&workloads) || has_failed(needs(kind)) || has_failed(&[Kind::Service])
         }
-        _ => failed.iter().any(|failed| !resources::MONITORING.contains(failed)),
+        Kind::NetworkPolicy
+        | Kind::PodDisruptionBudget
+        | Kind::PodMonitor
+        | Kind::PrometheusRule => false,
+        // They are never deleted.
+        Kind::ServiceAccount
+        | Kind::ClusterRole
+        | Kind::ClusterRoleBinding
+        | Kind::Role
+        | Kind::RoleBinding
+        | Kind::ConfigMap
+        | Kind::Service => false,
     }
 }
 
@@ -156,9 +171,26 @@ mod tests {
             keeps(&[Kind::Deployment], Kind::HorizontalPodAutoscaler),
             "it still owns the size"
         );
-        assert!(keeps(&[Kind::NetworkPolicy], Kind::Deployment));
-        assert!(!keeps(&[Kind::PodMonitor], Kind::Deployment));
-        assert!(!keeps(&[], Kind::Deployment));
+    }
+
+    #[test]
+    fn o13_a_failed_write_forbids_only_deletions_that_need_it() {
+        let keeps = |failed: Kind, kind| keeps(&[failed].into(), kind);
+        for failed in [
+            Kind::ClusterRole,
+            Kind::ServiceAccount,
+            Kind::ConfigMap,
+            Kind::Service,
+            Kind::DaemonSet,
+        ] {
+            assert!(keeps(failed, Kind::Deployment), "{failed:?}");
+            assert!(!keeps(failed, Kind::NetworkPolicy), "{failed:?}");
+        }
+        for failed in [Kind::PodMonitor, Kind::PodDisruptionBudget, Kind::NetworkPolicy] {
+            for kind in [Kind::Deployment, Kind::DaemonSet, Kind::PrometheusRule] {
+                assert!(!keeps(failed, kind), "{failed:?} {kind:?}");
+            }
+        }
     }
 
     #[test]

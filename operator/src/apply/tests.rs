@@ -178,13 +178,19 @@ async fn o13_what_is_denied_for_good_is_tried_with_patience_and_delays_no_other_
     let (mut dns, mut ctx) = (dns("{}"), context(client(&store), settings()));
     ctx.attempts = Attempts::by(|| *NOW);
     let count = |part: &str| store.lock().unwrap().count(part);
+    let unwanted = Child {
+        kind: Kind::NetworkPolicy,
+        namespace: "kube-system".to_owned(),
+        name: "clusterdns-default".to_owned(),
+        uid: "u".to_owned(),
+    };
+    let observed = Observed { children: vec![unwanted.clone()], ..Observed::default() };
     let apply = async |dns: &ClusterDNS| {
         let mut newest = Newest::new(&ctx, dns, true);
-        apply(&ctx, &mut newest, &two_objects(), (&Observed::default(), at(0)), &plan())
-            .await
-            .unwrap()
+        apply(&ctx, &mut newest, &two_objects(), (&observed, at(0)), &plan()).await.unwrap()
     };
     let first = apply(&dns).await;
+    assert_eq!((first.pruned.clone(), count("networkpolicies")), (vec![unwanted], 1));
     for edits in 1..5 {
         store.lock().unwrap().scale(DEPLOYMENT, 0);
         let outcome = apply(&dns).await;

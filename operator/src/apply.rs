@@ -28,7 +28,7 @@ use kube::core::DynamicObject;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::decide::adoption;
+use crate::decide::adoption::{self, Standing};
 use crate::decide::plan::{Plan, ServicePlan, Size};
 use crate::desired::{Desired, Kind};
 use crate::names;
@@ -89,7 +89,10 @@ pub async fn apply(
         ServicePlan::Adopted { patch: Some(patch), .. }
         | ServicePlan::Released { patch: Some(patch), .. } => {
             newest.ensure().await?;
-            service::switch(ctx, dns, patch, &mut tries).await?;
+            // Where another client took only the annotation away, the key is there.
+            let has_key = adoption::standing(dns, observed.service.as_ref()) == Standing::Switched;
+            let is_switched = !(patch.add && has_key);
+            service::switch(ctx, dns, (patch, is_switched), &mut tries).await?;
         }
         ServicePlan::Recreated { manifest, labels: _ } => {
             newest.ensure().await?;

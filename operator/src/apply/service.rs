@@ -35,11 +35,11 @@ const PRUNERS: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// Moves an adopted Service, once the rollout's state has remembered that.
+/// Moves an adopted Service, once the rollout's state has remembered that. `is_switched`: clients are led elsewhere by it.
 pub(super) async fn switch(
     ctx: &Context,
     dns: &ClusterDNS,
-    patch: &SelectorPatch,
+    (patch, is_switched): (&SelectorPatch, bool),
     tries: &mut Tries<'_>,
 ) -> Result<(), NotLeading> {
     let key = key(dns);
@@ -51,7 +51,7 @@ pub(super) async fn switch(
     match patch_selector(&ctx.client, &ctx.writes, which, &instance, patch).await {
         Ok(_) => {
             tries.succeeded(&key);
-            tries.outcome.switched = Some(patch.add);
+            tries.outcome.switched = is_switched.then_some(patch.add);
         }
         Err(WriteError::NotLeading(lost)) => return Err(lost),
         Err(error) => {
@@ -244,7 +244,7 @@ mod tests {
         let mut tries = Tries::of(&ctx, &dns, None);
         let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };
         assert_eq!(ctx.memory.conflict("kube-system", "kube-dns"), None);
-        switch(&ctx, &dns, &patch, &mut tries).await.unwrap();
+        switch(&ctx, &dns, (&patch, true), &mut tries).await.unwrap();
         assert_eq!(ctx.memory.conflict("kube-system", "kube-dns").as_deref(), Some("7"));
         assert!(tries.outcome.again_in.is_some() && tries.outcome.switched.is_none());
     }

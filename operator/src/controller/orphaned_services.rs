@@ -152,12 +152,17 @@ async fn leave_all(ctx: &Context, existing: &Existing, tries: &mut Tries) {
     }
 }
 
-fn owner(service: &DynamicObject) -> Option<&String> {
-    service.annotations().get(names::ADOPTED_BY)
+fn owner(service: &DynamicObject) -> Option<String> {
+    if let Some(owner) = service.annotations().get(names::ADOPTED_BY) {
+        return Some(owner.clone());
+    }
+    // Only few have it, and each pass looks at all of them.
+    service.data.pointer("/spec/selector")?.get(names::INSTANCE)?;
+    adoption::adopted_by(&service.clone().try_parse().ok()?)
 }
 
 fn is_orphan(service: &DynamicObject, instances: &[String]) -> bool {
-    owner(service).is_some_and(|owner| !instances.contains(owner))
+    owner(service).is_some_and(|owner| !instances.contains(&owner))
 }
 
 /// When Services were tried, by uid.
@@ -209,7 +214,7 @@ async fn leave(
     // A watch may be behind, and taking a Service from a ClusterDNS that exists would be an outage. Its spec may be one that
     // cannot be read.
     let owners = Api::<ClusterDNS>::all(ctx.client.clone());
-    let live = within(owners.get_metadata_opt(owner)).await;
+    let live = within(owners.get_metadata_opt(&owner)).await;
     let live = live.with_context(|| format!("cannot look for the ClusterDNS {owner}"))?;
     if live.is_some_and(|live| live.metadata.deletion_timestamp.is_none()) {
         return Ok(());
@@ -220,7 +225,7 @@ async fn leave(
         return Ok(());
     }
     let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
-    service::patch_selector(&ctx.client, &ctx.writes, (&namespace, &name), owner, &patch).await?;
+    service::patch_selector(&ctx.client, &ctx.writes, (&namespace, &name), &owner, &patch).await?;
     tracing::info!(
         "the Service {namespace}/{name} was given back: the ClusterDNS {owner:?} is gone"
     );

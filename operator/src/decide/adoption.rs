@@ -100,10 +100,17 @@ pub fn has_own(dns: &ClusterDNS, observed: &Observed) -> bool {
     observed.service.as_ref().is_some_and(|service| is_own(service) || is_same(observed, service))
 }
 
-/// Takes our key out of an adopted Service whose ClusterDNS is gone: its annotation names none that is in `instances`.
+/// The ClusterDNS that adopted a foreign Service. Another client may have taken the annotation away: then the selector names it, if
+/// it is the operator that wrote that. People write this key into the selectors of Services of their own.
+pub fn adopted_by(service: &Service) -> Option<String> {
+    let by_selector = || selector(service).remove(INSTANCE).filter(|_| is_selector_ours(service));
+    annotation(service).map(str::to_owned).or_else(by_selector)
+}
+
+/// Takes our key out of an adopted Service whose ClusterDNS is gone: none that is in `instances` adopted it.
 pub fn leave(service: &Service, instances: &[String]) -> Option<SelectorPatch> {
-    let adopted_by = annotation(service)?;
-    let is_gone = !instances.iter().any(|instance| instance == adopted_by);
+    let adopted_by = adopted_by(service)?;
+    let is_gone = !instances.contains(&adopted_by);
     is_gone.then(|| patch(service, false))
 }
 
@@ -308,6 +315,17 @@ fn selector(service: &Service) -> BTreeMap<String, String> {
 
 fn annotation(service: &Service) -> Option<&str> {
     service.metadata.annotations.as_ref()?.get(ADOPTED_BY).map(String::as_str)
+}
+
+/// Whether the patch of a foreign Service wrote its selector. One of ours is applied.
+fn is_selector_ours(service: &Service) -> bool {
+    let mut entries = service.metadata.managed_fields.iter().flatten();
+    entries.any(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        entry.manager.as_deref() == Some(FIELD_MANAGER)
+            && entry.operation.as_deref() == Some("Update")
+            && fields.is_some_and(|fields| fields.pointer("/f:spec/f:selector").is_some())
+    })
 }
 
 fn is_annotated(service: &Service, dns: &ClusterDNS) -> bool {

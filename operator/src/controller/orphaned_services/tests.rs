@@ -77,6 +77,22 @@ fn o15_only_a_service_whose_clusterdns_is_gone_is_an_orphan() {
     assert!(!is_orphan(&fixtures::from(json!({"metadata": {"name": "a"}})), &[]));
 }
 
+#[test]
+fn o10_a_service_from_which_another_client_took_the_annotation_is_an_orphan_too() {
+    let with = |operation: &str, fields: Value| -> DynamicObject {
+        fixtures::from(json!({"metadata": {"name": "kube-dns", "managedFields": [
+                {"manager": names::FIELD_MANAGER, "operation": operation, "fieldsType": "FieldsV1", "fieldsV1": fields}]},
+            "spec": {"selector": {"k8s-app": "kube-dns", names::INSTANCE: "gone"}}}))
+    };
+    let selector = || json!({"f:spec": {"f:selector": {}}});
+    let stripped = with("Update", selector());
+    assert!(is_orphan(&stripped, &["default".to_owned()]));
+    assert!(!is_orphan(&stripped, &["gone".to_owned()]));
+    // One of ours; and one of people, who wrote the key themselves.
+    assert!(!is_orphan(&with("Apply", selector()), &[]));
+    assert!(!is_orphan(&with("Update", json!({"f:spec": {"f:ports": {}}})), &[]));
+}
+
 /// An adopted Service of `default`, as our patch left it.
 fn adopted() -> Value {
     json!({"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": "s", "resourceVersion": "100",

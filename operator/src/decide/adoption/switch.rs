@@ -35,7 +35,7 @@ pub(super) fn patch(
     }
     let waits = until(&noticed(dns, observed, service, now), now).is_some_and(|until| now < until);
     // The key is there and the annotation is not: to add the annotation changes nothing for clients.
-    let is_due = is_switched || (!waits && may_switch(dns, observed, service));
+    let is_due = !waits && (is_switched || may_switch(dns, observed, service));
     is_due.then(|| super::patch(service, true))
 }
 
@@ -48,7 +48,7 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
     };
     match standing(dns, Some(service)) {
         Standing::Own => Switch::default(),
-        Standing::Switched => {
+        Standing::Switched if is_annotated(service, dns) => {
             let kept = Switch { is_made: true, patched_version: String::new(), ..before };
             let last = kept.reset_at.parse::<Timestamp>().ok();
             match last {
@@ -57,7 +57,7 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
                 Some(_) | None => Switch { is_made: true, ..Switch::default() },
             }
         }
-        Standing::Foreign => {
+        Standing::Switched | Standing::Foreign => {
             let mut noticed = noticed(dns, observed, service, now);
             if let Some(patch) = patch(dns, observed, service, now) {
                 noticed.is_made = true;
@@ -68,7 +68,7 @@ pub fn remember(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Switch
     }
 }
 
-/// Our key is not in the selector: was it there before?
+/// Our key is not in the selector, or the annotation is not there: were both there before?
 fn noticed(dns: &ClusterDNS, observed: &Observed, service: &Service, now: Timestamp) -> Switch {
     let before = config_map::state(observed).switch;
     let patched = Some(&before.patched_version).filter(|version| !version.is_empty());

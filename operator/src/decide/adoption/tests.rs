@@ -1,6 +1,7 @@
 //! States of a Service, and what is decided about its selector.
 
 mod addresses;
+mod annotation;
 mod clocks;
 mod deleted;
 mod platforms;

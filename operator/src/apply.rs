@@ -213,8 +213,12 @@ async fn apply_one(
     }
     let Some(why) = ctx.memory.why(kind, wanted, live.as_deref()) else { return Ok(Made::Nothing) };
     let editor = live.as_deref().and_then(editor);
-    let edit = live.as_deref().filter(|_| why == Why::Edited);
-    let edit = edit.map(|live| Edit::of(kind, (wanted, live), editor.clone()));
+    let edit = match (why, live.as_deref()) {
+        (Why::Edited, Some(live)) => Some(Edit::of(kind, (wanted, live), editor.clone())),
+        // What this process deleted itself, it does not know any more.
+        (Why::Missing, None) if ctx.memory.knows(kind, wanted) => Some(Edit::deletion(kind)),
+        (Why::Edited | Why::Missing | Why::FirstTime | Why::Wanted, _) => None,
+    };
     let pause = |edit| ctx.memory.contention.pause(&memory::key(kind, wanted), edit);
     // A change of the spec is written at once.
     let may_wait = ctx.memory.was_sent(kind, wanted);

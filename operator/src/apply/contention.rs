@@ -10,6 +10,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::fingerprint::{self, Owners};
+use super::last_applied::KINDS;
 use crate::desired::Kind;
 
 /// How often a field is put back at once: a person who edits it, and tries again, sees it at once.
@@ -26,6 +27,8 @@ const MAX_REMEMBERED: usize = 1_000;
 const MAX_MANAGERS: usize = 8;
 /// A field of which the object does not show that another client wrote or removed it, as where that client uses our own name.
 const UNNAMED: &str = "a field that managedFields do not name";
+/// In place of a field where the object was deleted.
+const DELETED: &str = "the whole object, by deleting it";
 /// Fields that hold the number of pods.
 const SIZES: [&str; 3] = ["spec.replicas", "spec.minReplicas", "spec.maxReplicas"];
 
@@ -93,6 +96,12 @@ impl Edit {
             fields.insert(UNNAMED.to_owned(), editor);
         }
         Edit { fields, is_urgent: is_urgent(kind, &wanted, &live) }
+    }
+
+    /// Nothing says who deleted it.
+    pub(super) fn deletion(kind: Kind) -> Edit {
+        let is_urgent = kind == Kind::ConfigMap || KINDS.contains(&kind);
+        Edit { fields: [(DELETED.to_owned(), BTreeSet::new())].into(), is_urgent }
     }
 }
 

@@ -205,6 +205,26 @@ async fn o13_what_is_denied_for_good_is_tried_with_patience_and_delays_no_other_
 }
 
 #[tokio::test]
+async fn o4_what_another_client_always_deletes_is_not_created_each_time() {
+    let store = Arc::<Mutex<Store>>::default();
+    let (dns, mut ctx) = (dns("{}"), context(client(&store), settings()));
+    ctx.memory.contention = Contention::by(|| *NOW);
+    let mut newest = Newest::new(&ctx, &dns, true);
+    for looks in 1..8 {
+        let observed = (&Observed::default(), at(0));
+        let outcome = apply(&ctx, &mut newest, &two_objects(), observed, &plan()).await.unwrap();
+        let count = |part: &str| store.lock().unwrap().count(part);
+        // Clients depend on the pods.
+        assert_eq!((count("budgets"), count("deployments")), (looks.min(4), looks));
+        let is_contested = looks >= 4;
+        let pause = Some(Duration::from_secs(2)).filter(|_| looks > 4);
+        assert_eq!(outcome.again_in, pause);
+        assert_eq!(outcome.applied.contested.len(), if is_contested { 2 } else { 0 });
+        store.lock().unwrap().objects.clear();
+    }
+}
+
+#[tokio::test]
 async fn o4_while_a_spec_is_refused_what_was_applied_last_is_put_back() {
     let store = Arc::<Mutex<Store>>::default();
     let (dns, ctx) = (dns("{}"), context(client(&store), settings()));

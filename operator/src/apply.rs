@@ -16,6 +16,7 @@ mod restore;
 mod held_back;
 mod fingerprint;
 pub mod contention;
+mod urgent;
 
 use std::sync::Arc;
 use std::time::Duration;

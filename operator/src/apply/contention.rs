@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::fingerprint::{self, Owners};
 use super::last_applied::KINDS;
+use super::urgent::is_urgent;
 use crate::desired::Kind;
 
 /// How often a field is put back at once: a person who edits it, and tries again, sees it at once.
@@ -29,8 +30,6 @@ const MAX_MANAGERS: usize = 8;
 const UNNAMED: &str = "a field that managedFields do not name";
 /// In place of a field where the object was deleted.
 const DELETED: &str = "the whole object, by deleting it";
-/// Fields that hold the number of pods.
-const SIZES: [&str; 3] = ["spec.replicas", "spec.minReplicas", "spec.maxReplicas"];
 
 /// Kind, namespace and name of an object.
 pub(super) type Key = (Kind, String, String);
@@ -103,24 +102,6 @@ impl Edit {
         let is_urgent = kind == Kind::ConfigMap || KINDS.contains(&kind);
         Edit { fields: [(DELETED.to_owned(), BTreeSet::new())].into(), is_urgent }
     }
-}
-
-/// Pods follow the ConfigMap within a second, clients are led by the Service and may be kept out by the NetworkPolicy, without
-/// their rights pods learn of no change, and fewer pods than wanted may be too few. All are reported too.
-fn is_urgent(kind: Kind, wanted: &Value, live: &Value) -> bool {
-    match kind {
-        Kind::ConfigMap | Kind::Service | Kind::NetworkPolicy => true,
-        Kind::ServiceAccount | Kind::ClusterRole | Kind::ClusterRoleBinding => true,
-        Kind::Role | Kind::RoleBinding => true,
-        Kind::Deployment | Kind::DaemonSet | Kind::HorizontalPodAutoscaler => {
-            SIZES.iter().any(|field| size(live, field) < size(wanted, field))
-        }
-        Kind::PodDisruptionBudget | Kind::PodMonitor | Kind::PrometheusRule => false,
-    }
-}
-
-fn size(object: &Value, field: &str) -> Option<i64> {
-    object.pointer(&format!("/{}", field.replace('.', "/")))?.as_i64()
 }
 
 impl Contention {
@@ -280,24 +261,6 @@ mod tests {
 
     #[test]
     fn o4_what_clients_depend_on_is_put_back_at_once_and_reported() {
-        let wanted = json!({"spec": {"replicas": 2, "minReplicas": 2, "type": "ClusterIP"}});
-        for (kind, edited, expected) in [
-            (Kind::ConfigMap, json!({"data": {"stable.json": "{}"}}), true),
-            (Kind::Service, json!({"spec": {"type": "ExternalName"}}), true),
-            (Kind::NetworkPolicy, json!({"spec": {"ingress": []}}), true),
-            (Kind::RoleBinding, json!({"subjects": []}), true),
-            (Kind::Deployment, json!({"spec": {"replicas": 0, "minReplicas": 2}}), true),
-            (Kind::Deployment, json!({"spec": {"minReplicas": 2}}), true),
-            (Kind::Deployment, json!({"spec": {"replicas": 9, "minReplicas": 2}}), false),
-            (
-                Kind::HorizontalPodAutoscaler,
-                json!({"spec": {"replicas": 2, "minReplicas": 1}}),
-                true,
-            ),
-            (Kind::PodDisruptionBudget, json!({}), false),
-        ] {
-            assert_eq!(is_urgent(kind, &wanted, &edited), expected, "{kind:?} {edited}");
-        }
         let (contention, edit) = (contention(), Edit { is_urgent: true, ..edit("spec.selector") });
         assert_eq!(writes(&contention, 60, &edit), 60);
         assert!(contention.of(&key(), "it").is_some());

@@ -86,6 +86,11 @@ pub async fn apply(
             it.put_back_meanwhile(ctx, newest, how, (plan, is_gone), &mut tries).await?;
         }
     }
+    let waits = |kind| order::awaits_successor(kind, desired, observed);
+    for (kind, before) in ctx.memory.kept.of(dns).into_iter().filter(|(kind, _)| waits(*kind)) {
+        let how = (observed, Means::default());
+        write(ctx, newest, (kind, &before), how, &mut tries).await?;
+    }
     match &plan.service {
         ServicePlan::Adopted { patch: Some(patch), .. }
         | ServicePlan::Released { patch: Some(patch), .. } => {
@@ -106,7 +111,7 @@ pub async fn apply(
     prune(ctx, newest, (desired, observed), &mut tries).await?;
     // What may not be deleted yet still has its effect: an autoscaler beside a workload that waits.
     let failed = &tries.outcome.failed;
-    let stays = |kind| desired.get(kind).is_some() || order::keeps(failed, kind);
+    let stays = |kind| desired.get(kind).is_some() || order::keeps(failed, kind) || waits(kind);
     ctx.memory.kept.retain(&dns.name_any(), stays);
     Ok(tries.outcome)
 }

@@ -86,6 +86,12 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
     }
 }
 
+/// Whether it is a workload that serves until the one that replaces it does.
+pub(super) fn awaits_successor(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
+    let is_workload = [Kind::Deployment, Kind::DaemonSet].contains(&kind);
+    is_workload && desired.get(kind).is_none() && !may_go(kind, desired, observed)
+}
+
 /// Whether the failed writes forbid deleting an object of this kind. What no pod needs goes also if all others failed: a policy that
 /// is not wanted any more may cut clients off.
 pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {

@@ -1,4 +1,4 @@
-//! What is put back while the API server does not take the new content of an object.
+//! What is put back while the API server does not take the new content of an object, or while a new workload does not serve yet.
 
 use super::cluster::lock;
 use super::story::Story;
@@ -97,5 +97,26 @@ async fn o12_zero_pods_are_put_back_where_a_deployment_with_an_autoscaler_is_ref
             let replicas = lock(&story.cluster).get(Kind::Deployment, "/spec/replicas");
             assert_eq!(replicas, expected, "{spec} {is_denied} {outcome:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn o4_a_workload_is_put_back_until_the_one_that_replaces_it_serves() {
+    for is_refused in [false, true] {
+        let mut story = Story::begun(OLD).await;
+        story.becomes("{scaling: {perNode: {}}}");
+        if is_refused {
+            lock(&story.cluster).denied.insert("daemonsets");
+        }
+        for _ in 0..2 {
+            story.reconciled().await;
+            story.break_all();
+            let outcome = story.reconciled().await;
+            assert!(story.is_whole(), "{outcome:?}");
+            lock(&story.cluster).delete(Kind::Deployment);
+            let outcome = story.reconciled().await;
+            assert!(story.is_whole(), "{outcome:?}");
+        }
+        assert_eq!(lock(&story.cluster).get(Kind::DaemonSet, "/metadata").is_null(), is_refused);
     }
 }

@@ -7,7 +7,6 @@
 
 mod own_aliases;
 
-use super::compress::{Case, Known};
 use super::errors::ErrorCodes;
 use super::head::{MAX_NSID, ReplyHead, Written};
 use super::header::{AA, AD, CD, OPT, QR, RA, RD, TC, opt_octets};
@@ -161,7 +160,6 @@ struct RelayedReply<'b, 'n> {
     /// Where records must end: the limit less what OPT and NSID take.
     records_end: usize,
     limit: usize,
-    known: Known<'n>,
     /// Records written since the last section began.
     count: u16,
     answers: u16,
@@ -188,25 +186,12 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         let age = age.filter(|text| EDE_FIXED + text.as_bytes().len() <= free);
         let kept = age.as_ref().map_or(0, |text| EDE_FIXED + text.as_bytes().len());
         let records_end = question_end + free - kept;
-        let mut known = Known::new();
-        known.place(question, HEADER, Case::Kept);
         buffer[HEADER..][..question.len()].copy_from_slice(question);
         buffer[question_end - 4..question_end - 2].copy_from_slice(&head.form.qtype.to_be_bytes());
         buffer[question_end - 2..question_end].copy_from_slice(&CLASS_IN.to_be_bytes());
         let (count, answers, answer_end) = (0, 0, question_end);
         let at = question_end;
-        Some(RelayedReply {
-            buffer,
-            at,
-            records_end,
-            limit,
-            known,
-            count,
-            answers,
-            answer_end,
-            nsid,
-            age,
-        })
+        Some(RelayedReply { buffer, at, records_end, limit, count, answers, answer_end, nsid, age })
     }
 
     /// Removes the records that were written from this place and number on.
@@ -275,16 +260,6 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         self.at = end;
         self.count += 1;
         true
-    }
-
-    /// Writes a name: this many of its octets, then a pointer to the rest, if the rest is already in the message.
-    fn name(&mut self, name: &'n [u8], case: Case) -> Option<(usize, Option<u16>)> {
-        let (octets, pointer) = self.known.place(name, self.at, case);
-        self.put(&name[..octets])?;
-        if let Some(offset) = pointer {
-            self.put(&(0xc000 | offset).to_be_bytes())?;
-        }
-        Some((octets, pointer))
     }
 
     fn put(&mut self, octets: &[u8]) -> Option<()> {
@@ -385,4 +360,16 @@ fn text_within(text: &str, max: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn l12_a_reply_begins_without_room_for_the_names_of_aliases() {
+        let known = size_of::<crate::relay::compress::Known<'_>>();
+        let reply = size_of::<RelayedReply<'_, '_>>();
+        assert!(reply < known / 4, "most replies have no alias of ours: {reply} of {known} octets");
+    }
 }

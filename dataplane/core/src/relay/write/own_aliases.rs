@@ -4,7 +4,7 @@
 
 use super::RelayedReply;
 use crate::relay::aliases::Alias;
-use crate::relay::compress::Case;
+use crate::relay::compress::{Case, Known};
 use crate::relay::head::ReplyHead;
 use crate::relay::rdata::{CNAME, DNAME};
 use crate::wire::message::{CLASS_IN, HEADER};
@@ -49,6 +49,9 @@ impl<'n> RelayedReply<'_, 'n> {
     /// The aliases, first to last; where the last name is written in one piece, or `None` when not all fit.
     pub(super) fn own_aliases(&mut self, head: &ReplyHead<'n>) -> Option<usize> {
         let mut name = Name::from_wire(head.question)?;
+        // Here and not with the reply: it has 1.5 KiB, and most replies have no alias of ours.
+        let mut known = Known::new();
+        known.place(head.question, HEADER, Case::Kept);
         let mut place = Place::whole(HEADER);
         let mut aliases = head.cnames.iter().peekable();
         while let Some(alias) = aliases.next() {
@@ -60,25 +63,26 @@ impl<'n> RelayedReply<'_, 'n> {
                         true => Target::Compressed(target.wire()),
                         false => Target::Whole(target.wire()),
                     };
-                    place = self.alias(place.at, CNAME, ttl_s, &written)?;
+                    place = self.alias(&mut known, place.at, CNAME, ttl_s, &written)?;
                     name = Name::clone(target);
                 }
                 Alias::Federated(end) => {
                     let next = end.substitute(name.wire())?;
                     let written = Target::Whole(next.wire());
-                    place = self.alias(place.at, CNAME, end.ttl_s, &written)?;
+                    place = self.alias(&mut known, place.at, CNAME, end.ttl_s, &written)?;
                     name = next;
                 }
                 Alias::Dname(dname) => {
                     let before = dname.before(name.wire())?;
                     let (ttl_s, target) = (dname.ttl_s, Target::Whole(dname.target.wire()));
-                    let target = self.alias(place.behind(before), DNAME, ttl_s, &target)?;
+                    let target =
+                        self.alias(&mut known, place.behind(before), DNAME, ttl_s, &target)?;
                     let next = dname.substitute(name.wire())?;
                     let written = match is_last {
                         true => Target::Whole(next.wire()),
                         false => Target::With(next.wire().get(..before)?, target.at),
                     };
-                    place = self.alias(place.at, CNAME, ttl_s, &written)?;
+                    place = self.alias(&mut known, place.at, CNAME, ttl_s, &written)?;
                     name = next;
                 }
             }
@@ -89,18 +93,19 @@ impl<'n> RelayedReply<'_, 'n> {
     /// Writes one record, whole or not at all; returns where its target is.
     fn alias(
         &mut self,
+        known: &mut Known<'n>,
         owner_at: usize,
         rtype: u16,
         ttl_s: u32,
         target: &Target<'_, 'n>,
     ) -> Option<Place> {
-        let (at, known) = (self.at, self.known.count());
-        let place = self.try_alias(owner_at, rtype, ttl_s, target);
+        let (at, names) = (self.at, known.count());
+        let place = self.try_alias(known, owner_at, rtype, ttl_s, target);
         match place {
             Some(_) => self.count += 1,
             None => {
                 self.at = at;
-                self.known.forget(known);
+                known.forget(names);
             }
         }
         place
@@ -108,6 +113,7 @@ impl<'n> RelayedReply<'_, 'n> {
 
     fn try_alias(
         &mut self,
+        known: &mut Known<'n>,
         owner_at: usize,
         rtype: u16,
         ttl_s: u32,
@@ -129,11 +135,18 @@ impl<'n> RelayedReply<'_, 'n> {
                 self.put(&pointer(rest_at))?;
                 Place { at, whole: octets.len(), rest_at }
             }
-            Target::Compressed(name) => match self.name(name, Case::Kept)? {
-                // The record has only a pointer: the name is where the pointer leads.
-                (0, Some(to)) => Place::whole(to.into()),
-                (_, _) => Place::whole(at),
-            },
+            Target::Compressed(name) => {
+                let (octets, to) = known.place(name, at, Case::Kept);
+                self.put(&name[..octets])?;
+                if let Some(to) = to {
+                    self.put(&pointer(to.into()))?;
+                }
+                match (octets, to) {
+                    // The record has only a pointer: the name is where the pointer leads.
+                    (0, Some(to)) => Place::whole(to.into()),
+                    (_, _) => Place::whole(at),
+                }
+            }
         };
         let length = (self.at - at) as u16;
         self.buffer[at - 2..at].copy_from_slice(&length.to_be_bytes());

@@ -210,17 +210,14 @@ impl Worker {
         if self.is_broken {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let is_idle = self.later.is_empty();
-        let recv =
-            |batch| if is_idle { self.socket.recv(batch) } else { self.socket.recv_now(batch) };
+        let (socket, is_idle) = (&*self.socket, self.later.is_empty());
+        let recv = |batch| if is_idle { socket.recv(batch) } else { socket.recv_now(batch) };
         let Some(reading) = reading else { return recv(batch) };
         if !reading.has_ports() {
-            reading.leave(&*self.socket);
-            return recv(batch);
+            return recv(batch).inspect(|asked| reading.was_alone(socket, is_idle && *asked == 0));
         }
-        let longest = if is_idle { LOOK } else { Duration::ZERO };
-        let for_clients = reading.wait(&*self.socket, longest)?;
-        if for_clients || stopping { self.socket.recv_now(batch) } else { Ok(0) }
+        let for_clients = reading.wait(socket, if is_idle { LOOK } else { Duration::ZERO })?;
+        if for_clients || stopping { socket.recv_now(batch) } else { Ok(0) }
     }
 
     /// Whether clients are read again at once after a batch of this many queries.

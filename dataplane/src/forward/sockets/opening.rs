@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use dataplane_udp::wildcard;
+use socket2::{Domain, Protocol, Type};
 
 use super::port::{self, Port, ReadBy, Socket};
 use super::reader::Reader;
@@ -22,7 +23,6 @@ impl Pool {
     pub(super) fn opened(&self) -> io::Result<UdpSocket> {
         let socket = bind(self.address).and_then(|socket| {
             socket.connect(self.address).map_err(unreachable)?;
-            socket.set_nonblocking(true)?;
             Ok(socket)
         });
         socket.inspect_err(|_| self.common.ports().failed(self.server))
@@ -77,7 +77,11 @@ impl Pool {
 
 fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
     let any = wildcard(server.ip());
-    draw_port(|port| UdpSocket::bind((any, port)))
+    // It never waits: that is said with the call that makes it, as another call would cost time for each query.
+    let kind = Type::DGRAM.nonblocking();
+    let socket = socket2::Socket::new(Domain::for_address(server), kind, Some(Protocol::UDP))?;
+    draw_port(|port| socket.bind(&SocketAddr::new(any, port).into()))?;
+    Ok(socket.into())
 }
 
 /// Binds a random port, or the one that the system chooses (0) where those drawn are taken.

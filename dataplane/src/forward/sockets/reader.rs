@@ -22,6 +22,9 @@ const CLIENTS: u64 = u64::MAX;
 /// Datagrams that are read between two looks for queries of clients, besides the first of each socket: as many queries as
 /// a thread sends meanwhile.
 const MAX_MORE: usize = 4;
+/// Turns for clients alone after which their socket leaves the set. Misses that come one after the other, each with a socket of
+/// its own, would else cost two system calls more each.
+const MOST_ALONE: u32 = 64;
 /// Longest wait where the system cannot wait for the socket of clients too (no memory): it is looked at this often.
 const LOOK_FOR_CLIENTS: Duration = Duration::from_millis(10);
 
@@ -47,6 +50,11 @@ pub(crate) struct Reading {
     buffer: Box<[u8; MAX_DATAGRAM]>,
     /// The socket of clients is among those that are waited for.
     with_clients: bool,
+    /// Turns in which clients were waited for alone.
+    alone: u32,
+    /// How often that socket came into the set or left it.
+    #[cfg(test)]
+    pub(crate) changes: usize,
 }
 
 impl Reader {
@@ -94,7 +102,15 @@ impl Reading {
         let reader = Arc::new(Reader { number, poller, ports: Mutex::default(), next });
         OWN.set(Some(Arc::clone(&reader)));
         let buffer = Box::new([0; MAX_DATAGRAM]);
-        Some(Reading { reader, ready: Ready::new(), buffer, with_clients: false })
+        Some(Reading {
+            reader,
+            ready: Ready::new(),
+            buffer,
+            with_clients: false,
+            alone: 0,
+            #[cfg(test)]
+            changes: 0,
+        })
     }
 
     /// Whether there is a socket to read.
@@ -111,8 +127,13 @@ impl Reading {
     /// come for the clients'. Where more sockets have something than one wait shows, that of clients may be among the
     /// others: queries of clients do not wait for replies of upstreams (FW53).
     pub(crate) fn wait(&mut self, clients: &impl AsFd, time: Duration) -> io::Result<bool> {
+        self.alone = 0;
         if !self.with_clients {
             self.with_clients = self.reader.poller.add(clients, CLIENTS).is_ok();
+            #[cfg(test)]
+            {
+                self.changes += 1;
+            }
         }
         let time = if self.with_clients { time } else { time.min(LOOK_FOR_CLIENTS) };
         self.reader.poller.wait(&mut self.ready, time)?;
@@ -120,10 +141,22 @@ impl Reading {
         Ok(has_clients || self.ready.is_full() || !self.with_clients)
     }
 
-    /// The thread waits for clients only.
+    /// The thread waited for clients only; `is_quiet` if none asked meanwhile.
+    pub(crate) fn was_alone(&mut self, clients: &impl AsFd, is_quiet: bool) {
+        self.alone = self.alone.saturating_add(1);
+        if is_quiet || self.alone >= MOST_ALONE {
+            self.leave(clients);
+        }
+    }
+
+    /// The thread waits for clients only from now on.
     pub(crate) fn leave(&mut self, clients: &impl AsFd) {
         if std::mem::take(&mut self.with_clients) {
             self.reader.poller.remove(clients);
+            #[cfg(test)]
+            {
+                self.changes += 1;
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! One batch that the test drives: which reply leaves when.
 
 mod broken;
+mod misses_in_a_row;
 mod waiting_replies;
 
 use std::net::UdpSocket;

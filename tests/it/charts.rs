@@ -7,6 +7,7 @@ mod rights;
 mod dashboards;
 mod readme;
 mod pages;
+mod refused;
 mod values;
 
 use std::path::{Path, PathBuf};

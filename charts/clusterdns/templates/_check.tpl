@@ -3,6 +3,14 @@
 {{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
 {{- fail "serviceAccount.name: with create: false, name the ServiceAccount that exists" -}}
 {{- end -}}
+{{- if not (regexMatch "^([a-z0-9][a-z0-9.-]*(:[0-9]+)?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$" .Values.image.repository) -}}
+{{- fail (printf "image.repository: %q is no repository: write one without https:// and without a tag, such as registry.example/clusterdns (the tag is image.tag)" .Values.image.repository) -}}
+{{- end -}}
+{{- range .Values.allowedImages -}}
+{{- if regexMatch ":[^/]*$|//" . -}}
+{{- fail (printf "allowedImages: %q is neither a repository without a tag nor a prefix that ends in /, such as registry.example/dns/" .) -}}
+{{- end -}}
+{{- end -}}
 {{- /* An older operator does not know every flag that this chart writes, and would not start. A digest does not say its
 version, and an upgrade that reuses values keeps it. */ -}}
 {{- $tag := .Values.image.tag | default "" | trimPrefix "v" -}}
@@ -80,6 +88,21 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- end -}}
 {{- with get $flags $flag -}}
 {{- fail (printf "extraArgs: the chart writes %s itself: set the value %s" $flag .) -}}
+{{- end -}}
+{{- end -}}
+{{- /* The operator refuses these too, at every start: it writes them for each data plane. */ -}}
+{{- range .Values.dataplane.extraArgs -}}
+{{- $flag := splitList "=" . | first -}}
+{{- if has $flag (list "--config" "--config-map" "--config-dir" "--state-dir" "--pod-name" "--pod-uid" "--zone" "--region" "--drain-seconds" "--log-format" "--listen" "--http" "--manifests") -}}
+{{- fail (printf "dataplane.extraArgs: the operator sets %s itself: remove it" $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := .Values.dataplane.extraEnv -}}
+{{- if has $name (list "POD_NAME" "POD_UID" "POD_ZONE" "POD_REGION") -}}
+{{- fail (printf "dataplane.extraEnv: the operator sets %s itself: remove it" $name) -}}
+{{- end -}}
+{{- if hasPrefix "CLUSTERDNS_" $name -}}
+{{- fail (printf "dataplane.extraEnv: %s is a flag: write it in dataplane.extraArgs" $name) -}}
 {{- end -}}
 {{- end -}}
 {{- if .Values.clusterDNS.create -}}

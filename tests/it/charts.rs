@@ -226,6 +226,11 @@ fn values_that_cannot_work_are_refused_and_say_what_to_write() {
         ),
         ("extraArgs={--namespace=x}", "its rights are for that: remove --namespace"),
         ("metrics.interval=often", "metrics/interval"),
+        ("metrics.interval=30s1m", "metrics/interval"),
+        (
+            "metrics.prometheusRule=true,metrics.podMonitor=true,metrics.interval=1d",
+            "a scrape each 1d is too rare",
+        ),
         (
             "metrics.prometheusRule=true,metrics.podMonitor=true,metrics.interval=1m61s",
             "a scrape each 1m61s is too rare",

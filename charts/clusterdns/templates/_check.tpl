@@ -46,8 +46,8 @@ version, and an upgrade that reuses values keeps it. */ -}}
 {{- /* Prometheus takes no sample that is older than 5 minutes, so an alert that something is missing would come and go. */ -}}
 {{- if and .Values.metrics.prometheusRule (or .Values.metrics.podMonitor .Values.metrics.serviceMonitor) -}}
 {{- $milliseconds := 0 -}}
-{{- range regexFindAll "[0-9]+(ms|s|m|h)" (.Values.metrics.interval | default "") -1 -}}
-{{- $unit := get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000) (regexFind "[a-z]+" .) -}}
+{{- range regexFindAll "[0-9]+(ms|[smhdwy])" (.Values.metrics.interval | default "") -1 -}}
+{{- $unit := get (dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 "w" 604800000 "y" 31536000000) (regexFind "[a-z]+" .) -}}
 {{- $milliseconds = add $milliseconds (mul (regexFind "[0-9]+" . | atoi) $unit) -}}
 {{- end -}}
 {{- if gt $milliseconds 120000 -}}

@@ -149,6 +149,15 @@ fn the_notes_name_the_version_of_the_programs_and_say_where_the_chart_has_anothe
     assert!(notes.contains("`--set image.tag= --set image.digest=`"), "{notes}");
 }
 
+#[test]
+fn the_name_that_the_operator_has_by_default_can_be_written() {
+    if helm().is_none() {
+        return;
+    }
+    let named = rendered("release", "ns", &["--set", "nameOverride=clusterdns-operator"]);
+    assert_eq!(named, rendered("release", "ns", &[]));
+}
+
 /// What follows the three numbers is a matter of who copies the image, and both can be made empty in YAML too.
 #[test]
 fn a_tag_of_a_mirror_and_values_that_are_null_render() {
@@ -229,9 +238,13 @@ fn what_the_chart_sets_itself_is_refused_with_what_to_do() {
 #[test]
 fn scrapes_are_as_rare_as_the_alerts_allow() {
     let Some(helm) = helm() else { return };
-    for (interval, rules) in
-        [("2m", "true"), ("1m60s", "true"), ("120000ms", "true"), ("1h", "false")]
-    {
+    for (interval, rules) in [
+        ("2m", "true"),
+        ("1m60s", "true"),
+        ("120000ms", "true"),
+        ("1h", "false"),
+        ("1d2h", "false"),
+    ] {
         let set = format!(
             "metrics.podMonitor=true,metrics.prometheusRule={rules},metrics.interval={interval}"
         );

@@ -2,6 +2,7 @@
 //! the API server sees them.
 
 mod namespaces;
+mod ownership;
 mod people;
 mod quota;
 mod rights;

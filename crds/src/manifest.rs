@@ -108,7 +108,7 @@ pub fn read(text: &str, file: &str) -> Result<(ClusterDNS, UnknownFields), Manif
 }
 
 /// Reads every ClusterDNS of a text of any documents and `List`s, also one whose kind or group is misspelled; other kinds
-/// are passed over. `file` is for the
+/// are passed over, and so is `status`. `file` is for the
 /// messages only.
 ///
 /// # Errors
@@ -124,7 +124,9 @@ pub fn read_all(
         Some(_) | None => vec![document],
     };
     let all = documents.into_iter().flat_map(of_document);
-    let found = all.filter(is_meant_for_us).map(|document| {
+    let found = all.filter(is_meant_for_us).map(|mut document| {
+        // The API server ignores it in what is applied. In an export of a newer cluster it has fields that are not known here.
+        document.as_object_mut().and_then(|fields| fields.remove("status"));
         let places = places.next().unwrap_or_default();
         let has_spec = !document["spec"].is_null();
         match read_value(document.clone()) {

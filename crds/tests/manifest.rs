@@ -118,6 +118,56 @@ fn every_clusterdns_of_a_file_is_read_with_its_lines_and_other_kinds_are_skipped
 }
 
 #[test]
+fn a_status_is_passed_over_as_the_api_server_does() {
+    for status in ["{colour: red}", "{observedGeneration: soon}", "5"] {
+        let text = format!("{HEAD}spec: {{ttlSeconds: 9}}\nstatus: {status}\n");
+        let found = manifest::read_all(&text, "dns.yaml").expect("YAML");
+        let found = found[0].as_ref().expect(status);
+        assert_eq!(found.resource.spec.ttl_seconds, 9);
+        assert!(found.resource.status.is_none() && found.unknown.paths.is_empty(), "{found:?}");
+    }
+}
+
+/// sigs.k8s.io/yaml reads with YAML 1.1: `strconv.ParseInt(text, 0, 64)`, and a float where that fails.
+#[test]
+fn numbers_are_those_that_kubectl_sends() {
+    for (written, sent) in [
+        ("053", 43),
+        ("010", 8),
+        ("08", 8),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("0b101", 5),
+        ("1_000", 1_000),
+        ("30.0", 30),
+        ("0", 0),
+    ] {
+        let (resource, _) =
+            manifest::read(&format!("{HEAD}spec: {{ttlSeconds: {written}}}\n"), "dns.yaml")
+                .expect(written);
+        assert_eq!(resource.spec.ttl_seconds, sent, "{written}");
+    }
+}
+
+#[test]
+fn items_of_a_list_that_share_values_by_aliases_have_their_own_lines() {
+    let version = "clusterdns.dev/v1alpha1";
+    let text = format!(
+        "kind: List\nitems:\n- apiVersion: &v {version}\n  kind: &k ClusterDNS\n  metadata: {{name: a}}\n  spec: {{}}\n\
+         - apiVersion: *v\n  kind: *k\n  metadata: {{name: b}}\n  spec: {{ttlSeconds: x}}\n\
+         - &c\n  apiVersion: *v\n  kind: *k\n  metadata: {{name: c}}\n  spec: {{}}\n\
+         - *c\n- <<: *c\n  spec: {{ttlSeconds: y}}\n"
+    );
+    let found = manifest::read_all(&text, "all.yaml").expect("YAML");
+    let said: Vec<String> =
+        found.iter().filter_map(|it| it.as_ref().err().map(ToString::to_string)).collect();
+    assert_eq!((found.len(), said.len()), (5, 2), "{said:?}");
+    for (why, place) in said.iter().zip(["10:22", "18:22"]) {
+        assert!(why.starts_with(&format!("all.yaml:{place}: spec.ttlSeconds")), "{why}");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_yaml_is_reported_in_words_for_its_author() {
     let nine = |name: char| format!("[{}]", vec![format!("*{name}"); 9].join(", "));
     let bomb: String = ('b'..='i')

@@ -12,6 +12,8 @@ use super::names_us;
 const MAX_PLACES: usize = 100_000;
 /// The field of a list with its documents.
 const ITEMS: &str = "items";
+/// The key whose value is a mapping with further fields of this one.
+const MERGE: &str = "<<";
 /// Octets of the path of one of them. A key is a part of the path of everything below it, and may be as long as the file.
 const MAX_PATH: usize = 1_024;
 
@@ -66,10 +68,10 @@ pub fn places_of(text: &str, is_one: fn(&str, &str) -> bool) -> Vec<Places> {
     for next in Parser::new_from_str(text) {
         let Ok((event, span)) = next else { break };
         match event {
-            Event::Scalar(text, ..) => document.scalar(&text, span.start),
-            Event::Alias(_) => document.scalar("", span.start),
-            Event::MappingStart(..) => document.begin(false, span.start),
-            Event::SequenceStart(..) => document.begin(true, span.start),
+            Event::Scalar(text, _, anchor, _) => document.scalar(&text, anchor, span.start),
+            Event::Alias(anchor) => document.alias(anchor, span.start),
+            Event::MappingStart(_, anchor, _) => document.begin(false, anchor, span.start),
+            Event::SequenceStart(_, anchor, _) => document.begin(true, anchor, span.start),
             Event::MappingEnd | Event::SequenceEnd => document.end(),
             Event::DocumentEnd => {
                 found.extend(std::mem::replace(&mut document, new()).configurations());
@@ -86,16 +88,28 @@ struct Document {
     is_one: Option<fn(&str, &str) -> bool>,
     open: Vec<Open>,
     places: HashMap<String, Place>,
+    /// What aliases may repeat, by the number of the anchor.
+    anchored: HashMap<usize, Anchored>,
     /// Paths of the documents with kind ClusterDNS, in order.
     configurations: Vec<String>,
     /// It has a sequence of items: it is a list of documents, and none itself.
     is_list: bool,
 }
 
+/// What has an anchor, as far as it matters.
+#[derive(Clone)]
+enum Anchored {
+    Text(String),
+    /// A document with kind ClusterDNS.
+    Configuration,
+}
+
 /// A mapping or a sequence whose end was not read yet.
 struct Open {
     path: String,
     is_sequence: bool,
+    /// The number of its anchor; 0 where it has none.
+    anchor: usize,
     /// Entries of this sequence so far: the index in a path.
     count: usize,
     /// The key whose value comes next.
@@ -103,8 +117,11 @@ struct Open {
 }
 
 impl Document {
-    fn scalar(&mut self, text: &str, at: Marker) {
+    fn scalar(&mut self, text: &str, anchor: usize, at: Marker) {
         let at = place(at);
+        if anchor != 0 && text.len() <= MAX_PATH && self.anchored.len() < MAX_PLACES {
+            self.anchored.insert(anchor, Anchored::Text(text.to_owned()));
+        }
         if let Some(open) = self.open.last_mut()
             && !open.is_sequence
             && open.key.is_none()
@@ -114,25 +131,52 @@ impl Document {
         }
         if let Some(open) = self.open.last()
             && open.key.as_ref().is_some_and(|(key, _)| self.is_one.is_some_and(|is| is(key, text)))
-            && self.configurations.last() != Some(&open.path)
         {
-            self.configurations.push(open.path.clone());
+            self.add_configuration(open.path.clone());
         }
         let (path, _) = self.here(at);
         self.keep(path, at);
         self.is_done();
     }
 
+    fn add_configuration(&mut self, path: String) {
+        if self.configurations.last() != Some(&path) {
+            self.configurations.push(path);
+        }
+    }
+
+    /// What an alias repeats is where the alias is.
+    fn alias(&mut self, anchor: usize, at: Marker) {
+        match self.anchored.get(&anchor).cloned() {
+            Some(Anchored::Text(text)) => self.scalar(&text, 0, at),
+            Some(Anchored::Configuration) => {
+                let merged = self
+                    .open
+                    .last()
+                    .filter(|open| open.key.as_ref().is_some_and(|(key, _)| key == MERGE));
+                let path = merged.map_or_else(|| self.here(place(at)).0, |open| open.path.clone());
+                self.add_configuration(path);
+                self.scalar("", 0, at);
+            }
+            None => self.scalar("", 0, at),
+        }
+    }
+
     /// A collection is where its key is, else where it begins.
-    fn begin(&mut self, is_sequence: bool, at: Marker) {
+    fn begin(&mut self, is_sequence: bool, anchor: usize, at: Marker) {
         let (path, at) = self.here(place(at));
         self.is_list |= is_sequence && path == ITEMS;
         self.keep(path.clone(), at);
-        self.open.push(Open { path, is_sequence, count: 0, key: None });
+        self.open.push(Open { path, is_sequence, anchor, count: 0, key: None });
     }
 
     fn end(&mut self) {
-        self.open.pop();
+        if let Some(open) = self.open.pop()
+            && open.anchor != 0
+            && self.configurations.last() == Some(&open.path)
+        {
+            self.anchored.insert(open.anchor, Anchored::Configuration);
+        }
         self.is_done();
     }
 

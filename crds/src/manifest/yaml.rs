@@ -10,6 +10,7 @@ use crate::check::shown;
 /// How texts are read: the defaults of the parser suit small files. A dump of a cluster of 100,000 endpoints has some
 /// 10 million nodes; who reads a text has a limit for its octets. What aliases may expand to is bounded more tightly than
 /// by default, so there may be 50,000 of them however few anchors there are: 150 hosts can have one address by an alias each.
+/// A leading zero is octal, as in kubectl: the API server gets 43 for `port: 053`.
 pub fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -20,6 +21,7 @@ pub fn options() -> Options {
             enforce_alias_anchor_ratio: false,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        legacy_octal_numbers: true,
         with_snippet: false,
     }
 }

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// The field that identifies an item of a list.
 const KEYS: [&str; 3] = ["name", "domain", "address"];
+/// What tells items of one key apart.
+const OTHERS: &[&str] = &["/type", "/port", "/transport", "/tls/serverName"];
 /// The lists whose order has a meaning: by it servers are asked.
 const ORDERED: &str = ".servers";
 /// Characters of a value that are shown.
@@ -56,26 +58,31 @@ fn compare(
             }
         }
         (Some(Value::Array(old)), Some(Value::Array(new))) if are_named(old) && are_named(new) => {
+            let identify = identities(old, new);
             let mut seen = BTreeSet::new();
             for item in old.iter().chain(new) {
-                let key = key(item).unwrap_or_default();
-                if seen.insert(key.clone()) {
-                    let of = |all: &[Value]| {
-                        let its: Vec<&Value> =
-                            all.iter().filter(|it| self::key(it).as_ref() == Some(&key)).collect();
-                        match its[..] {
-                            [] => None,
-                            [one] => Some(one.clone()),
-                            // Several RRsets of one name.
-                            _ => Some(Value::Array(its.into_iter().cloned().collect())),
-                        }
+                let id = identify(item);
+                if seen.insert(id.clone()) {
+                    let of = |all: &[Value]| -> Vec<Value> {
+                        all.iter().filter(|it| identify(it) == id).cloned().collect()
                     };
-                    let (old, new) = (of(old), of(new));
-                    compare(&format!("{path}[{key}]"), old.as_ref(), new.as_ref(), changes);
+                    let path = format!("{path}[{id}]");
+                    match (&of(old)[..], &of(new)[..]) {
+                        (old @ ([] | [_]), new @ ([] | [_])) => {
+                            compare(&path, old.first(), new.first(), changes);
+                        }
+                        // Nothing tells them apart, so they are one value.
+                        (old, new) if old != new => {
+                            changes.push(change(&path, all_shown(old), all_shown(new)));
+                        }
+                        _ => {}
+                    }
                 }
             }
-            if path.ends_with(ORDERED) && have_moved(old, new) {
-                changes.push(change(path, Some(order(old)), Some(order(new))));
+            let order = |of: &[Value]| -> Vec<String> { of.iter().map(&identify).collect() };
+            let (old, new) = (order(old), order(new));
+            if path.ends_with(ORDERED) && have_moved(&old, &new) {
+                changes.push(change(path, Some(old.join(", ")), Some(new.join(", "))));
             }
         }
         _ => changes.push(change(path, before.map(shown), after.map(shown))),
@@ -87,17 +94,31 @@ fn change(path: &str, before: Option<String>, after: Option<String>) -> SettingC
 }
 
 /// Whether the items that both lists have are in another order.
-fn have_moved(old: &[Value], new: &[Value]) -> bool {
-    let of_both = |of: &[Value], others: &[Value]| -> Vec<Option<String>> {
-        let others: BTreeSet<_> = others.iter().map(key).collect();
-        of.iter().map(key).filter(|it| others.contains(it)).collect()
+fn have_moved(old: &[String], new: &[String]) -> bool {
+    let of_both = |of: &[String], others: &[String]| -> Vec<String> {
+        let others: BTreeSet<_> = others.iter().collect();
+        of.iter().filter(|it| others.contains(it)).cloned().collect()
     };
     of_both(old, new) != of_both(new, old)
 }
 
-fn order(items: &[Value]) -> String {
-    let keys: Vec<String> = items.iter().filter_map(key).collect();
-    keys.join(", ")
+/// What an item of these lists is known by: its name, and where one of the lists has several of that name, also what tells
+/// RRsets of one name and servers of one address apart.
+fn identities<'a>(old: &'a [Value], new: &'a [Value]) -> impl Fn(&Value) -> String + use<'a> {
+    let several = |of: &[Value]| {
+        let mut seen = BTreeSet::new();
+        let again: Vec<String> =
+            of.iter().filter_map(key).filter(|it| !seen.insert(it.clone())).collect();
+        again
+    };
+    let several: BTreeSet<String> = several(old).into_iter().chain(several(new)).collect();
+    move |item| {
+        let key = key(item).unwrap_or_default();
+        let others = if several.contains(&key) { OTHERS } else { &[] };
+        let others = others.iter().filter_map(|path| item.pointer(path));
+        let others = others.map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned));
+        std::iter::once(key.clone()).chain(others).collect::<Vec<_>>().join(" ")
+    }
 }
 
 fn key(item: &Value) -> Option<String> {
@@ -106,6 +127,10 @@ fn key(item: &Value) -> Option<String> {
 
 fn are_named(items: &[Value]) -> bool {
     items.iter().all(|item| key(item).is_some())
+}
+
+fn all_shown(items: &[Value]) -> Option<String> {
+    (!items.is_empty()).then(|| shown(&Value::Array(items.to_vec())))
 }
 
 fn shown(value: &Value) -> String {
@@ -167,6 +192,53 @@ mod tests {
             let found = settings(&before, &after, &[]).into_iter();
             let found: Vec<_> =
                 found.map(|it| format!("{} {:?} {:?}", it.field, it.before, it.after)).collect();
+            assert_eq!(found, expected, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn several_items_of_one_name_are_compared_apart_and_equal_ones_are_one_value() {
+        let record = |rtype: &str, value: &str| json!({"name": "a.example", "type": rtype, "values": [value]});
+        let records = |first: &str, second: &str| json!({"records": [record("A", first), record("TXT", second)]});
+        let server = |port: u16| json!({"address": "192.0.2.1", "port": port, "transport": "UDP"});
+        let tls = |name: &str| json!({"address": "192.0.2.1", "port": 853, "transport": "TLS", "tls": {"serverName": name}});
+        let servers = |all: [Value; 2]| json!({"upstreams": {"servers": all}});
+        let twice = |ttl: u32| {
+            let host = |ttl: u32| json!({"name": "b.example", "ttlSeconds": ttl});
+            json!({"hosts": [host(5), host(ttl)]})
+        };
+        for (before, after, expected) in [
+            (
+                records("192.0.2.1", "x"),
+                records("192.0.2.9", "x"),
+                &["spec.records[a.example A].values"][..],
+            ),
+            (
+                servers([server(53), server(5353)]),
+                servers([server(53), server(5354)]),
+                &[
+                    "spec.upstreams.servers[192.0.2.1 5353 UDP]",
+                    "spec.upstreams.servers[192.0.2.1 5354 UDP]",
+                ],
+            ),
+            (
+                servers([server(53), server(5353)]),
+                servers([server(5353), server(53)]),
+                &["spec.upstreams.servers"],
+            ),
+            (
+                servers([tls("a.example"), tls("b.example")]),
+                servers([tls("a.example"), tls("c.example")]),
+                &[
+                    "spec.upstreams.servers[192.0.2.1 853 TLS b.example]",
+                    "spec.upstreams.servers[192.0.2.1 853 TLS c.example]",
+                ],
+            ),
+            (twice(5), twice(9), &["spec.hosts[b.example]"]),
+            (twice(9), twice(9), &[]),
+        ] {
+            let found: Vec<_> =
+                settings(&before, &after, &[]).into_iter().map(|it| it.field).collect();
             assert_eq!(found, expected, "{before} {after}");
         }
     }

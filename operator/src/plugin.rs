@@ -11,6 +11,7 @@ mod status;
 mod top;
 mod diff;
 mod complete;
+mod asker;
 mod lookups;
 mod data_plane;
 mod pages;

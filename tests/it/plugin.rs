@@ -203,6 +203,22 @@ fn diff_shows_settings_names_and_answers_and_ends_as_kubectl_diff_does() {
     assert!(text.contains("nothing would change"), "{text}");
     for (edit, says) in [
         ("kind: Service\napiVersion: v1\n", "standard input has no ClusterDNS"),
+    // The data plane lets these clients ask only.
+    let before = recorded("../../../crds/examples/quickstart/dns.yaml");
+    let restricted = before.replacen("spec:\n", "spec:\n  access: {clients: [10.244.0.0/16]}\n", 1);
+    assert_ne!(restricted, before);
+    let scratch = Scratch::new("restricted").unwrap();
+    let file = scratch.write("dns.yaml", restricted).unwrap();
+    let data_plane = DataPlane::of_manifests(scratch.path());
+    let (http, file) = (data_plane.http().to_string(), file.display().to_string());
+    let run = |words: &[&str]| plugin(&[words, &["--address", &http]].concat(), "");
+    let (text, why, _) = run(&["diff", "-f", EDITED, "--against", &file]);
+    assert!(text.contains("ANSWERED TODAY") && !text.contains("REFUSED"), "{text}{why}");
+    assert!(text.contains("asked as the client 10.244.0.1"), "{text}");
+    let (text, why, _) =
+        run(&["explain", "kubernetes.default.svc.cluster.local", "--client", "10.244.7.7"]);
+    assert!(!text.contains("REFUSED") && !text.is_empty(), "{text}{why}");
+
         (
             "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: quickstart}\nspec: {ttlSeconds: -1}\n",
             "ttlSeconds",

@@ -1,7 +1,7 @@
 //! What people write after `kubectl clusterdns`. kubectl gives a plugin all words after its name, so the flags that
 //! say which cluster are those of kubectl, read here.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -176,6 +176,10 @@ pub struct Explain {
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub resolv_conf: Option<PathBuf>,
 
+    /// The address that asks, for access.clients [default: one that they let ask]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "from")]
+    pub client: Option<IpAddr>,
+
     /// Search domains of the pod's node, separated by commas: kubelet adds them, and the API server
     /// does not know them
     #[arg(long, value_name = "DOMAIN", value_delimiter = ',', requires = "from")]
@@ -240,6 +244,10 @@ pub struct Diff {
     /// Manifest with the ClusterDNS as it is [default: the one of the cluster]
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
+
+    /// The address that asks for what is answered today [default: one that access.clients let ask]
+    #[arg(long, value_name = "ADDRESS")]
+    pub client: Option<IpAddr>,
 
     /// Form of the result
     #[arg(short, long, value_enum, default_value_t = Output::Text)]

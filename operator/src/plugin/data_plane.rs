@@ -1,7 +1,7 @@
 //! One data plane, and GET requests to its HTTP port: through a port-forward of the API server, or at an address. The
 //! pages that show what DNS hides answer loopback only, and only where the request names it as its host.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
@@ -168,9 +168,15 @@ pub(super) fn said(status: StatusCode, text: &str) -> String {
 }
 
 /// A value of a URL: everything but unreserved characters is escaped (RFC 3986 §2.3).
-pub(super) fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let octet = |octet: u8| match octet {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+/// The page that explains a question of this client.
+pub(super) fn explain(name: &str, qtype: &str, client: Option<IpAddr>) -> String {
+    let client = client.map_or(String::new(), |it| format!("&client={}", escaped(&it.to_string())));
+    format!("/explain?name={}&type={}{client}&format=json", escaped(name), escaped(qtype))
+}
+
             char::from(octet).to_string()
         }
         other => format!("%{other:02X}"),
@@ -204,3 +210,6 @@ mod tests {
         assert_eq!(escaped("a b&c=ä"), "a%20b%26c%3D%C3%A4");
     }
 }
+        let asked = explain("a.", "SRV", Some("fd00::1".parse().unwrap()));
+        assert_eq!(asked, "/explain?name=a.&type=SRV&client=fd00%3A%3A1&format=json");
+        assert_eq!(explain("a b", "A", None), "/explain?name=a%20b&type=A&format=json");

@@ -6,6 +6,7 @@ mod names;
 mod settings;
 mod text;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,7 +17,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{Diff, Output, Which};
-use super::data_plane::{Connection, escaped};
+use super::asker::allowed;
+use super::data_plane::{self, DataPlane};
 use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
 use super::pages::Answer;
@@ -62,27 +64,34 @@ pub(super) async fn run(which: &Which, args: &Diff) -> Printed {
     }
     let new = new.resource;
     let name = new.metadata.name.clone().unwrap_or_default();
-    let ((old, unknown), against) = match &args.against {
+    let (cluster, (old, unknown), against) = match &args.against {
         Some(file) => {
             let (_, Found { resource, unknown, .. }) = one(file, Some(&name))?;
-            ((resource, unknown), file.display().to_string())
+            (None, (resource, unknown), file.display().to_string())
         }
         None => {
             let cluster = Cluster::connect(which).await?;
-            (cluster.cluster_dns_and_unknown(Some(&name)).await?, "the cluster".to_owned())
+            let found = cluster.cluster_dns_and_unknown(Some(&name)).await?;
+            (Some(cluster), found, "the cluster".to_owned())
         }
     };
     let mut changes = Changes::of(&old, &new, &against)?;
     changes.remove_unknown(&unknown);
-    if args.against.is_none() || which.address.is_some() {
-        match lookups::asked(which, Some(&name)).await {
-            Ok(data_plane) => match data_plane.open().await {
-                Ok(mut connection) => today(&mut changes, &mut connection).await,
-                Err(why) => {
-                    changes.notes.push(format!("what is answered today is not known: {why}"))
-                }
-            },
-            Err(why) => changes.notes.push(format!("what is answered today is not known: {why}")),
+    let data_plane = match (which.address, &cluster) {
+        (Some(address), _) => Some(Ok(lookups::at(which, address))),
+        (None, Some(cluster)) => Some(cluster.asked(which, &old).await),
+        (None, None) => None,
+    };
+    if let Some(data_plane) = data_plane {
+        let client = match (args.client, allowed(&old.spec)) {
+            (None, Some((client, note))) => {
+                changes.notes.extend(changes.asks().then_some(note));
+                Some(client)
+            }
+            (client, _) => client,
+        };
+        if let Err(why) = today(&mut changes, data_plane, client).await {
+            changes.notes.push(format!("what is answered today is not known: {why}"));
         }
     }
     let text = match args.output {
@@ -141,6 +150,11 @@ impl Changes {
 }
 
 impl Changes {
+    /// Is there a name to ask a data plane for?
+    fn asks(&self) -> bool {
+        self.names.iter().any(|change| change.asked.is_some())
+    }
+
     /// Nothing would change: the fields mean the same, and data planes run the same configuration.
     fn is_none(&self) -> bool {
         self.settings.is_empty() && self.revisions.0 == self.revisions.1
@@ -170,29 +184,26 @@ impl Changes {
 }
 
 /// Asks a data plane what it answers now to the names that would change.
-async fn today(changes: &mut Changes, connection: &mut Connection) {
+async fn today(
+    changes: &mut Changes,
+    data_plane: Result<DataPlane, String>,
+    client: Option<IpAddr>,
+) -> Result<(), String> {
+    let mut connection = data_plane?.open().await?;
     let more = changes.names.len().saturating_sub(MAX_ASKED);
     for change in changes.names.iter_mut().take(MAX_ASKED) {
         let Some(asked) = &change.asked else { continue };
-        let path = format!("/explain?name={}&type={}&format=json", escaped(asked), change.qtype);
-        let page = connection.page(hyper::Method::GET, &path).await;
-        let answer = page.and_then(|page| {
-            let page: Value = serde_json::from_str(&page).map_err(|error| error.to_string())?;
-            Answer::read(&page)
-        });
-        match answer {
-            Ok(answer) => change.today = Some(answer.short()),
-            Err(why) => {
-                changes.notes.push(format!("what is answered today is not known: {why}"));
-                return;
-            }
-        }
+        let path = data_plane::explain(asked, &change.qtype, client);
+        let page = connection.page(hyper::Method::GET, &path).await?;
+        let page: Value = serde_json::from_str(&page).map_err(|error| error.to_string())?;
+        change.today = Some(Answer::read(&page)?.short());
     }
     if more > 0 {
         changes
             .notes
             .push(format!("what is answered today was asked for the first {MAX_ASKED} names"));
     }
+    Ok(())
 }
 
 /// How to call a file, and its ClusterDNS: the one of this name, or the only one.

@@ -12,7 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::args::{Explain, Libc, Output, Which};
-use super::data_plane::{DataPlane, escaped, said};
+use super::asker::allowed;
+use super::data_plane::{self, DataPlane, said};
 use super::hosts::Hosts;
 use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
@@ -67,8 +68,8 @@ struct Asker {
     from: Option<String>,
     conf: Option<ResolvConf>,
     hosts: Hosts,
-    /// Address of the pod, for `access.clients`.
-    client: Option<String>,
+    /// Address of the pod, or of who asks in its place, for `access.clients`.
+    client: Option<IpAddr>,
     notes: Vec<String>,
 }
 
@@ -76,18 +77,18 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
     // Invalid arguments are refused before a cluster is asked.
     Search::new(&args.name, &ResolvConf::default(), args.libc)?;
     let (data_plane, asker) = prepared(which, args).await?;
-    if let Some(address) = asker.hosts.address(&args.name).filter(|_| args.qtype.is_none()) {
-        let said =
-            format!("{} is {address} in the hosts file of the pod: DNS is not asked", args.name);
+    if let Some(said) = without_dns(&asker.hosts, &args.name).filter(|_| args.qtype.is_none()) {
         let text = match args.output {
             Output::Text => said + "\n",
-            Output::Json => json(&of_hosts_file(args, asker, data_plane.name, said)),
+            Output::Json => json(&of_no_question(args, asker, data_plane.name, said)),
         };
         return Ok((text, ExitCode::SUCCESS));
     }
     let (conf, ignored) = asker.conf.clone().unwrap_or_default().read_by(args.libc);
     let absolute = format!("{}.", args.name.trim_end_matches('.'));
-    let name = if asker.conf.is_some() { &args.name } else { &absolute };
+    let reverse = reverse(&args.name, args.qtype.as_deref());
+    let itself = if asker.conf.is_some() { &args.name } else { &absolute };
+    let name = reverse.as_ref().unwrap_or(itself);
     let search = Search::new(name, &conf, args.libc)?;
     let types: Vec<&str> = match (&args.qtype, &asker.conf) {
         (Some(qtype), _) => vec![qtype],
@@ -95,11 +96,9 @@ pub(super) async fn run(which: &Which, args: &Explain) -> Printed {
         (None, None) => vec!["A"],
     };
     let mut connection = data_plane.open().await?;
-    let client =
-        asker.client.as_deref().map_or(String::new(), |it| format!("&client={}", escaped(it)));
+    let client = asker.client;
     let mut ask = async |name: &str, qtype: &str| {
-        let (name, qtype) = (escaped(name), escaped(qtype));
-        let path = format!("/explain?name={name}&type={qtype}{client}&format=json");
+        let path = data_plane::explain(name, qtype, client);
         match connection.get(Method::GET, &path).await? {
             (status, text) if status.is_success() => Ok(text),
             (status, text) => Err(said(status, &text)),
@@ -130,8 +129,24 @@ fn named(libc: Libc) -> &'static str {
     }
 }
 
-/// A name that the pod has in its hosts file: nothing is asked.
-fn of_hosts_file(args: &Explain, asker: Asker, asked_of: String, said: String) -> Explained {
+/// What `getaddrinfo` takes without a question: an address, and a name of the pod's hosts file.
+fn without_dns(hosts: &Hosts, name: &str) -> Option<String> {
+    if name.parse::<IpAddr>().is_ok() {
+        return Some(format!("{name} is an address: DNS is not asked; its name has the type PTR"));
+    }
+    let address = hosts.address(name)?;
+    Some(format!("{name} is {address} in the hosts file of the pod: DNS is not asked"))
+}
+
+/// The name of the PTR of an address.
+fn reverse(name: &str, qtype: Option<&str>) -> Option<String> {
+    let address =
+        name.parse().ok().filter(|_| qtype.is_some_and(|it| it.eq_ignore_ascii_case("PTR")))?;
+    Some(format!("{}.", names::reverse(address)))
+}
+
+/// A name that leads to no question.
+fn of_no_question(args: &Explain, asker: Asker, asked_of: String, said: String) -> Explained {
     Explained {
         name: args.name.clone(),
         from: asker.from,
@@ -145,15 +160,24 @@ fn of_hosts_file(args: &Explain, asker: Asker, asked_of: String, said: String) -
 }
 
 async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), String> {
-    let mut asker =
-        Asker { from: None, conf: None, hosts: Hosts::default(), client: None, notes: Vec::new() };
+    let (hosts, client) = (Hosts::default(), args.client);
+    let mut asker = Asker { from: None, conf: None, hosts, client, notes: Vec::new() };
     if let Some(file) = &args.resolv_conf {
         let (name, text) = text_of(file)?;
         (asker.from, asker.conf) = (Some(name), Some(ResolvConf::read(&text)));
     }
-    let Some(from) = &args.from else { return Ok((lookups::asked(which, None).await?, asker)) };
+    if let (None, Some(address)) = (&args.from, which.address) {
+        return Ok((lookups::at(which, address), asker));
+    }
     let cluster = Cluster::connect(which).await?;
     let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+    let Some(from) = &args.from else {
+        if let (None, Some((client, note))) = (asker.client, allowed(&dns.spec)) {
+            asker.client = Some(client);
+            asker.notes.push(note);
+        }
+        return Ok((cluster.asked(which, &dns).await?, asker));
+    };
     let pod = cluster.pod(from).await?;
     let shown =
         format!("{}/{}", pod.metadata.namespace.as_deref().unwrap_or("default"), pods::name(&pod));
@@ -162,24 +186,17 @@ async fn prepared(which: &Which, args: &Explain) -> Result<(DataPlane, Asker), S
     let (conf, notes) = of_pod(&pod, &dns.spec.domain, &cluster_ips, &args.node_search)
         .map_err(|why| format!("pod {shown}: {why}"))?;
     asker.hosts = Hosts::of_pod(&pod, &dns.spec.domain);
-    asker.client = client(&pod, &conf).map(|address| address.to_string());
+    asker.client = address(&pod, &conf);
     (asker.from, asker.conf, asker.notes) = (Some(format!("pod {shown}")), Some(conf), notes);
     let data_plane = match which.address {
         Some(address) => lookups::at(which, address),
-        None => {
-            let pods = cluster.pods(&dns).await?;
-            if pods.is_empty() {
-                let (namespace, _) = names::service(&dns);
-                return Err(format!("this ClusterDNS has no pod in the namespace {namespace}"));
-            }
-            cluster.chosen(which, &pods)?
-        }
+        None => cluster.asked(which, &dns).await?,
     };
     Ok((data_plane, asker))
 }
 
 /// The address from which the pod asks its first server.
-fn client(pod: &Pod, conf: &ResolvConf) -> Option<IpAddr> {
+fn address(pod: &Pod, conf: &ResolvConf) -> Option<IpAddr> {
     let first: Vec<IpAddr> = conf.first_server().into_iter().collect();
     pods::address_beside(pod, &first)
 }
@@ -238,7 +255,8 @@ mod tests {
         let pod: Pod = serde_json::from_value(serde_json::json!({"metadata": {"name": "web-0"},
             "status": {"podIP": "fd00:1::5", "podIPs": [{"ip": "fd00:1::5"}, {"ip": "10.1.0.5"}]}}))
         .unwrap();
-        let asks_from = |file: &str| client(&pod, &ResolvConf::read(file)).map(|ip| ip.to_string());
+        let asks_from =
+            |file: &str| address(&pod, &ResolvConf::read(file)).map(|ip| ip.to_string());
         let of = |address: &str| Some(address.to_owned());
         assert_eq!(asks_from("nameserver 10.96.0.10\nnameserver fd00:96::a"), of("10.1.0.5"));
         assert_eq!(asks_from("nameserver fd00:96::a\nnameserver 10.96.0.10"), of("fd00:1::5"));
@@ -250,12 +268,10 @@ mod tests {
     fn a_name_of_the_hosts_file_is_json_with_a_note_and_without_questions() {
         let args = Explain {
             name: "web-0".to_owned(),
-            qtype: None,
             from: Some("shop/web-0".to_owned()),
-            resolv_conf: None,
             libc: Libc::Musl,
-            node_search: Vec::new(),
             output: Output::Json,
+            ..Explain::default()
         };
         let asker = Asker {
             from: Some("pod shop/web-0".to_owned()),
@@ -264,11 +280,33 @@ mod tests {
             client: None,
             notes: vec!["one".to_owned()],
         };
-        let explained = of_hosts_file(&args, asker, "pod dns".to_owned(), "two".to_owned());
+        let explained = of_no_question(&args, asker, "pod dns".to_owned(), "two".to_owned());
         let page: Value = serde_json::from_str(&json(&explained)).unwrap();
         assert_eq!(page["notes"], serde_json::json!(["one", "two"]));
         assert_eq!((&page["questions"], &page["libc"]), (&serde_json::json!([]), &"musl".into()));
         assert_eq!(page["from"], "pod shop/web-0");
+    }
+
+    #[test]
+    fn an_address_is_no_name_that_is_searched() {
+        let hosts = Hosts::of_pod(&Pod::default(), "cluster.local");
+        for (name, says) in [
+            ("10.0.0.1", Some("10.0.0.1 is an address")),
+            ("fd00::1", Some("fd00::1 is an address")),
+            ("localhost", Some("127.0.0.1 in the hosts file")),
+            ("10.0.0.1.", None),
+            ("cart", None),
+        ] {
+            let said = without_dns(&hosts, name);
+            assert_eq!(said.is_some(), says.is_some(), "{name}");
+            assert!(said.unwrap_or_default().contains(says.unwrap_or_default()), "{name}");
+        }
+        let of = |name: &str, qtype: &str| reverse(name, Some(qtype));
+        assert_eq!(of("10.0.0.1", "ptr").as_deref(), Some("1.0.0.10.in-addr.arpa."));
+        assert_eq!(
+            [of("10.0.0.1", "A"), of("cart", "PTR"), reverse("10.0.0.1", None)],
+            [const { None }; 3]
+        );
     }
 
     #[test]

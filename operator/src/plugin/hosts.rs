@@ -50,10 +50,9 @@ impl Hosts {
         Hosts(names)
     }
 
-    /// The address of a name, if it is there.
+    /// The address of a name, if it is there. C libraries compare the text: a name with a final dot is not there.
     pub fn address(&self, name: &str) -> Option<&str> {
-        let bare = name.strip_suffix('.').unwrap_or(name);
-        let found = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(bare));
+        let found = self.0.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, address)| address.as_str())
     }
 }
@@ -71,7 +70,8 @@ mod tests {
         let hosts = Hosts::of_pod(&serde_json::from_value(pod).unwrap(), "cluster.local");
         for (name, address) in [
             ("web-0", Some("10.244.1.7")),
-            ("old.example.", Some("192.0.2.9")),
+            ("old.example", Some("192.0.2.9")),
+            ("old.example.", None),
             ("localhost", Some("127.0.0.1")),
             ("ip6-localhost", Some("::1")),
             ("cart", None),
@@ -89,7 +89,7 @@ mod tests {
             Hosts::of_pod(&serde_json::from_value(pod).unwrap(), "cluster.local")
         };
         let set = of("db-0", Some("db-0"));
-        assert_eq!(set.address("db-0.db.shop.svc.cluster.local."), Some("10.244.1.7"));
+        assert_eq!(set.address("db-0.db.shop.svc.cluster.local"), Some("10.244.1.7"));
         assert_eq!(set.address("db-0.db.shop.svc.other.local"), None);
         let cut = of(&format!("{long}-b"), None);
         assert_eq!(cut.address(&format!("{long}.db.shop.svc.cluster.local")), Some("10.244.1.7"));

@@ -156,6 +156,16 @@ impl Cluster {
             })?,
             None => pods.iter().find(|pod| pods::is_ready(pod)).ok_or(
                 "no pod of this ClusterDNS is ready: kubectl clusterdns status says more; --pod asks one that is not",
+    /// The data plane of this ClusterDNS that a command asks.
+    pub(super) async fn asked(&self, which: &Which, dns: &ClusterDNS) -> Result<DataPlane, String> {
+        let pods = self.pods(dns).await?;
+        if pods.is_empty() {
+            let (namespace, _) = names::service(dns);
+            return Err(format!("this ClusterDNS has no pod in the namespace {namespace}"));
+        }
+        self.chosen(which, &pods)
+    }
+
             )?,
         };
         Ok(self.data_plane(chosen))
@@ -234,17 +244,6 @@ fn read(mut object: DynamicObject) -> Result<(ClusterDNS, UnknownFields), String
     };
     let object = serde_json::to_value(object).map_err(|error| why(&error))?;
     manifest::read_value(object).map_err(|error| why(&error))
-}
-
-/// The data plane that a command asks: the one at `--address`, else one of this ClusterDNS, or of that of the flags.
-pub(super) async fn asked(which: &Which, name: Option<&str>) -> Result<DataPlane, String> {
-    if let Some(address) = which.address {
-        return Ok(at(which, address));
-    }
-    let cluster = Cluster::connect(which).await?;
-    let dns = cluster.cluster_dns(name.or(which.clusterdns.as_deref())).await?;
-    let pods = cluster.pods(&dns).await?;
-    cluster.chosen(which, &pods)
 }
 
 /// The data plane at an address.

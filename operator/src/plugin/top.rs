@@ -120,11 +120,14 @@ fn some(pages: Vec<Result<TopPage, String>>) -> Result<Vec<Result<TopPage, Strin
 
 /// Those that answer: one of the flags, else each pod that is ready; and why others are not asked.
 async fn data_planes(which: &Which) -> Result<(Vec<DataPlane>, Vec<String>), String> {
-    if which.address.is_some() || which.pod.is_some() {
-        return Ok((vec![lookups::asked(which, None).await?], Vec::new()));
+    if let Some(address) = which.address {
+        return Ok((vec![lookups::at(which, address)], Vec::new()));
     }
     let cluster = Cluster::connect(which).await?;
     let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
+    if which.pod.is_some() {
+        return Ok((vec![cluster.asked(which, &dns).await?], Vec::new()));
+    }
     let pods = cluster.pods(&dns).await?;
     let ready: Vec<&Pod> = pods.iter().filter(|pod| pods::is_ready(pod)).collect();
     let asked = ready.iter().take(MAX_ASKED).map(|pod| cluster.data_plane(pod)).collect();

@@ -47,13 +47,17 @@ pub fn run() -> ExitCode {
     let asks = words.first().is_some_and(|word| word == complete::WORD);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let (printed, failed) = match runtime {
-        Ok(runtime) if asks => {
-            let text = runtime.block_on(complete::completed(&words[1..]));
-            (Ok((text, ExitCode::SUCCESS)), ExitCode::FAILURE)
-        }
         Ok(runtime) => {
-            let args = Args::parse();
-            (runtime.block_on(printed(&args)), failed(&args.command))
+            let done = if asks {
+                let text = runtime.block_on(complete::completed(&words[1..]));
+                (Ok((text, ExitCode::SUCCESS)), ExitCode::FAILURE)
+            } else {
+                let args = Args::parse();
+                (runtime.block_on(printed(&args)), failed(&args.command))
+            };
+            // A credential plugin may not have ended.
+            runtime.shutdown_background();
+            done
         }
         Err(error) => {
             (Err((format!("cannot start: {error}"), ExitCode::FAILURE)), ExitCode::FAILURE)

@@ -164,7 +164,12 @@ fn the_program_asks_a_running_data_plane_and_refuses_nonsense() {
         assert_eq!((text.as_str(), code), ("", Some(1)), "{words:?}");
         assert!(why.starts_with(says), "{why}");
     }
-    let (_, why, code) = plugin(&["status", "--as-group", "viewers"], "");
+    let scratch = Scratch::new("no-user").unwrap();
+    let kubeconfig = r#"{"current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}"#;
+    let kubeconfig = scratch.write("kubeconfig", kubeconfig).unwrap().display().to_string();
+    let words = ["status", "--as-group", "viewers", "--kubeconfig", &kubeconfig];
+    let (_, why, code) = plugin(&words, "");
     assert_eq!(code, Some(1));
     assert!(why.contains("--as-group needs --as"), "{why}");
     for command in [&["explain", "cart"][..], &["status"]] {
@@ -198,11 +203,6 @@ fn diff_shows_settings_names_and_answers_and_ends_as_kubectl_diff_does() {
     assert_eq!(code, Some(1), "{why}");
     is_golden("plugin/diff-today.txt", &text);
 
-    let (text, _, code) = plugin(&["diff", "-f", BEFORE, "--against", BEFORE], "");
-    assert_eq!(code, Some(0));
-    assert!(text.contains("nothing would change"), "{text}");
-    for (edit, says) in [
-        ("kind: Service\napiVersion: v1\n", "standard input has no ClusterDNS"),
     // The data plane lets these clients ask only.
     let before = recorded("../../../crds/examples/quickstart/dns.yaml");
     let restricted = before.replacen("spec:\n", "spec:\n  access: {clients: [10.244.0.0/16]}\n", 1);
@@ -219,6 +219,11 @@ fn diff_shows_settings_names_and_answers_and_ends_as_kubectl_diff_does() {
         run(&["explain", "kubernetes.default.svc.cluster.local", "--client", "10.244.7.7"]);
     assert!(!text.contains("REFUSED") && !text.is_empty(), "{text}{why}");
 
+    let (text, _, code) = plugin(&["diff", "-f", BEFORE, "--against", BEFORE], "");
+    assert_eq!(code, Some(0));
+    assert!(text.contains("nothing would change"), "{text}");
+    for (edit, says) in [
+        ("kind: Service\napiVersion: v1\n", "standard input has no ClusterDNS"),
         (
             "kind: ClusterDNS\napiVersion: clusterdns.dev/v1alpha1\nmetadata: {name: quickstart}\nspec: {ttlSeconds: -1}\n",
             "ttlSeconds",

@@ -2,14 +2,18 @@
 //! used: one that a kubeconfig names is refused, and one that only the environment names is passed over, because kube reads
 //! `HTTPS_PROXY` and not `NO_PROXY`.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use kube::client::AuthError;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::bounded_file::{self, KUBECONFIG_OCTETS};
 
 /// Where kube finds a proxy if the kubeconfig names none.
 const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
+/// Characters that are shown of what a credential plugin says.
+const MAX_SAID: usize = 500;
 
 /// This file; without one, what `KUBECONFIG` names, else `~/.kube/config`.
 ///
@@ -23,7 +27,7 @@ pub fn read(file: Option<&Path>) -> Result<Kubeconfig, String> {
     let named: Vec<PathBuf> =
         std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty()).collect();
     match named.is_empty() {
-        true => Kubeconfig::read().map_err(|error| error.to_string()),
+        true => Kubeconfig::read().map_err(|error| unreadable(&error)),
         false => merged(&named),
     }
 }
@@ -40,13 +44,13 @@ fn merged(files: &[PathBuf]) -> Result<Kubeconfig, String> {
     there.into_iter().try_fold(Kubeconfig::default(), |merged, file| {
         let of_file = |why: String| format!("{}: {why}", file.display());
         let next = read_one(file).map_err(of_file)?;
-        merged.merge(next).map_err(|error| of_file(error.to_string()))
+        merged.merge(next).map_err(|error| of_file(unreadable(&error)))
     })
 }
 
 fn read_one(file: &Path) -> Result<Kubeconfig, String> {
     bounded_file::check_size(file, KUBECONFIG_OCTETS).map_err(|error| error.to_string())?;
-    Kubeconfig::read_from(file).map_err(|error| error.to_string())
+    Kubeconfig::read_from(file).map_err(|error| unreadable(&error))
 }
 
 /// The API server of a kubeconfig, see [`read`], and the user's credentials.
@@ -81,6 +85,64 @@ pub fn unused_proxy() -> Option<&'static str> {
     VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
 }
 
+/// Why a client cannot be made or a request failed, without secrets: kube shows the environment, the arguments and the output
+/// of a credential plugin, and these have passwords and tokens.
+pub fn reason(error: &kube::Error) -> String {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<AuthError>() {
+            return without_secrets(error);
+        }
+        cause = error.source();
+    }
+    error.to_string()
+}
+
+fn without_secrets(error: &AuthError) -> String {
+    const PLUGIN: &str = "the credential plugin of the kubeconfig";
+    match error {
+        AuthError::AuthExecRun { cmd: _, out } => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said = said.trim().chars().take(MAX_SAID);
+            let visible = |character: char| match character {
+                '\n' | '\t' => ' ',
+                other if other.is_control() => '\u{fffd}',
+                other => other,
+            };
+            let said: String = said.map(visible).collect();
+            let said = if said.is_empty() { "it does not say why" } else { &said };
+            format!("{PLUGIN} failed ({}): {said}", out.status)
+        }
+        AuthError::AuthExecStart(error) => format!("{PLUGIN} cannot be started: {error}"),
+        AuthError::AuthExecParse(_) | AuthError::ParseTokenKey(_) => {
+            format!("{PLUGIN} printed no credentials that can be read")
+        }
+        AuthError::MalformedTokenExpirationDate(_) => {
+            format!("{PLUGIN} printed a time of expiry that cannot be read")
+        }
+        AuthError::InvalidBasicAuth(_)
+        | AuthError::InvalidBearerToken(_)
+        | AuthError::UnrefreshableTokenResponse
+        | AuthError::ExecPluginFailed
+        | AuthError::AuthExecSerialize(_)
+        | AuthError::AuthExec(_)
+        | AuthError::ReadTokenFile(..)
+        | AuthError::MissingCommand
+        | AuthError::ExecMissingClusterInfo
+        | AuthError::NoValidNativeRootCA(_) => error.to_string(),
+    }
+}
+
+/// Without the excerpt of the file that belongs to a mistake in its YAML: lines of it may be tokens.
+fn unreadable(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => {
+            format!("failed to parse kubeconfig YAML: {}", error.without_snippet())
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Its `proxy_url` is that of the kubeconfig.
 async fn load(file: Option<&Path>, options: &KubeConfigOptions) -> Result<Config, String> {
     let kubeconfig = read(file)?;
@@ -91,7 +153,7 @@ async fn load(file: Option<&Path>, options: &KubeConfigOptions) -> Result<Config
         (Some(variable), KubeconfigError::ParseProxyUrl(_)) => {
             format!("{variable} is no URL ({error}): proxies are not used, so take it out")
         }
-        (Some(_) | None, _) => error.to_string(),
+        (Some(_) | None, _) => unreadable(&error),
     })?;
     if let Some(variable) = of_environment {
         tracing::info!("{variable} is set: proxies are not used, the API server is asked directly");
@@ -154,6 +216,51 @@ mod tests {
         assert_eq!(found.unwrap().current_context.as_deref(), Some("a"));
         assert!(none.contains("no file that exists") && none.contains("missing"), "{none}");
         assert!(too_large.contains("large: it has 16777217 octets"), "{too_large}");
+    }
+
+    #[tokio::test]
+    async fn what_a_credential_plugin_is_given_and_prints_is_not_in_its_error() {
+        let script = |script: &str| {
+            let user = user(script);
+            let text = TWO.replace("https://10.0.0.1", "http://10.0.0.1");
+            let text = text.replace(r#""users": []"#, &format!(r#""users": [{user}]"#));
+            Kubeconfig::from_yaml(
+                &text.replace(r#""cluster": "near""#, r#""cluster": "near", "user": "u""#),
+            )
+        };
+        for (run, says) in [
+            (
+                "echo $TOKEN; printf 'log in\\033 first\\n' >&2; exit 3",
+                "(exit status: 3): log in\u{fffd} first",
+            ),
+            ("echo $TOKEN; exit 4", "(exit status: 4): it does not say why"),
+            ("echo $TOKEN", "printed no credentials"),
+        ] {
+            let options = KubeConfigOptions::default();
+            let config =
+                Config::from_custom_kubeconfig(script(run).unwrap(), &options).await.unwrap();
+            let why = reason(&kube::Client::try_from(config).err().expect(run));
+            assert!(why.contains(says) && !why.contains("hunter2"), "{run}: {why}");
+        }
+    }
+
+    /// A user whose credentials are what this script prints.
+    fn user(script: &str) -> String {
+        let script = script.replace('\\', "\\\\");
+        format!(
+            r#"{{"name": "u", "user": {{"exec": {{"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+                "args": ["-c", "{script}"], "env": [{{"name": "TOKEN", "value": "hunter2"}}],
+                "interactiveMode": "Never"}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_read_is_not_shown() {
+        let error =
+            Kubeconfig::from_yaml("users:\n- name: a\n  user: {token: hunter2}\nclusters: 5\n")
+                .unwrap_err();
+        let why = unreadable(&error);
+        assert!(why.contains("line 4") && !why.contains("hunter2"), "{why}");
     }
 
     /// What becomes of a configuration for which kube found a proxy.

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Service};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
+use process::kubeconfig;
 use serde_json::Value;
 
 use crate::args::Cluster;
@@ -105,7 +106,7 @@ fn in_nodes(nodes: &[Node]) -> BTreeSet<IpNet> {
 /// A client of the cluster that these flags name.
 pub(crate) async fn client(which: &Cluster) -> Result<Client, String> {
     let config = config(which).await.map_err(|error| error.to_string())?;
-    Client::try_from(config).map(lenient).map_err(|error| error.to_string())
+    Client::try_from(config).map(lenient).map_err(|error| kubeconfig::reason(&error))
 }
 
 async fn from_kubelets(client: &Client) -> Result<BTreeSet<String>, kube::Error> {

@@ -148,7 +148,7 @@ pub struct Which {
     pub clusterdns: Option<String>,
 
     /// The data plane's pod that is asked [default: one that is ready]
-    #[arg(long, value_name = "POD", global = true)]
+    #[arg(long, value_name = "[NAMESPACE/]POD", global = true)]
     pub pod: Option<String>,
 
     /// Ask the data plane whose HTTP port is here, such as 127.0.0.1:9153; no cluster is asked

@@ -12,6 +12,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use process::kubeconfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -102,7 +103,10 @@ fn refused(namespace: &str, name: &str, error: &kube::Error) -> String {
         kube::Error::Api(status) => {
             format!("{pod}: the API server cannot forward its port: {}", status.message)
         }
-        other => format!("{pod}: the API server cannot forward its port: {other}"),
+        other => {
+            let why = kubeconfig::reason(other);
+            format!("{pod}: the API server cannot forward its port: {why}")
+        }
     }
 }
 
@@ -167,16 +171,16 @@ pub(super) fn said(status: StatusCode, text: &str) -> String {
     }
 }
 
-/// A value of a URL: everything but unreserved characters is escaped (RFC 3986 §2.3).
-fn escaped(text: &str) -> String {
-    let octet = |octet: u8| match octet {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
 /// The page that explains a question of this client.
 pub(super) fn explain(name: &str, qtype: &str, client: Option<IpAddr>) -> String {
     let client = client.map_or(String::new(), |it| format!("&client={}", escaped(&it.to_string())));
     format!("/explain?name={}&type={}{client}&format=json", escaped(name), escaped(qtype))
 }
 
+/// A value of a URL: everything but unreserved characters is escaped (RFC 3986 §2.3).
+fn escaped(text: &str) -> String {
+    let octet = |octet: u8| match octet {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
             char::from(octet).to_string()
         }
         other => format!("%{other:02X}"),
@@ -208,8 +212,8 @@ mod tests {
     fn names_are_escaped_in_urls() {
         assert_eq!(escaped("_http._tcp.a"), "_http._tcp.a");
         assert_eq!(escaped("a b&c=ä"), "a%20b%26c%3D%C3%A4");
-    }
-}
         let asked = explain("a.", "SRV", Some("fd00::1".parse().unwrap()));
         assert_eq!(asked, "/explain?name=a.&type=SRV&client=fd00%3A%3A1&format=json");
         assert_eq!(explain("a b", "A", None), "/explain?name=a%20b&type=A&format=json");
+    }
+}

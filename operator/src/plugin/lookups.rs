@@ -7,10 +7,12 @@ use crds::config::UnknownFields;
 use crds::{ClusterDNS, manifest};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, ListParams};
-use kube::config::KubeConfigOptions;
+use kube::config::{AuthInfo, KubeConfigOptions};
 use kube::core::{ApiResource, DynamicObject, TypeMeta};
 use kube::{Client, ResourceExt};
 use process::kubeconfig;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::args::Which;
@@ -41,11 +43,21 @@ pub(super) fn patience(which: &Which) -> Duration {
 impl Cluster {
     /// The cluster that these flags name.
     pub(super) async fn connect(which: &Which) -> Result<Cluster, String> {
-        let Which { kubeconfig, context, cluster, user, namespace, .. } = which;
-        // Without the group the answer would show more rights, or fewer, than were asked for.
-        if which.impersonate.is_none() && !which.impersonate_groups.is_empty() {
-            return Err("--as-group needs --as: no group is impersonated without a user".to_owned());
+        let (patience, which) = (patience(which), which.clone());
+        // kube runs a credential plugin as a call that blocks. It may never end.
+        let runtime = Handle::current();
+        let made = spawn_blocking(move || runtime.block_on(Cluster::made(&which)));
+        match timeout(patience, made).await {
+            Ok(made) => made.map_err(|error| format!("cannot use the kubeconfig: {error}"))?,
+            Err(_) => Err(format!(
+                "the credential plugin of the kubeconfig did not end within {patience:?}: write a longer --request-timeout, \
+                 or log in first"
+            )),
         }
+    }
+
+    async fn made(which: &Which) -> Result<Cluster, String> {
+        let Which { kubeconfig, context, cluster, user, namespace, .. } = which;
         let options = KubeConfigOptions {
             context: context.clone(),
             cluster: cluster.clone(),
@@ -59,13 +71,11 @@ impl Cluster {
                 format!("no cluster: name a kubeconfig with --kubeconfig or KUBECONFIG, or a data plane with --address: {error}")
             })?,
         };
-        if which.impersonate.is_some() {
-            config.auth_info.impersonate = which.impersonate.clone();
-            config.auth_info.impersonate_groups = Some(which.impersonate_groups.clone());
-        }
+        impersonate(which, &mut config.auth_info)?;
         let namespace = namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config)
-            .map_err(|error| format!("cannot use the kubeconfig: {error}"))?;
+        let client = Client::try_from(config).map_err(|error| {
+            format!("cannot use the kubeconfig: {}", kubeconfig::reason(&error))
+        })?;
         Ok(Cluster { client: lenient(client), namespace, patience: patience(which) })
     }
 
@@ -146,16 +156,6 @@ impl Cluster {
         DataPlane { name: shown, target, patience: self.patience }
     }
 
-    /// The one to ask: that of `--pod`, else one that is ready.
-    pub(super) fn chosen(&self, which: &Which, pods: &[Pod]) -> Result<DataPlane, String> {
-        let named = |name: &str| pods.iter().find(|pod| pods::name(pod) == name);
-        let chosen = match &which.pod {
-            Some(name) => named(name).ok_or_else(|| {
-                let names: Vec<&str> = pods.iter().map(pods::name).collect();
-                format!("--pod {name} is no pod of this ClusterDNS: there are {}", names.join(", "))
-            })?,
-            None => pods.iter().find(|pod| pods::is_ready(pod)).ok_or(
-                "no pod of this ClusterDNS is ready: kubectl clusterdns status says more; --pod asks one that is not",
     /// The data plane of this ClusterDNS that a command asks.
     pub(super) async fn asked(&self, which: &Which, dns: &ClusterDNS) -> Result<DataPlane, String> {
         let pods = self.pods(dns).await?;
@@ -166,6 +166,12 @@ impl Cluster {
         self.chosen(which, &pods)
     }
 
+    /// The one to ask: that of `--pod`, else one that is ready.
+    fn chosen(&self, which: &Which, pods: &[Pod]) -> Result<DataPlane, String> {
+        let chosen = match &which.pod {
+            Some(name) => named(name, pods)?,
+            None => pods.iter().find(|pod| pods::is_ready(pod)).ok_or(
+                "no pod of this ClusterDNS is ready: kubectl clusterdns status says more; --pod asks one that is not",
             )?,
         };
         Ok(self.data_plane(chosen))
@@ -191,11 +197,42 @@ impl Cluster {
             Ok(Err(kube::Error::Api(status))) => {
                 Err(format!("cannot read {what}{place}: {}", status.message))
             }
-            Ok(Err(error)) => Err(format!("cannot read {what}{place}: {error}{}", hint())),
+            Ok(Err(error)) => {
+                let why = kubeconfig::reason(&error);
+                Err(format!("cannot read {what}{place}: {why}{}", hint()))
+            }
             Err(_) => {
                 Err(format!("the API server did not answer within {:?}{}", self.patience, hint()))
             }
         }
+    }
+}
+
+/// The pod `[NAMESPACE/]NAME` of these, which are in one namespace.
+pub(super) fn named<'a>(name: &str, pods: &'a [Pod]) -> Result<&'a Pod, String> {
+    let (namespace, bare) = name.split_once('/').map_or((None, name), |(of, it)| (Some(of), it));
+    let is_it = |pod: &&Pod| {
+        pods::name(pod) == bare
+            && (namespace.is_none() || pod.metadata.namespace.as_deref() == namespace)
+    };
+    pods.iter().find(is_it).ok_or_else(|| {
+        let names: Vec<&str> = pods.iter().map(pods::name).collect();
+        format!("--pod {name} is no pod of this ClusterDNS: there are {}", names.join(", "))
+    })
+}
+
+/// As whom the API server is asked, by the flags and else by the kubeconfig, which may name a user too.
+fn impersonate(which: &Which, user: &mut AuthInfo) -> Result<(), String> {
+    let Which { impersonate, impersonate_groups: groups, .. } = which;
+    if impersonate.is_none() && groups.is_empty() {
+        return Ok(());
+    }
+    user.impersonate = impersonate.clone().or(user.impersonate.take());
+    user.impersonate_groups = Some(groups.clone());
+    // Without the group the answer would show more rights, or fewer, than were asked for.
+    match user.impersonate {
+        Some(_) => Ok(()),
+        None => Err("--as-group needs --as: no group is impersonated without a user".to_owned()),
     }
 }
 
@@ -293,6 +330,59 @@ mod tests {
         assert!(why.ends_with("--clusterdns with one of newer, own"), "{why}");
         let why = cluster.cluster_dns(Some("other")).await.unwrap_err();
         assert!(why.ends_with("there are newer, own"), "{why}");
+    }
+
+    #[test]
+    fn a_group_is_added_to_the_user_of_the_kubeconfig_or_of_the_flags() {
+        let as_whom = |flag: Option<&str>, groups: &[&str], of_file: Option<&str>| {
+            let impersonate_groups = groups.iter().map(|it| (*it).to_owned()).collect();
+            let impersonate = flag.map(str::to_owned);
+            let which = Which { impersonate, impersonate_groups, ..Which::default() };
+            let mut user =
+                AuthInfo { impersonate: of_file.map(str::to_owned), ..AuthInfo::default() };
+            super::impersonate(&which, &mut user)
+                .map(|()| (user.impersonate, user.impersonate_groups))
+        };
+        let jane = Some("jane".to_owned());
+        let viewers = Some(vec!["viewers".to_owned()]);
+        assert_eq!(as_whom(None, &["viewers"], Some("jane")), Ok((jane.clone(), viewers.clone())));
+        assert_eq!(as_whom(Some("jane"), &["viewers"], Some("joe")), Ok((jane.clone(), viewers)));
+        assert_eq!(as_whom(None, &[], Some("jane")), Ok((jane, None)));
+        assert!(as_whom(None, &["viewers"], None).is_err());
+    }
+
+    #[test]
+    fn a_pod_may_be_named_as_it_is_shown() {
+        let pod = |name: &str| {
+            crate::fixtures::from::<Pod>(
+                json!({"metadata": {"name": name, "namespace": "kube-system"}}),
+            )
+        };
+        let pods = [pod("dns-0"), pod("dns-1")];
+        for (name, found) in
+            [("dns-1", Some("dns-1")), ("kube-system/dns-1", Some("dns-1")), ("shop/dns-1", None)]
+        {
+            assert_eq!(named(name, &pods).ok().map(pods::name), found, "{name}");
+        }
+    }
+
+    /// Its runtime is ended as that of the program, which does not wait for the plugin either.
+    #[test]
+    fn a_credential_plugin_that_does_not_end_does_not_keep_a_command() {
+        let kubeconfig = json!({"current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "users": [{"name": "u", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1",
+                "command": "sleep", "args": ["10"], "interactiveMode": "Never"}}}]});
+        let file = format!("clusterdns-endless-{}", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        std::fs::write(&file, kubeconfig.to_string()).unwrap();
+        let request_timeout = Some(Duration::from_millis(50));
+        let which = Which { kubeconfig: Some(file.clone()), request_timeout, ..Which::default() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let why = runtime.block_on(Cluster::connect(&which)).err().unwrap();
+        runtime.shutdown_background();
+        std::fs::remove_file(&file).unwrap();
+        assert!(why.contains("did not end within 50ms"), "{why}");
     }
 
     #[tokio::test]

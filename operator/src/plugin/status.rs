@@ -111,6 +111,9 @@ pub(super) async fn run(which: &Which, args: &Status) -> Printed {
             let cluster = Cluster::connect(which).await?;
             let dns = cluster.cluster_dns(which.clusterdns.as_deref()).await?;
             let mut pods = cluster.pods(&dns).await?;
+            if let Some(name) = &which.pod {
+                pods = vec![lookups::named(name, &pods)?.clone()];
+            }
             // One that has ended has no pages, and takes no place of one that answers.
             pods.sort_by_key(|pod| (pods::has_ended(pod), !pods::is_ready(pod)));
             let asked = pods

@@ -66,9 +66,11 @@ pub(super) async fn connect(credentials: &Credentials) -> anyhow::Result<Client>
         .context("the certificates of the kubeconfig cannot be used")?;
     let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .build::<_, Body>(connector);
+    let credentials = config.auth_layer();
+    let credentials = credentials.map_err(|error| anyhow::Error::msg(kubeconfig::reason(&error)));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().context("the credentials cannot be used")?)
+        .option_layer(credentials.context("the credentials cannot be used")?)
         .layer(config.extra_headers_layer().context("the kubeconfig's impersonation")?)
         .map_err(BoxError::from)
         .service(client);

@@ -14,7 +14,7 @@ use super::args::{Output, Top, TopKind, Which};
 use super::data_plane::DataPlane;
 use super::lookups::{self, Cluster};
 use super::output::{Printed, json};
-use super::table::{table, with_heading};
+use super::table::{self, table, with_heading};
 use crate::observe::pods;
 
 /// Pods that are asked.
@@ -235,9 +235,7 @@ impl Heaviest {
             &["QUERIES", "ERROR", "SHARE", what],
             rows.iter().map(row),
         )));
-        for why in not_asked {
-            text.push_str(&format!("not asked  {why}\n"));
-        }
+        text.push_str(&table::not_asked(not_asked));
         text
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::table::{octets, table, with_heading};
+use super::super::table::{not_asked, octets, table, with_heading};
 use super::{PodRow, Screen, UpstreamRow};
 
 const MAX_WARNINGS: usize = 10;
@@ -46,9 +46,7 @@ impl Screen {
         if more > 0 {
             let _ = writeln!(text, "warning    and {more} more: see /config of the pods");
         }
-        for why in &self.not_asked {
-            let _ = writeln!(text, "not asked  {why}");
-        }
+        text.push_str(&not_asked(&self.not_asked));
         text
     }
 

@@ -63,7 +63,7 @@ pub struct Import {
     #[arg(long, value_name = "DOMAIN")]
     pub domain: Option<String>,
 
-    /// File of the report [default: standard error]
+    /// File of the report [default: standard error, also for `-`]
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 

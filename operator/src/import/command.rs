@@ -59,14 +59,15 @@ pub fn imported(
     };
     let (resource, report) = texts(&made, args.output);
     // First: a ClusterDNS without its report must not be taken for a finished import.
-    if let Some(file) = &args.report
+    let file = args.report.as_ref().filter(|file| **file != Path::new("-"));
+    if let Some(file) = file
         && let Err(error) = std::fs::write(file, &report)
     {
         writeln!(err, "{}: cannot be written: {error}; no ClusterDNS is printed", file.display())?;
         return Ok(Severity::Unreadable);
     }
     out.write_all(resource.as_bytes())?;
-    if args.report.is_none() {
+    if file.is_none() {
         err.write_all(report.as_bytes())?;
     }
     Ok(Severity::Fine)

@@ -37,6 +37,7 @@ use crds::manifest::{self, Found, ManifestError};
 
 pub use crate::args::Format;
 use crate::output_loss::Written;
+use crate::printable::plain_value;
 use crate::{args, output_loss};
 
 /// The result of a run: the worst of all files.
@@ -96,8 +97,9 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 pub(crate) fn text_of(path: &Path) -> Result<(String, String), String> {
     let is_stdin = path == Path::new("-");
     let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
+    let shown = plain_value(&name);
     if path.is_dir() {
-        return Err(format!("{name}: is a folder: name its files, such as {name}/*.yaml"));
+        return Err(format!("{shown}: is a folder: name its files, such as {shown}/*.yaml"));
     }
     let read = if is_stdin {
         read_to_limit(io::stdin().lock())
@@ -106,10 +108,10 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, String), String> {
     };
     match read {
         Ok(text) if text.len() as u64 > MAX_FILE_BYTES => {
-            Err(format!("{name}: larger than {MAX_FILE_BYTES} bytes: split it"))
+            Err(format!("{shown}: larger than {MAX_FILE_BYTES} bytes: split it"))
         }
         Ok(text) => Ok((name, text)),
-        Err(error) => Err(format!("{name}: {}", unreadable(&error))),
+        Err(error) => Err(format!("{shown}: {}", unreadable(&error))),
     }
 }
 
@@ -126,7 +128,7 @@ fn cluster_dns(text: &str, name: &str) -> Result<Vec<Result<Found, ManifestError
     if !text.contains(crds::GROUP) && !names_our_kind(text) {
         return Ok(Vec::new());
     }
-    manifest::read_all(text, name).map_err(|error| error.to_string())
+    manifest::read_all(text, &plain_value(name)).map_err(|error| error.to_string())
 }
 
 /// True if a line says `kind: ClusterDNS`, in any spelling.

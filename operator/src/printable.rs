@@ -11,6 +11,21 @@ pub(crate) fn plain_value(text: &str) -> String {
     text.replace(|character| is_obeyed(character) || matches!(character, '\n' | '\t'), "\u{fffd}")
 }
 
+/// A value as JSON, with a newline at its end.
+pub(crate) fn json(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string_pretty(value).expect("strings and numbers only");
+    let mut shown = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        match is_obeyed(character) {
+            // In JSON, such characters are in strings only, and the standard leaves them unescaped above U+001F.
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => shown.push(character),
+        }
+    }
+    shown.push('\n');
+    shown
+}
+
 /// Does a terminal obey this character? Line breaks and tabs are ours: values of others must not have them.
 pub(crate) fn is_obeyed(character: char) -> bool {
     let turns = matches!(

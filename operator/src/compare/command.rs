@@ -11,7 +11,7 @@ use super::report::{Report, Tally};
 use super::servers::{self, Server};
 use crate::args::{self, CompareFormat};
 use crate::offline::{Severity, on_streams};
-use crate::printable::plain;
+use crate::printable::{json, plain};
 
 /// Octets of a file with questions that are read: a capture may be much larger than what can be asked.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -46,10 +46,7 @@ pub async fn compared(
     };
     match args.output {
         CompareFormat::Text => out.write_all(report.text().as_bytes())?,
-        CompareFormat::Json => {
-            let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-            writeln!(out, "{text}")?;
-        }
+        CompareFormat::Json => out.write_all(json(&report).as_bytes())?,
     }
     Ok(report.severity())
 }

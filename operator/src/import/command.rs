@@ -17,7 +17,7 @@ use super::{
 };
 use crate::args;
 use crate::offline::{Severity, on_streams, text_of};
-use crate::printable::plain;
+use crate::printable::{json, plain};
 
 /// `import`, on standard output and standard error.
 pub fn run(args: &args::Import) -> ExitCode {
@@ -80,14 +80,8 @@ fn texts(made: &Imported, output: args::ImportFormat) -> (String, String) {
         args::ImportFormat::Yaml => {
             (serde_saphyr::to_string(&Ordered(&resource)).unwrap_or_default(), made.report.text())
         }
-        args::ImportFormat::Json => (pretty(&Ordered(&resource)), pretty(&made.report.json())),
+        args::ImportFormat::Json => (json(&Ordered(&resource)), json(&made.report.json())),
     }
-}
-
-fn pretty(value: &impl serde::Serialize) -> String {
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
-    text
 }
 
 /// A Service of the cluster's own name is taken over; another one is created beside it.

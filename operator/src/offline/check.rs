@@ -18,6 +18,7 @@ use super::{Severity, cluster_dns, conflicts, is_template, kubelets, names_our_k
 use crate::args::{self, Format};
 use crate::ask_pods::canary_analysis::clients::allows;
 use crate::names;
+use crate::printable::plain;
 
 /// Prints what is wrong and unwise to `out`; with `--cluster` it reads from one too.
 ///
@@ -81,7 +82,7 @@ pub fn check(args: &args::CheckFlags, out: &mut dyn Write) -> std::io::Result<Se
     for why in &problems {
         // A file for programs must contain JSON only.
         match args.output {
-            Format::Text => writeln!(out, "{why}")?,
+            Format::Text => writeln!(out, "{}", plain(why))?,
             Format::Json | Format::Sarif => print_error(why),
         }
     }
@@ -106,7 +107,7 @@ fn unread_template(file: &str) -> Finding {
 
 /// Printed on standard error, so that standard output has only the result.
 fn print_error(why: &str) {
-    let _ = writeln!(std::io::stderr(), "{why}");
+    let _ = writeln!(std::io::stderr(), "{}", plain(why));
 }
 
 fn verdict(outcome: Severity, findings: &Findings) -> String {

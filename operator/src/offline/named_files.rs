@@ -6,6 +6,8 @@ use std::fs::FileType;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::printable::plain_value;
+
 /// Files that one run reads.
 const MAX_FILES: usize = 100_000;
 /// Folders below each other.
@@ -26,7 +28,7 @@ pub(crate) fn named_files(arguments: &[PathBuf]) -> Vec<Result<PathBuf, String>>
         if found.is_empty() {
             all.push(Err(format!(
                 "{}: names no manifest (.yaml, .yml, .json)",
-                argument.display()
+                plain_value(&argument.to_string_lossy())
             )));
         }
         all.extend(found);
@@ -123,7 +125,7 @@ impl Walk<'_> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> String {
-    format!("{}: cannot be read: {error}", path.display())
+    format!("{}: cannot be read: {error}", plain_value(&path.to_string_lossy()))
 }
 
 fn is_pattern(path: &Path) -> bool {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::Format;
+use crate::printable::{self, plain_value};
 
 /// Where the format of SARIF is described, as its files name it.
 const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
@@ -35,8 +36,8 @@ impl Finding {
             true => format!("{severity}: {reason}: {message}"),
             false => format!("{severity}: {field}: {reason}: {message}"),
         };
-        // Users write the names of fields, control characters included.
-        format!("{file}:{line}: {}", rest.replace(|c: char| c.is_control(), "\u{fffd}"))
+        // Users write the names of files and fields, control characters included.
+        plain_value(&format!("{file}:{line}: {rest}"))
     }
 }
 
@@ -55,8 +56,8 @@ impl Findings {
     pub(super) fn written(&self, format: Format, verdict: &str) -> String {
         match format {
             Format::Text => self.text(verdict),
-            Format::Json => pretty(&self.json()),
-            Format::Sarif => pretty(&self.sarif()),
+            Format::Json => printable::json(&self.json()),
+            Format::Sarif => printable::json(&self.sarif()),
         }
     }
 
@@ -99,12 +100,6 @@ fn result(finding: &Finding) -> Value {
         "artifactLocation": {"uri": file.replace(' ', "%20")}, "region": {"startLine": (*line).max(1)}}}]})
 }
 
-fn pretty(value: &Value) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("strings and numbers only");
-    text.push('\n');
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +114,19 @@ mod tests {
             message: "write a name".into(),
         };
         Findings { all: vec![finding], checked: 1, files: 1 }
+    }
+
+    #[test]
+    fn a_terminal_obeys_no_form_of_the_names_of_files_and_fields() {
+        let hostile = "a\u{1b}]0;X\u{7}\n::error::x\u{202e}\u{9b}.yaml";
+        let mut findings = findings();
+        (findings.all[0].file, findings.all[0].field) = (hostile.into(), hostile.into());
+        let text = findings.written(Format::Text, "no");
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        for format in [Format::Text, Format::Json, Format::Sarif] {
+            let text = findings.written(format, "no");
+            assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}', '\u{9b}']), "{text:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::output::Finding;
 use super::{Severity, assumed, cluster_dns, is_template, named_files, names_our_kind, text_of};
 use crate::decide::plan::ServicePlan;
 use crate::desired::Desired;
+use crate::printable::{plain, plain_value};
 use crate::settings::{DataPlane, Settings};
 use crate::{args, decide};
 
@@ -47,7 +48,7 @@ pub fn render(
                 }
                 Err((worse, message)) => {
                     outcome = outcome.max(worse);
-                    writeln!(problems, "{message}")?;
+                    writeln!(problems, "{}", plain(&message))?;
                 }
             }
         }
@@ -68,9 +69,10 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Severity, St
         Ok(text) => text,
         Err(why) => return vec![Err((Severity::Unreadable, why))],
     };
+    let shown = plain_value(&name);
     if is_template(path, &text) {
         let why =
-            format!("{name}: a template of Helm is passed over: render it with helm template");
+            format!("{shown}: a template of Helm is passed over: render it with helm template");
         return match names_our_kind(&text) {
             true => vec![Err((Severity::Fine, why))],
             false => Vec::new(),
@@ -80,7 +82,7 @@ fn of_file(path: &Path, settings: &Settings) -> Vec<Result<String, (Severity, St
         let errors: Vec<String> = errors(&name, &read).iter().map(Finding::line).collect();
         match read {
             Ok(found) if errors.is_empty() => rendered(&found.resource, settings)
-                .map_err(|why| (Severity::Wrong, format!("{name}: {why}"))),
+                .map_err(|why| (Severity::Wrong, format!("{shown}: {why}"))),
             Ok(_) | Err(_) => Err((Severity::Wrong, errors.join("\n"))),
         }
     };

@@ -1,29 +1,15 @@
-//! What a command prints, and how a value becomes JSON. Pods, objects of tenants and replies of servers have a part in it:
+//! What a command prints. Pods, objects of tenants and replies of servers have a part in it:
 //! what of that a terminal would obey is shown, not sent.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use crate::output_loss::{self, Written};
-use crate::printable::{is_obeyed, plain};
+pub(super) use crate::printable::json;
+use crate::printable::plain;
 
 /// What a command printed, and the status it ends with.
 pub(super) type Printed = Result<(String, ExitCode), String>;
-
-/// A value as JSON, with a newline at its end.
-pub(super) fn json(value: &impl serde::Serialize) -> String {
-    let text = serde_json::to_string_pretty(value).expect("strings and numbers only");
-    let mut shown = String::with_capacity(text.len() + 1);
-    for character in text.chars() {
-        match is_obeyed(character) {
-            // In JSON, such characters are in strings only, and the standard leaves them unescaped above U+001F.
-            true => shown.push_str(&format!("\\u{:04x}", u32::from(character))),
-            false => shown.push(character),
-        }
-    }
-    shown.push('\n');
-    shown
-}
 
 /// Writes what a command printed, or what is wrong, and says how the process ends; `failed` is the status of a failure of
 /// this command.
@@ -48,6 +34,7 @@ mod tests {
 
     use super::*;
     use crate::output_loss::tests::Broken;
+    use crate::printable::is_obeyed;
 
     #[test]
     fn output_that_is_lost_is_no_success() {

@@ -77,7 +77,19 @@ fn a_field_of_the_wrong_shape_says_what_to_write() {
         ("cache: []", "5:3: spec.cache: expected fields (name: value), found a list"),
         (
             "stubDomains: [{domain: a.example}]",
-            "5:17: spec.stubDomains[0].servers: is missing: write a list",
+            "5:17: spec.stubDomains[0].servers: is missing: write a list, each entry fields such as address: …",
+        ),
+        (
+            "upstreams: {servers: [8.8.8.8]}",
+            "5:25: spec.upstreams.servers[0]: expected fields such as address: …, found \"8.8.8.8\"",
+        ),
+        (
+            "stubDomains: [corp.example]",
+            "5:17: spec.stubDomains[0]: expected fields such as domain: …, servers: …, found \"corp.example\"",
+        ),
+        (
+            "hosts: {a.example: 10.0.0.1}",
+            "5:3: spec.hosts: expected a list, each entry fields such as addresses: …, name: …, found fields (name: value)",
         ),
         (
             "hideEmptyServices: yes please",
@@ -187,6 +199,10 @@ fn a_file_that_is_no_yaml_is_reported_in_words_for_its_author() {
             "dns.yaml:5:11: while scanning a plain scalar, found a tab",
         ),
     ];
+    for key in ["", "~", "null"] {
+        let text = format!("{HEAD}spec:\n  {key}: 5\n");
+        assert_eq!(error(&text), "dns.yaml:5:3: the key before ':' is missing or null");
+    }
     for (text, expected) in rows {
         assert_eq!(error(&text), expected);
     }

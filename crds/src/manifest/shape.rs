@@ -162,13 +162,23 @@ fn expected(schema: &Value) -> String {
         return "a quantity such as 16Mi, as text or as a whole number".to_owned();
     }
     match schema["type"].as_str() {
-        Some("object") => "fields (name: value)".to_owned(),
+        Some("object") => fields(schema),
         Some("array") => format!("a list, each entry {}", expected(&schema["items"])),
         Some("string") => "text".to_owned(),
         Some("boolean") => "true or false".to_owned(),
         Some("integer") => format!("a whole number{}", range(schema)),
         Some("number") => format!("a number{}", range(schema)),
         Some(_) | None => "something else".to_owned(),
+    }
+}
+
+/// An object, by the fields that it must have: they show its shape to who wrote their value in its place.
+fn fields(schema: &Value) -> String {
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let required: Vec<String> = required.map(|key| format!("{key}: …")).collect();
+    match required.is_empty() {
+        true => "fields (name: value)".to_owned(),
+        false => format!("fields such as {}", required.join(", ")),
     }
 }
 

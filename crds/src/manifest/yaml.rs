@@ -53,6 +53,8 @@ fn reason(error: &Error) -> String {
         Error::DuplicateMappingKey { key: None, .. } => {
             "a key is written twice: leave one out".to_owned()
         }
+        // Values of any kind are read: only a key has to be text.
+        Error::NullIntoString { .. } => "the key before ':' is missing or null".to_owned(),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }

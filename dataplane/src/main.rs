@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,7 +11,7 @@ use crds::Config;
 use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::first_thread::{self, FirstThread};
-use dataplane::forward::Forwarder;
+use dataplane::forward::{Forwarder, ResolvConf};
 use dataplane::http_port::{self, Health, Looks, Pages, Running, Samples, Views};
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
@@ -123,7 +122,7 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     let setup = Setup {
         counters: serve::worker_counters(listen.addresses.len(), workers),
         identity: identity::of_this_process(args.pod_name.as_deref()),
-        resolv_conf: PathBuf::from("/etc/resolv.conf"),
+        resolv_conf: ResolvConf::of_this_machine(),
         location: args.location(),
         status: status.clone(),
     };
@@ -175,7 +174,8 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     let mut signals = starting.served(&runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");
     if let (true, Opened::Files(files)) = (args.print_names, &source) {
-        print(names::page(&state, &config, files.objects(), serving.local_addrs()))?;
+        let addresses = serving.local_addrs();
+        print(names::page(&state, &config, files.objects(), addresses, Some(http_address)))?;
     }
     let following = source.follow(first)?;
 

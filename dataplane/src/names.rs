@@ -5,12 +5,13 @@ mod ask;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crds::Config;
 use crds::config::{Group, Upstreams};
 use dataplane_core::{Object, Protocol};
 
+use crate::forward::ResolvConf;
 use crate::state::State;
 use ask::{Answer, Ask};
 
@@ -38,6 +39,7 @@ pub fn page(
     config: &Config,
     objects: impl Iterator<Item = Object>,
     addresses: &[SocketAddr],
+    http: Option<SocketAddr>,
 ) -> String {
     let questions = questions(config, objects);
     let ask = Ask::new(state);
@@ -47,10 +49,10 @@ pub fn page(
     }
     rows.dedup();
     let more = rows.len().saturating_sub(MAX_ROWS);
-    let tries = tries(&rows, addresses);
+    let tries = tries(&rows, addresses, http);
     rows.truncate(MAX_ROWS);
     let mut text = table(&rows, more);
-    text.push_str(&elsewhere(config));
+    text.push_str(&elsewhere(config, state.published.load().upstreams.resolv_conf()));
     text.push_str(&tries);
     text
 }
@@ -114,10 +116,10 @@ fn table(rows: &[Row], more: usize) -> String {
     text
 }
 
-/// The names that are asked elsewhere, with their servers.
-fn elsewhere(config: &Config) -> String {
+/// The names that are asked elsewhere, with their servers; `file` is what resolv.conf names, where it is asked.
+fn elsewhere(config: &Config, file: Option<&ResolvConf>) -> String {
+    let address = |ip: IpAddr, port| SocketAddr::new(ip, port).to_string();
     let servers = |group: &Group| {
-        let address = |ip: IpAddr, port| SocketAddr::new(ip, port).to_string();
         let servers = group.servers.iter().map(|server| address(server.ip, server.port));
         servers.collect::<Vec<_>>().join(", ")
     };
@@ -126,7 +128,13 @@ fn elsewhere(config: &Config) -> String {
         let _ = writeln!(text, "  {} and all below: {}", stub.domain, servers(&stub.group));
     }
     let rest = match &config.upstreams {
-        Upstreams::FromResolvConf(_) => "the servers of /etc/resolv.conf".to_owned(),
+        Upstreams::FromResolvConf(_) => {
+            let named = file.map_or(&[][..], |file| &file.servers);
+            match named.is_empty() {
+                true => without_servers(file),
+                false => named.iter().map(|ip| address(*ip, 53)).collect::<Vec<_>>().join(", "),
+            }
+        }
         Upstreams::Servers(group) => servers(group),
         Upstreams::None => "no upstream, it is refused".to_owned(),
     };
@@ -134,15 +142,25 @@ fn elsewhere(config: &Config) -> String {
     text
 }
 
-/// Three lines to try: an address, a located service, and the last name of the table.
-fn tries(rows: &[Row], addresses: &[SocketAddr]) -> String {
+/// Why resolv.conf names no server that can be asked, and what to do.
+fn without_servers(file: Option<&ResolvConf>) -> String {
+    let problems = file.into_iter().flat_map(|file| &file.problems);
+    problems.fold("no server, it gets SERVFAIL".to_owned(), |text, why| text + "\n    " + why)
+}
+
+/// An address at which this machine reaches what listens there.
+fn reached(address: SocketAddr) -> IpAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+/// Three lines to try: an address, a located service, and the last name of the table. And where to ask why.
+fn tries(rows: &[Row], addresses: &[SocketAddr], http: Option<SocketAddr>) -> String {
     let Some(address) = addresses.first() else { return String::new() };
-    let ip = match address.ip() {
-        ip if !ip.is_unspecified() => ip.to_string(),
-        IpAddr::V4(_) => "127.0.0.1".to_owned(),
-        IpAddr::V6(_) => "::1".to_owned(),
-    };
-    let port = address.port();
+    let (ip, port) = (reached(*address), address.port());
     let first = |kind: &str| rows.iter().find(|row| row.kind == kind);
     let mut chosen: Vec<&Row> =
         [first("A"), first("SRV"), rows.last()].into_iter().flatten().collect();
@@ -157,9 +175,13 @@ fn tries(rows: &[Row], addresses: &[SocketAddr]) -> String {
     if let Some(row) = chosen.first() {
         let _ = writeln!(
             text,
-            "Without dig (apt install bind9-dnsutils, brew install bind): nslookup -port={port} {} {ip}",
+            "Without dig (apt install bind9-dnsutils): nslookup -port={port} {} {ip}",
             row.name
         );
+    }
+    if let Some(http) = http {
+        let page = SocketAddr::new(reached(http), http.port());
+        let _ = writeln!(text, "Why is an answer as it is? http://{page}/ explains it.");
     }
     text.push_str("Change a manifest and ask again: it is live within a second. Ctrl-C ends.\n");
     text

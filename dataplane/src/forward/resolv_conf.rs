@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use process::bounded_file;
 
@@ -12,6 +12,10 @@ const MAX_SERVERS: usize = 15;
 const KEYWORD: &str = "nameserver";
 /// Octets that are read: no real file comes near it.
 const MAX_BYTES: u64 = 64 << 10;
+
+/// The file of this machine or pod, and the one in which systemd-resolved names the servers that it asks. While that runs, the
+/// first names only its own loopback address. Kubelets of such a machine read the second too; a pod does not have it.
+const FILES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
 /// The part of resolv.conf that we use. If two are equal, the file did not change in a way that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +27,11 @@ pub struct ResolvConf {
 }
 
 impl ResolvConf {
+    /// The file that is read: the one of systemd-resolved only where the usual one has no server that can be asked.
+    pub fn of_this_machine() -> PathBuf {
+        first_with_servers(FILES.map(Path::new)).to_owned()
+    }
+
     /// Reads the file; one that cannot be read has no servers, and a problem that says so.
     pub fn read(path: &Path) -> ResolvConf {
         match bounded_file::read(path, MAX_BYTES) {
@@ -97,6 +106,12 @@ impl ResolvConf {
         }
         found
     }
+}
+
+/// The first of both that names a server which can be asked, else the first.
+fn first_with_servers<'a>([usual, other]: [&'a Path; 2]) -> &'a Path {
+    let has_servers = |path: &Path| !ResolvConf::read(path).servers.is_empty();
+    if !has_servers(usual) && has_servers(other) { other } else { usual }
 }
 
 /// A line without the zone of an IPv6 address, as `%eth0`. It means nothing where the address is one of the network, an address of
@@ -212,6 +227,27 @@ mod tests {
         for words in ["it has 65577 octets, and at most 65536", "write servers under upstreams"] {
             assert!(problem.contains(words), "{words}: {problem}");
         }
+    }
+
+    #[test]
+    fn fw3_a_file_with_only_loopback_gives_way_to_that_of_systemd_resolved() {
+        let file = |name: &str| {
+            std::env::temp_dir().join(format!("{name}-resolv.conf-{}", std::process::id()))
+        };
+        let (usual, other) = (file("usual"), file("resolved"));
+        let chosen = || first_with_servers([&usual, &other]).to_owned();
+        let (stub, real) = ("nameserver 127.0.0.53\n", "nameserver 10.0.0.2\n");
+        std::fs::write(&usual, stub).unwrap();
+        assert_eq!(chosen(), usual, "as in a pod: there is no other file");
+        for (text, of_other, expected) in
+            [(stub, real, &other), (stub, stub, &usual), (stub, "", &usual), (real, real, &usual)]
+        {
+            std::fs::write(&usual, text).unwrap();
+            std::fs::write(&other, of_other).unwrap();
+            assert_eq!(&chosen(), expected, "{text:?} {of_other:?}");
+        }
+        std::fs::remove_file(&usual).unwrap();
+        std::fs::remove_file(&other).unwrap();
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod fstrm;
 mod pages;
 mod kube_dns;
 mod confined;
+mod first_page;
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -76,8 +76,13 @@ fn e21_e42_live_data_replaces_it_also_with_lower_versions() {
     writer.publish();
     assert_eq!(services(&status), 1);
     assert_eq!(source(&writer, Resource::Services), DataSource::Live);
-    let page =
-        crate::names::page(&writer.state(), &Config::default(), [live.clone()].into_iter(), &[]);
+    let page = crate::names::page(
+        &writer.state(),
+        &Config::default(),
+        [live.clone()].into_iter(),
+        &[],
+        None,
+    );
     assert!(page.contains("10.96.0.3") && !page.contains("10.96.0.1"), "{page}");
 
     // E14: from here on versions count again.

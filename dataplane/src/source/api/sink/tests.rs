@@ -148,7 +148,8 @@ fn serves_cart(sink: &Sink) -> bool {
     let text = service("cart").to_string();
     let decoded = decode::object(Resource::Services, text.as_bytes()).unwrap();
     let state = sink.ingest.writer.state();
-    names::page(&state, &running(sink), decoded.object.iter().cloned(), &[]).contains("10.96.0.1")
+    names::page(&state, &running(sink), decoded.object.iter().cloned(), &[], None)
+        .contains("10.96.0.1")
 }
 
 fn skipped_names(sink: &mut Sink) -> Vec<String> {

@@ -49,12 +49,14 @@ help:
 	@echo
 	@echo "make run PORT=5454 HTTP_PORT=9154 uses other ports."
 
-# Building needs a Rust toolchain, and the C compiler that some crates use (ring; linking).
+# Building needs Linux, whose calls the programs use, a Rust toolchain, and the C compiler that some crates use (ring; linking).
 check-tools:
+	@[ "$$(uname -s)" = Linux ] || { \
+	  echo "This is $$(uname -s), and ClusterDNS builds and runs on Linux only: use a Linux machine, virtual machine or container."; exit 1; }
 	@command -v cargo >/dev/null 2>&1 || { \
 	  echo "There is no cargo: install Rust 1.89 or later from https://rustup.rs, open a new shell, try again."; exit 1; }
 	@command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 || { \
-	  echo "There is no C compiler: apt install build-essential, dnf install gcc, or xcode-select --install."; exit 1; }
+	  echo "There is no C compiler: apt install build-essential, or dnf install gcc."; exit 1; }
 
 # The dependencies of all packages. Tests and benchmarks build the programs while they run, some in a network namespace that
 # leads nowhere, and Cargo would not have fetched what only the programs need.
@@ -64,6 +66,7 @@ crates: check-tools
 # The development profile: built in a fraction of the time of a release, and fast enough for a laptop.
 run: check-tools
 	@echo "Building the data plane (the first time takes a minute or two) ..."
+	@echo "If a port is taken: make run PORT=5454 HTTP_PORT=9154"
 	@cargo build --locked --package dataplane --bin clusterdns-dataplane
 	@exec cargo run --quiet --locked --package dataplane --bin clusterdns-dataplane -- \
 	  --manifests crds/examples/quickstart --listen 127.0.0.1:$(PORT) --listen "[::1]:$(PORT)" \

@@ -25,19 +25,24 @@ const MAX_DRAIN_SECONDS: u64 = 3600;
 const EXAMPLES: &str = "\
 Examples:
   Serve a folder of Kubernetes manifests on a port that needs no permission:
-    clusterdns-dataplane --manifests ./manifests --listen 127.0.0.1:5300
+    clusterdns-dataplane --manifests ./manifests \\
+      --listen 127.0.0.1:5300 --http 127.0.0.1:9153
 
   The same on IPv6 too, showing the names that are served:
-    clusterdns-dataplane --manifests ./manifests --listen 127.0.0.1:5300 --listen [::1]:5300 --print-names
+    clusterdns-dataplane --manifests ./manifests \\
+      --listen 127.0.0.1:5300 --listen '[::1]:5300' \\
+      --http 127.0.0.1:9153 --print-names
 
   Answer for a real cluster from a laptop; nothing is written to it:
-    clusterdns-dataplane --kubeconfig ~/.kube/config --listen 127.0.0.1:5300 --http 127.0.0.1:9153
+    clusterdns-dataplane --kubeconfig ~/.kube/config \\
+      --listen 127.0.0.1:5300 --http 127.0.0.1:9153
 
   Then ask:
     dig @127.0.0.1 -p 5300 kubernetes.default.svc.cluster.local
 
-Over HTTP (--http): / (most of it on one page), /livez, /readyz (says why not), /metrics, /config (what
-runs, what was refused or skipped), /upstreams; for loopback only: /explain, /top.
+Over HTTP (--http): / (most of it on one page), /livez, /readyz (says why not),
+/metrics, /config (what runs, what was refused or skipped), /upstreams; for
+loopback only: /explain, /top.
 SIGTERM drains (see --drain-seconds); Ctrl-C ends within a second.";
 
 /// Answers DNS for a Kubernetes cluster: the names of its Services and Pods from memory, everything

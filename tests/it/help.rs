@@ -39,6 +39,29 @@ fn the_help_of_every_command_has_an_example() {
     assert_eq!(count, 13, "programs and their commands");
 }
 
+/// A terminal wraps a longer line, and a command that is copied from there has a line break in it.
+#[test]
+fn the_examples_of_every_command_fit_a_terminal_of_80_columns() {
+    let programs = [
+        dataplane::args::Args::command(),
+        operator::args::Args::command(),
+        operator::plugin::Args::command(),
+    ];
+    for mut program in programs {
+        program.build();
+        for command in program.get_subcommands().chain([&program]) {
+            let examples =
+                command.get_after_help().into_iter().chain(command.get_after_long_help());
+            let text = examples.map(ToString::to_string).collect::<Vec<_>>().join("\n");
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+                // A shell takes brackets for a pattern.
+                assert!(!line.contains(" ["), "{}: quote it: {line}", command.get_name());
+            }
+        }
+    }
+}
+
 /// What `--kubeconfig` says of its default: without a kubeconfig the service account of the pod is used.
 #[test]
 fn commands_that_read_a_cluster_use_the_service_account_of_their_pod() {
@@ -115,6 +138,25 @@ fn every_command_of_ours_in_the_pages_is_one_that_its_program_takes() {
         }
     }
     assert!(count >= 12, "{count} commands");
+}
+
+/// kdig 3.2.6 does not use QUIC if flags of TLS come behind `+quic`.
+#[test]
+fn pages_give_kdig_its_transport_behind_the_flags_of_tls() {
+    let mut count = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        for line in text.lines().filter(|line| line.starts_with("kdig ") && line.contains(" +tls-"))
+        {
+            let last = line.rfind(" +tls-");
+            for transport in [" +quic", " +https"] {
+                let at = line.find(transport);
+                assert!(at.is_none() || at > last, "{}: {line}", page.display());
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "{count} commands");
 }
 
 /// README, the pages below docs, and the page of the chart.

@@ -14,6 +14,11 @@
     reason = "recvmmsg, sendmmsg and their ancillary data have no safe wrapper; the rest of the workspace denies it"
 )]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "ClusterDNS builds and runs on Linux only: its data plane uses recvmmsg, epoll and other calls of Linux"
+);
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 

@@ -23,19 +23,21 @@ Examples:
   What would an edit change?
     kubectl clusterdns diff -f dns.yaml
 
-Rights: list clusterdnses, list pods in the namespace of the data plane, and get and create
-pods/portforward there. docs/plugin.md has a Role.";
+Rights: list clusterdnses, list pods in the namespace of the data plane, and get
+and create pods/portforward there. docs/plugin.md has a Role.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  The questions of a pod for the name cart, in their order, each with its answer and why:
+  The questions of a pod for the name cart, in their order, each with its answer
+  and why:
     kubectl clusterdns explain cart --from shop/web-0
   The same for an image with musl, such as Alpine:
     kubectl clusterdns explain cart --from shop/web-0 --libc musl
   One absolute name, without a pod:
     kubectl clusterdns explain _http._tcp.cart.shop.svc.cluster.local SRV
   With the resolv.conf that the pod really has:
-    kubectl -n shop exec web-0 -- cat /etc/resolv.conf | kubectl clusterdns explain cart --resolv-conf -";
+    kubectl -n shop exec web-0 -- cat /etc/resolv.conf |
+      kubectl clusterdns explain cart --resolv-conf -";
 
 const STATUS_EXAMPLES: &str = "\
 Example:
@@ -49,25 +51,29 @@ Examples:
     kubectl clusterdns top clients
     kubectl clusterdns top denials
 
-Clients are shown by address. A data plane counts every query up to about 2,000 a second, and a
-random share above that. It stops by itself, half a minute after --for.";
+Clients are shown by address. A data plane counts every query up to about 2,000
+a second, and a random share above that. It stops by itself, half a minute after
+--for.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
   What an edit would change in the cluster of the kubeconfig:
     kubectl clusterdns diff -f dns.yaml
   What differs between two files, without a cluster:
-    git show main:dns.yaml > before.yaml && kubectl clusterdns diff -f dns.yaml --against before.yaml
+    git show main:dns.yaml > before.yaml &&
+      kubectl clusterdns diff -f dns.yaml --against before.yaml
 
-The file is taken as the whole resource. Where it has only some of the hosts or stub domains, because
-others apply the rest, compare it with its version before (--against).
+The file is taken as the whole resource. Where it has only some of the hosts or
+stub domains, because others apply the rest, compare it with its version before
+(--against).
 
 Exit status: 0 nothing would change, 1 something would, 2 that is not known.";
 
 const COMPLETION_EXAMPLES: &str = "\
 Examples:
   For `kubectl clusterdns`, with kubectl 1.26 or later, into a folder of PATH:
-    kubectl clusterdns completion kubectl > ~/.local/bin/kubectl_complete-clusterdns
+    kubectl clusterdns completion kubectl > \\
+      ~/.local/bin/kubectl_complete-clusterdns
     chmod +x ~/.local/bin/kubectl_complete-clusterdns
   For `kubectl-clusterdns` itself:
     source <(kubectl-clusterdns completion bash)";

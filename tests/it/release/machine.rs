@@ -131,6 +131,30 @@ fn make_test_compares_and_lets_no_variable_have_tests_write_what_they_compare() 
 }
 
 #[test]
+fn make_and_the_pages_say_that_linux_is_needed() {
+    let on = |system: &str| {
+        let tree = Tree::new();
+        let path = tree.path_with(&[("uname", &format!("echo {system}"))]);
+        let mut make = Command::new("make");
+        make.current_dir(root()).args(["--silent", "check-tools"]).env("PATH", path);
+        ran(&mut make)
+    };
+    let (passed, text) = on("Darwin");
+    assert!(
+        !passed && text.contains("This is Darwin, and ClusterDNS builds and runs on Linux only"),
+        "{text}"
+    );
+    let (passed, text) = on("Linux");
+    assert!(passed, "{text}");
+    assert!(read("Makefile").contains("\nrun: check-tools\n"), "it is the first step");
+    for (page, words) in
+        [("README.md", "It needs Linux, "), ("CONTRIBUTING.md", "You need Linux, ")]
+    {
+        assert!(read(page).contains(words), "{page}: {words}");
+    }
+}
+
+#[test]
 fn what_did_not_run_is_shown_again_at_the_end_of_all_tests() {
     let tree = Tree::new();
     let cargo =

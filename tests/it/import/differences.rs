@@ -1,6 +1,9 @@
 //! What the importer keeps and what does something else here, by default or always: no line says "kept" of the second.
 
+use std::collections::BTreeSet;
+
 use super::losses::imported;
+use crate::architecture::read;
 
 #[test]
 fn expired_answers_that_coredns_does_not_serve_are_named() {
@@ -154,4 +157,35 @@ fn of_an_option_of_dnsmasq_that_is_there_twice_the_last_counts() {
             assert!(report.contains(&format!("3 changed: --{option}={last}: ")), "{report}");
         }
     }
+}
+
+/// A newcomer decides by that page. Each directive of the table of the importer is tried: those that it has a word for.
+#[test]
+fn every_directive_that_is_not_possible_is_on_the_page_of_comparison() {
+    let table = read("operator/src/import/corefile/others.rs");
+    let is_word =
+        |it: &&str| it.len() > 1 && it.bytes().all(|o| o.is_ascii_alphanumeric() || o == b'_');
+    let words: BTreeSet<&str> =
+        table.split('"').skip(1).step_by(2).filter(is_word).filter(|it| *it != "view").collect();
+    let lines = words.iter().map(|word| match *word {
+        "autopath" => " autopath @kubernetes\n".to_owned(),
+        "root" => " root /\n".to_owned(),
+        "tls" => " tls tls.crt tls.key\n".to_owned(),
+        word => format!(" {word}\n"),
+    });
+    let corefile = ".:53 {\n kubernetes cluster.local\n forward . 8.8.8.8\n".to_owned();
+    let corefile = lines.fold(corefile, |text, line| text + &line) + "}\n";
+    let (_, report) = imported("--corefile", &corefile);
+    let page = read("docs/comparison.md");
+    let (_, page) = page.split_once("\n## What it does not do\n").expect("a section");
+    // It takes its whole server block with it.
+    assert!(page.contains("`view`"), "view is not on the page");
+    let mut count = 0;
+    for line in report.lines().filter(|line| !line.contains("does not know this directive")) {
+        let Some((_, rest)) = line.split_once(" notPossible: ") else { continue };
+        let name = rest.split([':', ' ']).next().unwrap_or_default();
+        assert!(page.contains(&format!("`{name}`")), "{name} is not on the page");
+        count += 1;
+    }
+    assert!(count > 30, "{count} directives: {report}");
 }

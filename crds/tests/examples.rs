@@ -160,6 +160,15 @@ fn every_file_of_the_quickstart_says_that_it_needs_no_cluster() {
     }
 }
 
+#[test]
+fn the_cluster_dns_of_the_first_page_passes() {
+    let page = include_str!("../../README.md");
+    let shown = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let (resource, unknown) = manifest::read(shown.expect("YAML"), "README.md").expect("readable");
+    assert!(unknown.is_empty(), "{unknown}");
+    check_resource(&resource).expect("it passes");
+}
+
 /// A line that is added to the file moves the mistake, and nothing else would notice.
 #[test]
 fn the_mistake_that_the_page_of_the_resource_shows_is_refused_so() {

@@ -140,7 +140,7 @@ fn every_command_of_ours_in_the_pages_is_one_that_its_program_takes() {
     assert!(count >= 12, "{count} commands");
 }
 
-/// kdig 3.2.6 does not use QUIC if flags of TLS come behind `+quic`.
+/// kdig 3.2.6 ends with a segmentation fault if flags of TLS come behind `+quic`.
 #[test]
 fn pages_give_kdig_its_transport_behind_the_flags_of_tls() {
     let mut count = 0;

@@ -28,7 +28,7 @@ fn https() -> Encrypted {
 fn kdig(over: &Encrypted, name: &str, flags: &[&str]) -> Option<String> {
     let (_house, port, secret) = serve(over, name);
     let authority = format!("+tls-ca={}", secret.0.join("tls.crt").display());
-    // The transport comes behind the flags of TLS: kdig 3.2.6 does not use QUIC otherwise.
+    // The transport comes behind the flags of TLS: kdig 3.2.6 crashes where `+quic` comes first.
     let output = Command::new("kdig")
         .args(["@127.0.0.1", "-p", &port.to_string(), "+timeout=20", "+retry=0"])
         .args([&authority, &format!("+tls-hostname={NAME}")])

@@ -13,13 +13,16 @@ Examples:
 
   What clients really asked, from a log of CoreDNS and a capture:
     kubectl -n kube-system logs -l k8s-app=kube-dns --tail=-1 > coredns.log
-    clusterdns-operator compare --with dns-trial --against kube-dns --questions coredns.log dns.pcap
+    clusterdns-operator compare --with dns-trial --against kube-dns \\
+      --questions coredns.log dns.pcap
 
   Without a cluster:
-    clusterdns-operator compare --with 127.0.0.1:5300 --against 127.0.0.1:1053 --manifests shop.yaml
+    clusterdns-operator compare --with 127.0.0.1:5300 --against 127.0.0.1:1053 \\
+      --manifests shop.yaml
 
-Exit status: 0 no difference, or only differences on purpose; 1 others; 2 something could not be
-read, not all names or questions were asked, nothing was asked, or a question was answered by
+Exit status: 0 no difference, or only differences on purpose; 1 others; 2
+something could not be read, not all names or questions were asked, nothing was
+asked, or a question was answered by
 neither server.";
 
 /// Flags of `compare`.

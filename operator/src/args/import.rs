@@ -11,13 +11,16 @@ pub(super) const HELP: &str = "\
 Examples:
   From a Corefile, or from the ConfigMap that holds it:
     clusterdns-operator import --corefile Corefile > dns.yaml
-    kubectl -n kube-system get cm coredns coredns-custom --ignore-not-found -o yaml > coredns.yaml
+    kubectl -n kube-system get cm coredns coredns-custom \\
+      --ignore-not-found -o yaml > coredns.yaml
     clusterdns-operator import --corefile coredns.yaml > dns.yaml
 
   From the cluster of a kubeconfig, for a trial beside the server that runs:
-    clusterdns-operator import --from-cluster --name trial --service dns-trial > trial.yaml
+    clusterdns-operator import --from-cluster --name trial \\
+      --service dns-trial > trial.yaml
 
-Exit status: 0 a ClusterDNS was printed (read its report); 1 the input cannot be converted; 2 something could not be read or written.";
+Exit status: 0 a ClusterDNS was printed (read its report); 1 the input
+cannot be converted; 2 something could not be read or written.";
 
 /// Flags of `import`.
 #[derive(Clone, Debug, Default, Flags)]

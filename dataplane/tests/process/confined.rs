@@ -1,11 +1,13 @@
 //! The program over a folder with the system calls of docs/seccomp.json and no others (S9): it works, and one that is
 //! refused too costs what needs it and no more.
 
+use std::process::Command;
 use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Folder, Process, address};
+use crate::descriptors::connect_all;
+use crate::harness::{Answer, Folder, Process, address, wait_for};
 use crate::{CART, cluster_dns, denying_upstream, service};
 
 const PROFILE: &str = include_str!("../../../docs/seccomp.json");
@@ -85,4 +87,27 @@ fn s9_a_system_call_that_is_refused_costs_what_needs_it_and_no_more() {
         start(&folder, &["inotify_init1", "sched_getaffinity", "sched_setattr", "prlimit64"]);
     process.wait_for_log("no events from the file system");
     works(&process, &folder);
+}
+
+/// Where the process may neither read nor raise its limit, it still keeps descriptors for all but clients (WR44).
+#[test]
+fn s9_a_limit_of_descriptors_that_cannot_be_raised_counts_as_it_is() {
+    let folder = folder();
+    let process = start(&folder, &["prlimit64"]);
+    process.wait_for_log("the limit on open descriptors stays as it is");
+    // From outside: the shell could not set it either.
+    let pid = process.child.id().to_string();
+    let set = Command::new("prlimit").args(["--pid", &pid, "--nofile=256:256"]).status();
+    assert!(set.unwrap().success(), "util-linux is there");
+    // The limits of connections are worked out with each configuration.
+    folder.write("dns.yaml", &cluster_dns("{logging: {level: Debug}}"));
+    wait_for("the configuration", || {
+        (process.config()["document"]["logging"]["level"] == "Debug").then_some(())
+    });
+    let open = connect_all(&process, 2, 160);
+    assert_eq!(process.get("/readyz").0, 200);
+    assert_eq!(process.metric("clusterdns_tcp_accept_failed_total"), 0.0);
+    let open_now = || process.metric("clusterdns_tcp_connections");
+    wait_for("half of the descriptors", || (open_now() <= 128.0).then_some(()));
+    drop(open);
 }

@@ -20,18 +20,7 @@ fn wr44_connections_of_clients_leave_descriptors_for_upstreams_and_probes() {
     let servers = format!("servers: [{{address: 127.0.0.1, port: {port}}}]");
     folder.write("dns.yaml", &cluster_dns(&format!("{{upstreams: {{{servers}}}}}")));
     let process = Process::start_by(FEW, &folder.0, &[]);
-    dataplane_udp::raise_descriptor_limit().expect("this process needs more");
-    let of_client = |client| Ipv4Addr::new(127, 0, 5, client);
-    let mut open: Vec<TcpStream> = Vec::new();
-    for client in (1..=CLIENTS).map(of_client) {
-        let connected = (0..CONNECTIONS).map(|_| connect(client, process.dns));
-        open.extend(connected.map(|stream| stream.expect("the kernel takes it")));
-        // Connections are accepted in order: this one stands behind all others, so the queue of the kernel is empty then.
-        let last = open.last_mut().expect("one");
-        last.set_read_timeout(Some(PATIENCE)).unwrap();
-        last.write_all(QUERY).unwrap();
-        assert!(last.read(&mut [0; 512]).expect("a reply") > 0);
-    }
+    let open = connect_all(&process, CLIENTS, CONNECTIONS);
     assert_eq!(process.ask("www.example.org"), Answer::NxDomain, "an upstream is asked");
     assert_eq!(process.get("/livez").0, 200);
     let evicted = || process.metric("clusterdns_tcp_closed_total{reason=\"evicted\"}");
@@ -41,4 +30,21 @@ fn wr44_connections_of_clients_leave_descriptors_for_upstreams_and_probes() {
     let open_now = || process.metric("clusterdns_tcp_connections");
     wait_for("half of the descriptors", || (open_now() <= 512.0).then_some(()));
     drop(open);
+}
+
+/// This many connections of each client. Each client has an answer over its last one.
+pub(crate) fn connect_all(process: &Process, clients: u8, of_each: usize) -> Vec<TcpStream> {
+    dataplane_udp::raise_descriptor_limit().expect("this process needs more");
+    let of_client = |client| Ipv4Addr::new(127, 0, 5, client);
+    let mut open: Vec<TcpStream> = Vec::new();
+    for client in (1..=clients).map(of_client) {
+        let connected = (0..of_each).map(|_| connect(client, process.dns));
+        open.extend(connected.map(|stream| stream.expect("the kernel takes it")));
+        // Connections are accepted in order: this one stands behind all others, so the queue of the kernel is empty then.
+        let last = open.last_mut().expect("one");
+        last.set_read_timeout(Some(PATIENCE)).unwrap();
+        last.write_all(QUERY).unwrap();
+        assert!(last.read(&mut [0; 512]).expect("a reply") > 0);
+    }
+    open
 }

@@ -134,7 +134,7 @@ impl Scrape {
         page.gauges("build_info", "Version and source revision", [(labels, 1.0)])?;
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started.unix_s())?;
-        let help = "Log lines lost because standard error was not read";
+        let help = "Log lines lost because standard error was not read in time or refused them";
         page.counter("log_lines_lost", help, lost_lines())?;
         let rows = process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
         let help = "Connections and requests of the HTTP port refused or cut short, by reason";

@@ -126,7 +126,7 @@ pub fn flush() {
     QUEUE.flush(FLUSH_WITHIN);
 }
 
-/// Lines that were lost because the log was not read.
+/// Lines that were lost because the log was not read, or took none.
 pub fn lost_lines() -> u64 {
     QUEUE.lost_since_start()
 }
@@ -134,7 +134,7 @@ pub fn lost_lines() -> u64 {
 fn tell_lost(lines: u64) {
     tracing::warn!(
         lines,
-        "log lines were lost before this one: standard error was not read in time"
+        "log lines were lost before this one: standard error was not read in time, or refused them"
     );
 }
 
@@ -151,9 +151,8 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// Standard error, where a line that cannot be written is lost. Failing would not do: the log library
-/// reports a failure on standard error too, and panics when that fails, which would end the thread
-/// that follows the manifests because someone's `| head` has ended.
+/// Standard error, where a line that cannot be written is lost and no failure: there is no place left to report that, and
+/// the thread that follows the manifests goes on where someone's `| head` has ended.
 struct Lines;
 
 impl Write for Lines {

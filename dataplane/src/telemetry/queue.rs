@@ -1,17 +1,20 @@
 //! Log lines on their way to standard error. A thread that logs only puts its line here; a thread of its own
-//! writes, so that a pipe without a reader stops that thread and no other. What does not fit is counted.
+//! writes, so that a pipe without a reader stops that thread and no other. What does not fit, and what standard error refuses, is counted.
 //!
 //! `tracing-appender` does much the same and is not used: its end prints to a standard stream, which can
 //! block or panic on the very pipe this is about; it bounds lines rather than octets; and it brings two more
 //! crates.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Octets that may wait; as many again may be on their way. Some five thousand lines: more than an update
 /// of the largest folder logs, so lines are lost only where there is no reader.
 pub(super) const MAX_OCTETS: usize = 1 << 20;
+/// Until the next try at an output that takes nothing now and does not block: another process that has it too may have
+/// made it so.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Lines between threads that log and the thread that writes.
 #[derive(Debug)]
@@ -28,10 +31,17 @@ struct Lines {
     waiting: Vec<u8>,
     /// The thread has some that are not written yet.
     is_writing: bool,
-    /// Did not fit, since the last line that says so.
+    /// Did not fit or were refused, since the last line that says so.
     lost: u64,
-    /// Lines that did not fit, since start.
+    /// The same, since start.
     lost_in_all: u64,
+}
+
+impl Lines {
+    fn lose(&mut self, lines: u64) {
+        self.lost += lines;
+        self.lost_in_all += lines;
+    }
 }
 
 impl Queue {
@@ -53,8 +63,7 @@ impl Queue {
             return false;
         }
         if lines.waiting.len() + line.len() > MAX_OCTETS {
-            lines.lost += 1;
-            lines.lost_in_all += 1;
+            lines.lose(1);
             return true;
         }
         lines.waiting.extend_from_slice(line);
@@ -77,11 +86,12 @@ impl Queue {
             let batch = std::mem::take(&mut lines.waiting);
             lines.is_writing = true;
             drop(lines);
-            // Lines that cannot be written are lost: there is no place left to report that.
-            let _ = out.write_all(&batch);
+            let refused = write_all(&mut out, &batch);
             let mut lines = self.lock();
             lines.is_writing = false;
-            let lost = std::mem::take(&mut lines.lost);
+            lines.lose(refused);
+            // No line says so where none can be written: it would be lost too, and so on.
+            let lost = if refused == 0 { std::mem::take(&mut lines.lost) } else { 0 };
             drop(lines);
             self.changed.notify_all();
             if lost > 0 {
@@ -99,7 +109,7 @@ impl Queue {
         let _ = self.changed.wait_timeout_while(self.lock(), within, is_busy);
     }
 
-    /// Lines that did not fit, since start.
+    /// Lines that did not fit or were refused, since start.
     pub(super) fn lost_since_start(&self) -> u64 {
         self.lock().lost_in_all
     }
@@ -108,6 +118,20 @@ impl Queue {
         // The state is valid after a panic.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writes these lines, and returns how many the output refused.
+fn write_all(out: &mut impl Write, mut lines: &[u8]) -> u64 {
+    while !lines.is_empty() {
+        match out.write(lines) {
+            Ok(0) => break,
+            Ok(written) => lines = lines.get(written..).unwrap_or_default(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(TRY_AGAIN),
+            Err(_) => break,
+        }
+    }
+    lines.iter().filter(|octet| **octet == b'\n').count() as u64
 }
 
 #[cfg(test)]
@@ -178,6 +202,53 @@ mod tests {
             lost,
             "reported once there is a reader again"
         );
+    }
+
+    /// An output that does first what these say, and takes all after that.
+    struct Moody(mpsc::Receiver<io::Result<usize>>, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Moody {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let octets = self.0.try_recv().unwrap_or(Ok(text.len()))?;
+            self.1.lock().unwrap().extend_from_slice(&text[..octets]);
+            Ok(octets)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_the_output_refuses_are_counted_and_reported_when_it_takes_lines() {
+        let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+        let (moods, written) = (mpsc::channel(), Arc::default());
+        let (reported, gaps) = mpsc::channel();
+        let out = Moody(moods.1, Arc::clone(&written));
+        queue.follow(true);
+        std::thread::spawn(move || queue.write_to(out, |lost| reported.send(lost).unwrap()));
+        let full = || Err(io::Error::from(ErrorKind::StorageFull));
+        for mood in [
+            Err(ErrorKind::Interrupted.into()),
+            Err(ErrorKind::WouldBlock.into()),
+            Ok(4),
+            full(),
+            full(),
+        ] {
+            moods.0.send(mood).unwrap();
+        }
+        // Written is the first of these three.
+        assert!(queue.push(b"one\ntwo\nthree\n"));
+        queue.flush(PATIENCE);
+        assert_eq!(queue.lost_since_start(), 2);
+        assert!(queue.push(b"four\n"));
+        queue.flush(PATIENCE);
+        assert_eq!(queue.lost_since_start(), 3);
+        assert!(gaps.try_recv().is_err(), "a line that says so would be lost too");
+        assert!(queue.push(b"five\n"));
+        assert_eq!(gaps.recv_timeout(PATIENCE).unwrap(), 3);
+        assert_eq!(*written.lock().unwrap(), b"one\nfive\n");
+        assert_eq!(queue.lost_since_start(), 3, "each once");
     }
 
     #[test]

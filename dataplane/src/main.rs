@@ -1,4 +1,4 @@
-//! `clusterdns-dataplane`: room for descriptors -> a thread for all but the records -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
+//! `clusterdns-dataplane`: room for descriptors, no pages that are too large -> a thread for all but the records -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -43,11 +43,14 @@ const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
     // Before there is any thread.
-    let room = dataplane_udp::make_room_for_descriptors();
+    let prepared = Prepared {
+        room: dataplane_udp::make_room_for_descriptors(),
+        too_large: dataplane_udp::refuse_too_large_pages(),
+    };
     let (first, jobs) = first_thread::lend();
     let all_else =
         std::thread::Builder::new().name(telemetry::LAST_THREAD.into()).stack_size(STACK);
-    match all_else.spawn(move || whole_run(room, &first)) {
+    match all_else.spawn(move || whole_run(&prepared, &first)) {
         Ok(all_else) => {
             jobs.work();
             // Where it has panicked, the log says so.
@@ -61,18 +64,39 @@ fn main() -> ExitCode {
     }
 }
 
+/// What was settled before there was any thread, for the log.
+struct Prepared {
+    /// For how many descriptors there is room.
+    room: io::Result<u64>,
+    /// The octets of a large page, if none is taken because they are too many.
+    too_large: io::Result<Option<u64>>,
+}
+
+impl Prepared {
+    fn log(&self) {
+        match &self.room {
+            Ok(descriptors) => tracing::debug!(descriptors, "room is made"),
+            Err(error) => {
+                tracing::warn!(%error, "the table of descriptors grows while queries wait");
+            }
+        }
+        match &self.too_large {
+            Ok(None) => {}
+            Ok(Some(octets)) => {
+                tracing::debug!(octets, "large pages are too large, so none is taken")
+            }
+            Err(error) => tracing::warn!(%error, "large pages are too large and cannot be refused"),
+        }
+    }
+}
+
 /// From the flags to the exit code.
-fn whole_run(room: io::Result<u64>, first: &FirstThread) -> u8 {
+fn whole_run(prepared: &Prepared, first: &FirstThread) -> u8 {
     let code = match process::log::flags::<Args>(None) {
         Ok(args) => {
             let level = args.log_level.unwrap_or(LogLevel::Info);
             telemetry::start(args.log_format, level, args.fixed_logging());
-            match room {
-                Ok(descriptors) => tracing::debug!(descriptors, "room is made"),
-                Err(error) => {
-                    tracing::warn!(%error, "the table of descriptors grows while queries wait");
-                }
-            }
+            prepared.log();
             match run(&args, first) {
                 Ok(()) => 0,
                 Err(error) => {

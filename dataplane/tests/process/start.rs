@@ -138,6 +138,21 @@ fn a_signal_while_manifests_are_read_ends_the_process_at_once() {
     }
 }
 
+/// The machine says another size of its large pages in a mount namespace of its own, where the kernel lets us have one.
+#[test]
+fn large_pages_of_more_than_2_mib_are_refused() {
+    let of_2_mib = "size=$(mktemp) && echo 2097152 > $size && \
+        mount --bind $size /sys/kernel/mm/transparent_hugepage/hpage_pmd_size && rm $size && exec \"$@\"";
+    let of_32_mib = "size=$(mktemp) && echo 33554432 > $size && \
+        mount --bind $size /sys/kernel/mm/transparent_hugepage/hpage_pmd_size && rm $size && exec \"$@\"";
+    let folder = Folder::new();
+    for (script, may_have_them) in [(of_2_mib, 1), (of_32_mib, 0)] {
+        let Some(by) = in_namespaces("-rm", script) else { return };
+        let process = Process::start_by(&by, &folder.0, &[]);
+        assert_eq!(process.in_status("THP_enabled:"), may_have_them, "{script}");
+    }
+}
+
 /// In a process with threads the system call that makes the table grow waits for some 20 ms, on the thread that answers.
 #[test]
 fn fw53_there_is_room_for_descriptors_before_there_are_threads() {

@@ -24,11 +24,13 @@ use std::time::Duration;
 
 mod boot;
 mod descriptors;
+mod large_pages;
 mod scheduling;
 mod linux;
 
 pub use boot::since_boot;
 pub use descriptors::{make_room_for_descriptors, most_descriptors, raise_descriptor_limit};
+pub use large_pages::refuse_too_large_pages;
 pub use linux::{Batch, Poller, Ready, Received, Socket};
 pub use linux::{datagrams_dropped, enlarge, octets_to_send, read_one_by_one};
 pub use scheduling::{ask_for_turns, give_way};

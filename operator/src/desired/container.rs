@@ -32,8 +32,8 @@ pub const FLAGS: [&str; 13] = [
 pub const VARIABLES: [&str; 4] = ["POD_NAME", "POD_UID", "POD_ZONE", "POD_REGION"];
 
 /// Asks the C library of the image for large pages of memory where the node gives them on request
-/// (`transparent_hugepage/enabled` is `madvise`): look-ups wait less for the addresses of pages. An administrator's own value
-/// comes before it.
+/// (`transparent_hugepage/enabled` is `madvise`): look-ups wait less for the addresses of pages. A data plane
+/// refuses those of more than 2 MiB. An administrator's own value comes before it.
 pub const LARGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 /// Where the image has the program; both planes are in one image.
 const PROGRAM: &str = "/clusterdns-dataplane";

@@ -1,31 +1,26 @@
 //! Log lines on standard error, as text or JSON; no line per query. Form and level change while the process runs.
 
 mod format;
-mod queue;
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal};
 use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use crds::config::{self, Logging};
+use process::log::Queue;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, reload};
 
 use format::EitherFormat;
-use queue::Queue;
 
-pub use process::log::{LogFormat, LogLevel};
+pub use process::log::{FLUSH_WITHIN, LogFormat, LogLevel};
 
 /// Lines on their way to standard error; one per process, as logging is.
 static QUEUE: Queue = Queue::new();
 
-/// How long the process waits at its end for the reader of the log.
-pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The name of the thread with which the process ends, also where it panics.
 pub const LAST_THREAD: &str = "all-else";
 
@@ -53,19 +48,11 @@ pub fn start(format: Option<LogFormat>, level: LogLevel, fixed: Fixed) {
     let (filter, handle) = reload::Layer::new(filter);
     let _ = LEVEL.set((handle, fixed));
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(|| Lines)
+        .with_writer(|| &QUEUE)
         .with_ansi(io::stderr().is_terminal())
         .event_format(EitherFormat::default());
     tracing_subscriber::registry().with(filter).with(lines).init();
-    QUEUE.follow(true);
-    // Unlocked, unlike `io::stderr()`: a write that blocks must not hold the lock that a panic wants.
-    let out = io::stderr().as_fd().try_clone_to_owned().map(io::PipeWriter::from);
-    let write = |out| {
-        let write = move || QUEUE.write_to(out, tell_lost);
-        std::thread::Builder::new().name("log".into()).spawn(write)
-    };
-    if let Err(error) = out.and_then(write) {
-        QUEUE.follow(false);
+    if let Err(error) = QUEUE.start(tell_lost) {
         tracing::warn!(%error, "cannot start the log thread: logging may block the threads that log");
     }
     std::panic::set_hook(Box::new(log_panic));
@@ -95,8 +82,7 @@ fn end_wait(format: LogFormat) {
 }
 
 fn write_line(line: &str) {
-    // It never fails.
-    let _ = Lines.write_all(line.as_bytes());
+    QUEUE.put(line.as_bytes());
 }
 
 fn resolve(
@@ -151,24 +137,6 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
-/// Standard error, where a line that cannot be written is lost and no failure: there is no place left to report that, and
-/// the thread that follows the manifests goes on where someone's `| head` has ended.
-struct Lines;
-
-impl Write for Lines {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        if !QUEUE.push(text) {
-            // In one piece, so that lines of several threads do not mix.
-            let _ = io::stderr().lock().write_all(text);
-        }
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Why the process ends at once: one message for a person, or a log line for a machine.
 pub fn fatal(error: &anyhow::Error) {
     let text = format!("{error:#}");
@@ -178,8 +146,7 @@ pub fn fatal(error: &anyhow::Error) {
         Some(LogFormat::Json) => tracing::error!("{text}"),
         Some(LogFormat::Text) | None => {
             let lines: Vec<_> = text.lines().map(printable).collect();
-            // If this fails there is no place left to say so.
-            let _ = writeln!(Lines, "error: {}", lines.join("\n"));
+            write_line(&format!("error: {}\n", lines.join("\n")));
         }
     }
 }

@@ -28,19 +28,22 @@ fn main() -> ExitCode {
         Err(mistake) => {
             telemetry::start(true, tracing::Level::ERROR);
             tracing::error!("{mistake}");
+            telemetry::flush();
             return ExitCode::from(MISTAKE);
         }
     };
     match args.command {
         Command::Run(args) => {
             telemetry::start(args.log_format == LogFormat::Json, args.log_level.tracing());
-            match start(&args) {
+            let code = match start(&args) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     tracing::error!("{error:#}");
                     ExitCode::FAILURE
                 }
-            }
+            };
+            telemetry::flush();
+            code
         }
         Command::Render(args) => offline::run_render(&args),
         Command::Check(args) => offline::run_check(&args),

@@ -1,12 +1,20 @@
 //! How much is logged, and in which form: the values of the flags, which the configuration of the data plane has too. A
-//! mistake in the flags and a panic are lines of the same form as all others.
+//! mistake in the flags and a panic are lines of the same form as all others. A thread of its own writes them.
+
+mod queue;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::env;
 use std::ffi::OsString;
 use std::panic::PanicHookInfo;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+
+pub use queue::Queue;
+
+/// How long a process waits at its end for the reader of its log.
+pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// The flag, and its environment variable.
 const FLAG: &str = "--log-format";

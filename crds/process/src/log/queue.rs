@@ -5,20 +5,21 @@
 //! block or panic on the very pipe this is about; it bounds lines rather than octets; and it brings two more
 //! crates.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Octets that may wait; as many again may be on their way. Some five thousand lines: more than an update
 /// of the largest folder logs, so lines are lost only where there is no reader.
-pub(super) const MAX_OCTETS: usize = 1 << 20;
+const MAX_OCTETS: usize = 1 << 20;
 /// Until the next try at an output that takes nothing now and does not block: another process that has it too may have
 /// made it so.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
 /// Lines between threads that log and the thread that writes.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub struct Queue {
     lines: Mutex<Lines>,
     changed: Condvar,
 }
@@ -44,8 +45,15 @@ impl Lines {
     }
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Queue::new()
+    }
+}
+
 impl Queue {
-    pub(super) const fn new() -> Queue {
+    /// Without lines, and without a thread that takes them.
+    pub const fn new() -> Queue {
         let lines = Lines {
             is_followed: false,
             waiting: Vec::new(),
@@ -56,8 +64,34 @@ impl Queue {
         Queue { lines: Mutex::new(lines), changed: Condvar::new() }
     }
 
+    /// Starts the thread that writes to standard error, forever. After a gap, `report_lost` gets how many lines are missing.
+    ///
+    /// # Errors
+    /// The thread cannot start; lines are then written by those who log them.
+    pub fn start(&'static self, report_lost: fn(u64)) -> io::Result<()> {
+        self.follow(true);
+        // Unlocked, unlike `io::stderr()`: a write that blocks must not hold the lock that a panic wants.
+        let out = io::stderr().as_fd().try_clone_to_owned().map(io::PipeWriter::from);
+        let started = out.and_then(|out| {
+            let write = move || self.write_to(out, report_lost);
+            std::thread::Builder::new().name("log".into()).spawn(write)
+        });
+        if started.is_err() {
+            self.follow(false);
+        }
+        started.map(drop)
+    }
+
+    /// Takes a line, or counts it. Where no thread writes, this does.
+    pub fn put(&self, line: &[u8]) {
+        // In one piece, so that lines of several threads do not mix.
+        if !self.push(line) && io::stderr().lock().write_all(line).is_err() {
+            self.lock().lose(1);
+        }
+    }
+
     /// Takes a line, or counts it. Returns false if no thread writes yet: then the caller writes.
-    pub(super) fn push(&self, line: &[u8]) -> bool {
+    fn push(&self, line: &[u8]) -> bool {
         let mut lines = self.lock();
         if !lines.is_followed {
             return false;
@@ -72,12 +106,12 @@ impl Queue {
     }
 
     /// Lines are kept from here on, for a thread that is about to [`Queue::write_to`].
-    pub(super) fn follow(&self, is_followed: bool) {
+    fn follow(&self, is_followed: bool) {
         self.lock().is_followed = is_followed;
     }
 
     /// Writes lines as they come, forever. After a gap, `report_lost` gets how many are missing.
-    pub(super) fn write_to(&self, mut out: impl Write, report_lost: impl Fn(u64)) -> ! {
+    fn write_to(&self, mut out: impl Write, report_lost: impl Fn(u64)) -> ! {
         loop {
             let mut lines = self.lock();
             while lines.waiting.is_empty() {
@@ -101,7 +135,7 @@ impl Queue {
     }
 
     /// Waits until everything is written, but no longer than this.
-    pub(super) fn flush(&self, within: Duration) {
+    pub fn flush(&self, within: Duration) {
         let is_busy = |lines: &mut Lines| {
             lines.is_followed && (lines.is_writing || !lines.waiting.is_empty())
         };
@@ -110,13 +144,26 @@ impl Queue {
     }
 
     /// Lines that did not fit or were refused, since start.
-    pub(super) fn lost_since_start(&self) -> u64 {
+    pub fn lost_since_start(&self) -> u64 {
         self.lock().lost_in_all
     }
 
     fn lock(&self) -> MutexGuard<'_, Lines> {
         // The state is valid after a panic.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lines for a library that logs. No line fails: that library has no place to report it, and no thread ends because
+/// someone's `| head` has ended.
+impl Write for &Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.put(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -136,7 +183,7 @@ fn write_all(out: &mut impl Write, mut lines: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, BufRead, BufReader};
+    use std::io::{BufRead, BufReader};
     use std::sync::{Arc, mpsc};
 
     use super::*;

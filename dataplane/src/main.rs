@@ -1,4 +1,4 @@
-//! `clusterdns-dataplane`: room for descriptors, no pages that are too large -> a thread for all but the records -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
+//! `clusterdns-dataplane`: signals wait, room for descriptors, no pages that are too large -> a thread for all but the records -> args -> telemetry -> HTTP port -> source -> first sync -> bind -> serve -> drain.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -42,7 +42,8 @@ const MISTAKE: u8 = 2;
 const STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
-    // Before there is any thread.
+    // First, and before there is any thread. Where the system refuses this, one of the first moments may be lost.
+    let _ = dataplane_udp::hold_back_ends();
     let prepared = Prepared {
         room: dataplane_udp::make_room_for_descriptors(),
         too_large: dataplane_udp::refuse_too_large_pages(),
@@ -125,7 +126,10 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     let listen = Listen { addresses: args.listeners(), shares_ports: args.share_ports };
     let workers = args.worker_count();
     let runtime = runtime(workers)?;
-    let starting = Signals::catch(&runtime)?.while_starting(&runtime);
+    let signals = Signals::catch(&runtime)?;
+    // For the handler one thread that takes them is enough. If this fails, so did holding them back.
+    let _ = dataplane_udp::let_ends_come();
+    let starting = signals.while_starting(&runtime);
 
     // Fail early if an address cannot be bound: reading objects may take long; the sockets themselves
     // are opened when there is something to answer with.

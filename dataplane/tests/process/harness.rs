@@ -251,9 +251,14 @@ impl Process {
 
     /// A number in `/proc/PID/status`; sizes of memory are in KiB.
     pub(crate) fn in_status(&self, field: &str) -> u64 {
+        self.in_status_as_text(field).parse().unwrap()
+    }
+
+    /// The first word of a field there.
+    pub(crate) fn in_status_as_text(&self, field: &str) -> String {
         let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let row = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-        row.split_whitespace().next().unwrap().parse().unwrap()
+        row.split_whitespace().next().unwrap().to_owned()
     }
 
     /// From now on `VmHWM` is the most memory since now.

@@ -162,3 +162,28 @@ fn fw53_there_is_room_for_descriptors_before_there_are_threads() {
     let size = process.in_status("FDSize:");
     assert!(size >= limit.min(ROOM), "{size} of {limit}");
 }
+
+/// The first process of a container loses a signal that it neither catches nor holds back. Here one waits from before the start.
+#[test]
+fn a_signal_before_signals_are_caught_ends_the_process() {
+    let folder = Folder::new();
+    folder.write("a.yaml", &service("cart", "10.96.0.1"));
+    let script = "kill -TERM $$; exec \"$0\" \"$@\"";
+    let waits = ["timeout", "-sKILL", "60", "env", "--block-signal=TERM", "sh", "-c", script];
+    let flags = ["--manifests", folder.0.to_str().unwrap(), "--http", "127.0.0.1:0"];
+    let more = ["--listen", "127.0.0.1:0", "--log-format", "text"];
+    let log =
+        log_until(&waits, &[&flags[..], &more].concat(), "asked to end before anything was served");
+    assert!(!log.contains("answering"), "{log}");
+}
+
+#[test]
+fn signals_are_held_back_before_there_are_threads_and_come_later() {
+    let (_folder, mut process) = serving();
+    let first = process.in_status_as_text("SigBlk:");
+    let held_back = u64::from_str_radix(&first, 16).unwrap();
+    // SIGINT is 2, SIGTERM 15: the first thread started all others so.
+    assert_eq!(held_back & (1 << 1 | 1 << 14), 1 << 1 | 1 << 14, "{first}");
+    process.signal("INT");
+    assert_eq!(process.wait().code(), Some(0));
+}

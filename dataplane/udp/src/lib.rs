@@ -26,6 +26,7 @@ mod boot;
 mod descriptors;
 mod large_pages;
 mod scheduling;
+mod signals;
 mod linux;
 
 pub use boot::since_boot;
@@ -34,6 +35,7 @@ pub use large_pages::refuse_too_large_pages;
 pub use linux::{Batch, Poller, Ready, Received, Socket};
 pub use linux::{datagrams_dropped, enlarge, octets_to_send, read_one_by_one};
 pub use scheduling::{ask_for_turns, give_way};
+pub use signals::{hold_back_ends, let_ends_come};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

@@ -14,7 +14,8 @@ const FINISH: Duration = Duration::from_secs(20);
 pub type Stop = Shared<futures::future::BoxFuture<'static, ()>>;
 
 /// Catches the signals that ask to stop. Work that has not finished some time later is abandoned; all of it can be
-/// repeated.
+/// repeated. As the first process of a container, this one loses a signal of the milliseconds before this, and is killed at the
+/// end of its grace period: to hold it back takes unsafe code, which this package does not have, and its lease expires sooner.
 ///
 /// # Errors
 /// When signals cannot be caught.

@@ -17,6 +17,9 @@ const MAX_BYTES: u64 = 64 << 10;
 /// first names only its own loopback address. Kubelets of such a machine read the second too; a pod does not have it.
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
+/// Where systemd-resolved answers.
+const RESOLVED: [&str; 2] = ["127.0.0.53", "127.0.0.54"];
+
 /// The part of resolv.conf that we use. If two are equal, the file did not change in a way that matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
@@ -27,9 +30,9 @@ pub struct ResolvConf {
 }
 
 impl ResolvConf {
-    /// The file that is read: the one of systemd-resolved only where the usual one has no server that can be asked.
+    /// The file that is read: the one of systemd-resolved only where the usual one names that alone.
     pub fn of_this_machine() -> PathBuf {
-        first_with_servers(FILES.map(Path::new)).to_owned()
+        file_with_servers(FILES.map(Path::new)).to_owned()
     }
 
     /// Reads the file; one that cannot be read has no servers, and a problem that says so.
@@ -108,10 +111,16 @@ impl ResolvConf {
     }
 }
 
-/// The first of both that names a server which can be asked, else the first.
-fn first_with_servers<'a>([usual, other]: [&'a Path; 2]) -> &'a Path {
-    let has_servers = |path: &Path| !ResolvConf::read(path).servers.is_empty();
-    if !has_servers(usual) && has_servers(other) { other } else { usual }
+/// The other file where the usual one names no server but systemd-resolved, else the usual one. The other may name servers
+/// later: a laptop that starts before its network.
+fn file_with_servers([usual, other]: [&Path; 2]) -> &Path {
+    let is_of_resolved = ResolvConf::read(usual).servers.is_empty()
+        && bounded_file::read(usual, MAX_BYTES).is_ok_and(|text| {
+            let lines = text.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii);
+            let stubs = RESOLVED.map(|address| format!("{KEYWORD} {address}").into_bytes());
+            lines.into_iter().any(|line| stubs.iter().any(|stub| line == stub))
+        });
+    if is_of_resolved && other.exists() { other } else { usual }
 }
 
 /// A line without the zone of an IPv6 address, as `%eth0`. It means nothing where the address is one of the network, an address of
@@ -230,18 +239,26 @@ mod tests {
     }
 
     #[test]
-    fn fw3_a_file_with_only_loopback_gives_way_to_that_of_systemd_resolved() {
+    fn fw3_a_file_that_names_only_systemd_resolved_gives_way_to_that_of_its_servers() {
         let file = |name: &str| {
             std::env::temp_dir().join(format!("{name}-resolv.conf-{}", std::process::id()))
         };
         let (usual, other) = (file("usual"), file("resolved"));
-        let chosen = || first_with_servers([&usual, &other]).to_owned();
+        let chosen = || file_with_servers([&usual, &other]).to_owned();
         let (stub, real) = ("nameserver 127.0.0.53\n", "nameserver 10.0.0.2\n");
         std::fs::write(&usual, stub).unwrap();
         assert_eq!(chosen(), usual, "as in a pod: there is no other file");
-        for (text, of_other, expected) in
-            [(stub, real, &other), (stub, stub, &usual), (stub, "", &usual), (real, real, &usual)]
-        {
+        let both = format!("{stub}{real}");
+        for (text, of_other, expected) in [
+            (stub, real, &other),
+            // Its network comes later.
+            (stub, "", &other),
+            (real, real, &usual),
+            (&*both, real, &usual),
+            // Another program of this machine.
+            ("nameserver 127.0.0.1\n", real, &usual),
+            ("", real, &usual),
+        ] {
             std::fs::write(&usual, text).unwrap();
             std::fs::write(&other, of_other).unwrap();
             assert_eq!(&chosen(), expected, "{text:?} {of_other:?}");

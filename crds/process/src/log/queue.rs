@@ -122,15 +122,16 @@ impl Queue {
             drop(lines);
             let refused = write_all(&mut out, &batch);
             let mut lines = self.lock();
-            lines.is_writing = false;
             lines.lose(refused);
             // No line says so where none can be written: it would be lost too, and so on.
             let lost = if refused == 0 { std::mem::take(&mut lines.lost) } else { 0 };
             drop(lines);
-            self.changed.notify_all();
+            // Before a flush sees the end: it waits for this line too.
             if lost > 0 {
                 report_lost(lost);
             }
+            self.lock().is_writing = false;
+            self.changed.notify_all();
         }
     }
 

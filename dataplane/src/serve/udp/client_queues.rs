@@ -6,8 +6,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-/// Of so many items one is of a client that waits for its next turn: others that come all the time must not stop it.
+/// Of this many items one is of a client that waits for its next turn: others that come all the time must not stop it.
 const IN_TURN: u8 = 4;
+
+/// Clients for which there is room also while nothing waits.
+const USUAL_CLIENTS: usize = 64;
 
 /// Items in the order of their clients' turns. Each holds a place (FW52), so places bound how many there are, and the clients
 /// that are remembered without any: they are forgotten when their next turn comes.
@@ -63,22 +66,31 @@ impl<T> ClientQueues<T> {
                 continue;
             };
             self.items -= 1;
-            self.new_in_row = if is_new { self.new_in_row + 1 } else { 0 };
+            self.new_in_row = if is_new { self.new_in_row.saturating_add(1) } else { 0 };
             match is_over && !is_new {
                 true => drop(waiting.remove()),
                 false => self.old.push_back(client),
             }
             if self.items == 0 {
-                self.old.clear();
-                self.of_client.clear();
+                self.forget();
             }
             return Some(item);
         }
     }
 
+    /// Nothing waits: each client is new. Clearing a map costs as much as it has room, which a flood of addresses leaves.
+    fn forget(&mut self) {
+        self.new_in_row = 0;
+        self.old.clear();
+        match self.of_client.capacity() > USUAL_CLIENTS {
+            true => self.of_client = HashMap::new(),
+            false => self.of_client.clear(),
+        }
+    }
+
     /// Whose turn it is, and whether it has had none yet.
     fn next_client(&mut self) -> Option<(IpAddr, bool)> {
-        let is_turn_of_old = self.new.is_empty() || self.new_in_row + 1 >= IN_TURN;
+        let is_turn_of_old = self.new.is_empty() || self.new_in_row >= IN_TURN - 1;
         let old = if is_turn_of_old { self.old.pop_front() } else { None };
         match old {
             Some(client) => Some((client, false)),
@@ -138,6 +150,25 @@ mod tests {
         }
         let of_first = came.iter().filter(|item| **item == "a").count();
         assert_eq!(of_first, 2 + 1, "{came:?}");
+    }
+
+    #[test]
+    fn a_client_that_is_alone_has_its_turn_however_often_it_comes() {
+        let mut turns = queues(&[]);
+        for _ in 0..300 {
+            turns.push(client(1), "a");
+            assert_eq!(turns.pop(), Some("a"));
+        }
+        (1..=200).for_each(|last| turns.push(client(last), "a"));
+        assert_eq!(rest(&mut turns).len(), 200);
+        assert!(turns.of_client.capacity() <= USUAL_CLIENTS);
+        // New ones only, of which always one waits.
+        turns.push([10, 1, 0, 0].into(), "a");
+        for number in 1..600_u16 {
+            let [high, low] = number.to_be_bytes();
+            turns.push([10, 1, high, low].into(), "a");
+            assert_eq!(turns.pop(), Some("a"));
+        }
     }
 
     #[test]

@@ -139,7 +139,6 @@ async fn d3_what_a_thread_asked_is_read_when_it_answers_no_clients_any_more() {
 
 #[tokio::test]
 async fn fw10_replies_on_one_shared_socket_are_read_as_fast_as_queries_leave() {
-    // As many as a thread sends between two looks for queries of clients.
     // One, and as many more as are read between two looks for queries of clients: not fewer than are sent.
     const QUERIES: usize = 5;
     let stage = Stage::new((1, true)).await;

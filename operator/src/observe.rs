@@ -258,11 +258,13 @@ pub fn is_left_behind(object: &DynamicObject, dns: &ClusterDNS) -> bool {
         && has(names::INSTANCE, &dns.name_any())
 }
 
-/// Whether it is ours, so that it is deleted once it is not wanted.
+/// Whether it is ours, so that it is deleted once it is not wanted. What was left behind in another namespace is not taken over:
+/// it may serve clients there.
 fn is_child(object: &DynamicObject, dns: &ClusterDNS) -> bool {
     let is_labelled = triggers::label(object.meta(), names::INSTANCE).is_some();
     let is_so_called = object.name_any() == names::child(&dns.name_any());
-    is_owned(object, dns) && is_labelled || is_left_behind(object, dns) && is_so_called
+    let is_here = object.namespace().is_none_or(|namespace| namespace == names::service(dns).0);
+    is_owned(object, dns) && is_labelled || is_left_behind(object, dns) && is_so_called && is_here
 }
 
 /// The configuration ConfigMap, and of one that another ClusterDNS of this name had what is true of this one too.
@@ -309,6 +311,11 @@ mod tests {
         assert!(case(own, owner("ClusterDNS", "dns-uid"), labels()));
         assert!(case("kube-dns", owner("ClusterDNS", "dns-uid"), labels()));
         assert!(case(own, json!([]), labels()), "deleted with --cascade=orphan");
+        for (namespace, expected) in [("kube-system", true), ("elsewhere", false)] {
+            let metadata = json!({"name": own, "namespace": namespace, "labels": labels()});
+            let object = from(json!({"metadata": metadata}));
+            assert_eq!(is_child(&object, &dns("{}")), expected, "{namespace}");
+        }
         for (name, owners, labels) in [
             (own, owner("ClusterDNS", "before"), labels()),
             (own, owner("Node", "n"), labels()),

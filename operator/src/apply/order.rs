@@ -100,14 +100,13 @@ pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
     match kind {
         // One that is not wanted any more would continue to change the Deployment, against our writes.
         Kind::HorizontalPodAutoscaler => has_failed(&workloads),
+        // The pods of before still serve, and none of the new workload are beside them.
+        Kind::PodDisruptionBudget => has_failed(&workloads),
         // Its successor is one of these, and serves only with what it needs.
         Kind::Deployment | Kind::DaemonSet => {
             has_failed(&workloads) || has_failed(needs(kind)) || has_failed(&[Kind::Service])
         }
-        Kind::NetworkPolicy
-        | Kind::PodDisruptionBudget
-        | Kind::PodMonitor
-        | Kind::PrometheusRule => false,
+        Kind::NetworkPolicy | Kind::PodMonitor | Kind::PrometheusRule => false,
         // They are never deleted.
         Kind::ServiceAccount
         | Kind::ClusterRole
@@ -167,6 +166,13 @@ mod tests {
             [Kind::NetworkPolicy],
             "an empty plan takes no pod"
         );
+    }
+
+    #[test]
+    fn o13_a_budget_stays_while_the_workload_that_needs_none_is_refused() {
+        let keeps = |failed: Kind| keeps(&[failed].into(), Kind::PodDisruptionBudget);
+        assert!(keeps(Kind::DaemonSet) && keeps(Kind::Deployment));
+        assert!(!keeps(Kind::Service));
     }
 
     #[test]

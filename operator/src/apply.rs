@@ -221,8 +221,9 @@ async fn apply_one(
     let editor = live.as_deref().and_then(editor);
     let edit = match (why, live.as_deref()) {
         (Why::Edited, Some(live)) => Some(Edit::of(kind, (wanted, live), editor.clone())),
-        // What this process deleted itself, it does not know any more.
-        (Why::Missing, None) if ctx.memory.knows(kind, wanted) => Some(Edit::deletion(kind)),
+        // What this process deleted itself, it does not know any more. What was sent for a ClusterDNS of the same name had another
+        // owner, and went with that.
+        (Why::Missing, None) if ctx.memory.was_sent(kind, wanted) => Some(Edit::deletion(kind)),
         (Why::Edited | Why::Missing | Why::FirstTime | Why::Wanted, _) => None,
     };
     let pause = |edit| ctx.memory.contention.pause(&memory::key(kind, wanted), edit);

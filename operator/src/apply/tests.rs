@@ -225,6 +225,28 @@ async fn o4_what_another_client_always_deletes_is_not_created_each_time() {
 }
 
 #[tokio::test]
+async fn o4_a_clusterdns_that_is_created_again_and_again_is_no_contest() {
+    let store = Arc::<Mutex<Store>>::default();
+    let (mut dns, mut ctx) = (dns("{}"), context(client(&store), settings()));
+    ctx.memory.contention = Contention::by(|| *NOW);
+    for n in 0..8 {
+        // The garbage collector has deleted the objects of the one before.
+        store.lock().unwrap().objects.clear();
+        let uid = format!("dns-{n}");
+        let mut desired = two_objects();
+        for (_, object) in &mut desired.objects {
+            object.owner_references_mut()[0].uid = uid.clone();
+        }
+        dns.metadata.uid = Some(uid);
+        let mut newest = Newest::new(&ctx, &dns, true);
+        let observed = (&Observed::default(), at(0));
+        let outcome = apply(&ctx, &mut newest, &desired, observed, &plan()).await.unwrap();
+        assert_eq!(outcome.applied.contested, [], "{n}");
+        assert_eq!(outcome.again_in, None, "{n}");
+    }
+}
+
+#[tokio::test]
 async fn o4_while_a_spec_is_refused_what_was_applied_last_is_put_back() {
     let store = Arc::<Mutex<Store>>::default();
     let (dns, ctx) = (dns("{}"), context(client(&store), settings()));

@@ -87,9 +87,15 @@ pub async fn apply(
         }
     }
     let waits = |kind| order::awaits_successor(kind, desired, observed);
+    if waits(Kind::Deployment) || waits(Kind::DaemonSet) {
+        restore::remember(ctx, dns);
+    }
     for (kind, before) in ctx.memory.kept.of(dns).into_iter().filter(|(kind, _)| waits(*kind)) {
         let how = (observed, Means::default());
         write(ctx, newest, (kind, &before), how, &mut tries).await?;
+    }
+    if waits(Kind::HorizontalPodAutoscaler) {
+        restore::ensure_pods(ctx, newest, observed, &mut tries).await?;
     }
     match &plan.service {
         ServicePlan::Adopted { patch: Some(patch), .. }

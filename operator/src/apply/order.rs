@@ -78,18 +78,21 @@ fn may_go(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
         | Kind::RoleBinding
         | Kind::ConfigMap
         | Kind::Service => false,
+        // Until its Deployment goes it says how many pods that has.
+        Kind::HorizontalPodAutoscaler => {
+            wants(Kind::Deployment) || may_go(Kind::Deployment, desired, observed)
+        }
         Kind::PodDisruptionBudget
         | Kind::NetworkPolicy
-        | Kind::HorizontalPodAutoscaler
         | Kind::PodMonitor
         | Kind::PrometheusRule => true,
     }
 }
 
-/// Whether it is a workload that serves until the one that replaces it does.
+/// Whether it is a workload that serves until the one that replaces it does, or says how many pods that workload has.
 pub(super) fn awaits_successor(kind: Kind, desired: &Desired, observed: &Observed) -> bool {
-    let is_workload = [Kind::Deployment, Kind::DaemonSet].contains(&kind);
-    is_workload && desired.get(kind).is_none() && !may_go(kind, desired, observed)
+    let kinds = [Kind::Deployment, Kind::DaemonSet, Kind::HorizontalPodAutoscaler];
+    kinds.contains(&kind) && desired.get(kind).is_none() && !may_go(kind, desired, observed)
 }
 
 /// Whether the failed writes forbid deleting an object of this kind. What no pod needs goes also if all others failed: a policy that
@@ -166,6 +169,18 @@ mod tests {
             [Kind::NetworkPolicy],
             "an empty plan takes no pod"
         );
+    }
+
+    #[test]
+    fn o12_an_autoscaler_is_deleted_with_its_deployment() {
+        let goes = |wanted: Kind, available: i32| {
+            let mut observed = daemon_set(available);
+            observed.children = vec![child(Kind::HorizontalPodAutoscaler)];
+            !superfluous(&desired(&[wanted]), &observed).is_empty()
+        };
+        assert!(!goes(Kind::DaemonSet, 2), "the Deployment still serves");
+        assert!(goes(Kind::DaemonSet, 3));
+        assert!(goes(Kind::Deployment, 2), "only its size has changed");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::contention::Key;
 use super::last_applied::KINDS;
-use super::outcome::{PutBack, Restored};
+use super::memory::Why;
+use super::outcome::{PutBack, Restored, Written};
 use super::owned::{SELECTOR, is_whole, owned};
 use super::ownership::{Ownership, ownership};
 use super::tries::Tries;
@@ -55,13 +56,25 @@ pub async fn restore(
             write(ctx, newest, (kind, &object), how, &mut tries).await?;
         }
     }
+    ensure_pods(ctx, newest, observed, &mut tries).await?;
+    Ok(PutBack { service, outcome: tries.outcome })
+}
+
+/// A Deployment with an autoscaler that was put back has its pods.
+pub(super) async fn ensure_pods(
+    ctx: &Context,
+    newest: &mut Newest<'_>,
+    observed: &Observed,
+    tries: &mut Tries<'_>,
+) -> Result<(), Stopped> {
+    let dns = newest.dns();
     let replicas = autoscaled(&ctx.memory.kept.of(dns), observed);
     if let Some(replicas) = replicas.filter(|_| !tries.outcome.has_failed(Kind::Deployment)) {
         let (namespace, name) = (names::service(dns).0, names::child(&dns.name_any()));
         let key = (Kind::Deployment, namespace, name);
-        up_from_zero(ctx, newest, (observed, replicas), &key, &mut tries).await?;
+        up_from_zero(ctx, newest, (observed, replicas), &key, tries).await?;
     }
-    Ok(PutBack { service, outcome: tries.outcome })
+    Ok(())
 }
 
 /// How many pods the autoscaler wanted last, within the bounds that were applied with it; none where no autoscaler says it.
@@ -75,7 +88,8 @@ pub(super) fn autoscaled(kept: &[(Kind, DynamicObject)], observed: &Observed) ->
     Some(scale::autoscaled(observed).min(most).max(least))
 }
 
-/// Another client scaled to zero, and no autoscaler ends that. The number is held by a second manager until the autoscaler has
+/// Another client scaled to zero, and no autoscaler ends that; or it deleted the Deployment, and the API server gives a new one
+/// without a number 1 pod. The number is held by a second manager until the autoscaler has
 /// written its own: as one of our fields it would be put back against the autoscaler. `key`: what waits where this is refused.
 pub(super) async fn up_from_zero(
     ctx: &Context,
@@ -87,7 +101,9 @@ pub(super) async fn up_from_zero(
     let dns = newest.dns();
     let (namespace, name) = (names::service(dns).0, names::child(&dns.name_any()));
     let live = observed.deployment.as_ref().and_then(|it| it.spec.as_ref()?.replicas);
-    if live != Some(0) || tries.waits(key) {
+    let is_created = |it: &Written| (it.kind, it.why) == (Kind::Deployment, Why::Missing);
+    let is_created = tries.outcome.written.iter().any(is_created);
+    if !(live == Some(0) || is_created) || tries.waits(key) {
         return Ok(());
     }
     newest.ensure().await?;

@@ -120,3 +120,45 @@ async fn o4_a_workload_is_put_back_until_the_one_that_replaces_it_serves() {
         assert_eq!(lock(&story.cluster).get(Kind::DaemonSet, "/metadata").is_null(), is_refused);
     }
 }
+
+#[tokio::test]
+async fn o12_a_deployment_with_an_autoscaler_keeps_its_pods_until_a_daemonset_serves() {
+    for is_refused in [false, true] {
+        let mut story = Story::begun(&format!("{{{BY_LOAD}}}")).await;
+        story.observed.autoscaler =
+            Some(from(json!({"status": {"desiredReplicas": 5, "currentReplicas": 5}})));
+        lock(&story.cluster).edit(Kind::Deployment, "/spec/replicas", Some(json!(5)));
+        story.reconciled().await;
+        story.becomes("{scaling: {perNode: {}}}");
+        if is_refused {
+            lock(&story.cluster).denied.insert("daemonsets");
+        }
+        let replicas = |story: &Story| lock(&story.cluster).get(Kind::Deployment, "/spec/replicas");
+        for _ in 0..2 {
+            story.reconciled().await;
+            lock(&story.cluster).edit(Kind::Deployment, "/spec/replicas", Some(json!(0)));
+            let outcome = story.reconciled().await;
+            assert_eq!(replicas(&story), 5, "{is_refused} {outcome:?}");
+            lock(&story.cluster).delete(Kind::Deployment);
+            lock(&story.cluster).delete(Kind::HorizontalPodAutoscaler);
+            let outcome = story.reconciled().await;
+            assert_eq!(replicas(&story), 5, "{is_refused} {outcome:?}");
+            let autoscaler = lock(&story.cluster).get(Kind::HorizontalPodAutoscaler, "/spec");
+            assert_eq!(autoscaler["maxReplicas"], 9, "it is put back too");
+        }
+    }
+}
+
+#[tokio::test]
+async fn o4_a_new_leader_knows_the_workload_that_serves_until_another_replaces_it() {
+    for (spec, has_autoscaler) in [(OLD.to_owned(), false), (format!("{{{BY_LOAD}}}"), true)] {
+        let mut story = Story::begun(&spec).await;
+        story.becomes("{scaling: {perNode: {}}}");
+        story.with_another_leader("clusterdns:test").await;
+        story.reconciled().await;
+        let kept = story.ctx.memory.kept.of(&story.dns);
+        let has = |wanted| kept.iter().any(|(kind, _)| *kind == wanted);
+        assert!(has(Kind::Deployment) && has(Kind::DaemonSet));
+        assert_eq!(has(Kind::HorizontalPodAutoscaler), has_autoscaler);
+    }
+}

@@ -110,7 +110,10 @@ impl HeldBack<'_> {
                 let rollout = rollout_before(dns, (observed, now), plan);
                 // rollout.json must name what was done to the Service before that is done.
                 tries.is_undecided |= rollout.is_none();
-                restore::configuration(ctx, dns, observed, rollout?)
+                let wanted = restore::configuration(ctx, dns, observed, rollout?);
+                // It is so already.
+                tries.is_undecided &= wanted.is_some();
+                wanted
             }
             _ => self.as_applied(ctx, dns, observed),
         }
@@ -181,22 +184,34 @@ async fn write_meanwhile(
     let (namespace, name) = (before.namespace().unwrap_or_default(), before.name_any());
     // Where it cannot be read, the new content failed for that.
     let Ok(live) = live(ctx, kind, &namespace, &name).await else { return Ok(true) };
+    let is_configuration = kind == Kind::ConfigMap;
     match ctx.memory.why(kind, before, live.as_deref()) {
         Some(Why::Missing | Why::Edited | Why::Wanted) => {}
+        // A process before this one wrote it. It is not as it was, and it is written only over the version that was read.
+        Some(Why::FirstTime) if is_configuration && !ctx.memory.knows(kind, before) => {}
         // The new content may have been written, without an answer.
-        Some(Why::FirstTime) | None => return Ok(true),
+        Some(Why::FirstTime) => return Ok(true),
+        None => {
+            tries.is_undecided &= !is_configuration;
+            return Ok(true);
+        }
     }
     if !is_awaited && tries.waits(key) {
         return Ok(false);
     }
     match apply_one(ctx, newest, (kind, before), observed, None).await {
-        Ok(Made::Nothing) => Ok(true),
+        Ok(Made::Nothing) => {
+            tries.is_undecided &= !is_configuration;
+            Ok(true)
+        }
         Ok(Made::Waits(pause)) => {
             tries.outcome.again_within(pause);
             Ok(true)
         }
         Ok(Made::Written(why, editor)) => {
             tries.succeeded(key);
+            // It says what was decided besides the new document.
+            tries.is_undecided &= !is_configuration;
             let what = described(&memory::key(kind, before));
             tries.outcome.written.push(Written { kind, what, why, editor });
             Ok(!has_size(before))

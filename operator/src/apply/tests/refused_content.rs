@@ -1,8 +1,11 @@
 //! What is put back while the API server does not take the new content of an object, or while a new workload does not serve yet.
 
 use super::cluster::lock;
-use super::story::Story;
+use super::story::{STABLE, Story};
 use super::*;
+use crate::decide::decide;
+use crate::decide::plan::SelectorPatch;
+use crate::fixtures::config;
 
 const OLD: &str = "{scaling: {fixed: {replicas: 2}}}";
 const TWO_ADDRESSES: &str =
@@ -160,5 +163,52 @@ async fn o4_a_new_leader_knows_the_workload_that_serves_until_another_replaces_i
         let has = |wanted| kept.iter().any(|(kind, _)| *kind == wanted);
         assert!(has(Kind::Deployment) && has(Kind::DaemonSet));
         assert_eq!(has(Kind::HorizontalPodAutoscaler), has_autoscaler);
+    }
+}
+
+const ANOTHER_TTL: &str = "{ttlSeconds: 7, scaling: {fixed: {replicas: 2}}}";
+
+/// As a policy that takes no configuration on trial.
+fn is_trial(sent: &Value) -> bool {
+    sent["data"]["canary.json"].is_string()
+}
+
+#[tokio::test]
+async fn o4_a_new_leader_puts_the_configuration_back_while_a_new_one_is_refused() {
+    let mut story = Story::begun(OLD).await;
+    lock(&story.cluster).invalid = Some(is_trial);
+    story.becomes(ANOTHER_TTL);
+    story.break_all();
+    story.with_another_leader("clusterdns:test").await;
+    let outcome = story.reconciled().await;
+    assert!(outcome.has_failed(Kind::ConfigMap), "{outcome:?}");
+    let stable = lock(&story.cluster).get(Kind::ConfigMap, STABLE);
+    assert_ne!(stable, "{}", "{outcome:?}");
+}
+
+#[tokio::test]
+async fn o15_the_switch_of_an_adopted_service_does_not_wait_for_a_refused_document() {
+    for has_another_leader in [false, true] {
+        let mut story = Story::begun(OLD).await;
+        lock(&story.cluster).invalid = Some(is_trial);
+        story.becomes(ANOTHER_TTL);
+        if has_another_leader {
+            story.with_another_leader("clusterdns:test").await;
+        }
+        story.observe();
+        let (dns, now) = (&story.dns, at(100));
+        let settings = &story.ctx.settings;
+        let (config, mut plan) = decide(dns, &config(dns), &story.observed, settings, now).unwrap();
+        let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };
+        plan.service = ServicePlan::Adopted { labels: BTreeMap::new(), patch: Some(patch) };
+        plan.rollout.state.switch.is_made = true;
+        let desired = Desired::build(dns, &config, &story.observed, &plan, settings);
+        let mut newest = Newest::new(&story.ctx, dns, true);
+        let how = (&story.observed, now);
+        let outcome = apply(&story.ctx, &mut newest, &desired, how, &plan).await.unwrap();
+        assert!(outcome.has_failed(Kind::ConfigMap), "{outcome:?}");
+        let state = lock(&story.cluster).get(Kind::ConfigMap, "/data/rollout.json");
+        let is_remembered = state.as_str().unwrap().contains("isMade");
+        assert_eq!((outcome.switched, is_remembered), (Some(true), true));
     }
 }

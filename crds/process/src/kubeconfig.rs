@@ -5,8 +5,11 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use kube::client::AuthError;
+use kube::Client;
+use kube::client::{AuthError, ClientBuilder};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tower::BoxError;
+use tower::util::MapErrLayer;
 
 use crate::bounded_file::{self, KUBECONFIG_OCTETS};
 
@@ -85,17 +88,33 @@ pub fn unused_proxy() -> Option<&'static str> {
     VARIABLES.into_iter().find(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
 }
 
-/// Why a client cannot be made or a request failed, without secrets: kube shows the environment, the arguments and the output
+/// A client of this API server. No error of it has secrets, see [`reason`].
+///
+/// # Errors
+/// The credentials cannot be used, and why.
+pub fn client(config: Config) -> Result<Client, String> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| reason(&error))?;
+    Ok(builder.with_layer(&MapErrLayer::new(of_request)).build())
+}
+
+/// An error of a request, without secrets: a token that expires is renewed inside a request, by the credential plugin.
+pub fn of_request(error: BoxError) -> BoxError {
+    match of_credentials(&*error) {
+        Some(error) => without_secrets(error).into(),
+        None => error,
+    }
+}
+
+/// Why a client cannot be made, without secrets: kube shows the environment, the arguments and the output
 /// of a credential plugin, and these have passwords and tokens.
 pub fn reason(error: &kube::Error) -> String {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<AuthError>() {
-            return without_secrets(error);
-        }
-        cause = error.source();
-    }
-    error.to_string()
+    of_credentials(error).map_or_else(|| error.to_string(), without_secrets)
+}
+
+/// The error of the credentials by which this one was caused.
+fn of_credentials<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a AuthError> {
+    std::iter::successors(Some(error), |&error| error.source())
+        .find_map(|error| error.downcast_ref::<AuthError>())
 }
 
 fn without_secrets(error: &AuthError) -> String {
@@ -220,14 +239,6 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_credential_plugin_is_given_and_prints_is_not_in_its_error() {
-        let script = |script: &str| {
-            let user = user(script);
-            let text = TWO.replace("https://10.0.0.1", "http://10.0.0.1");
-            let text = text.replace(r#""users": []"#, &format!(r#""users": [{user}]"#));
-            Kubeconfig::from_yaml(
-                &text.replace(r#""cluster": "near""#, r#""cluster": "near", "user": "u""#),
-            )
-        };
         for (run, says) in [
             (
                 "echo $TOKEN; printf 'log in\\033 first\\n' >&2; exit 3",
@@ -236,17 +247,45 @@ mod tests {
             ("echo $TOKEN; exit 4", "(exit status: 4): it does not say why"),
             ("echo $TOKEN", "printed no credentials"),
         ] {
-            let options = KubeConfigOptions::default();
-            let config =
-                Config::from_custom_kubeconfig(script(run).unwrap(), &options).await.unwrap();
-            let why = reason(&kube::Client::try_from(config).err().expect(run));
+            let why = client(with_plugin(run).await).err().expect(run);
             assert!(why.contains(says) && !why.contains("hunter2"), "{run}: {why}");
         }
     }
 
+    /// A token that expires is renewed inside a request.
+    #[tokio::test]
+    async fn what_a_credential_plugin_prints_is_not_in_the_error_of_a_request() {
+        let folder = std::env::temp_dir().join(format!("clusterdns-plugin-{}", std::process::id()));
+        // It works for as long as it can create its folder: once.
+        let script = format!(
+            "mkdir {} || {{ echo $TOKEN; exit 3; }}; echo '{{status: {{token: hunter2, \
+             expirationTimestamp: \"2000-01-01T00:00:00Z\"}}}}'",
+            folder.display()
+        );
+        let client = client(with_plugin(&script).await);
+        let request = hyper::Request::get("/api").body(kube::client::Body::empty()).unwrap();
+        let failed = match client {
+            Ok(client) => client.send(request).await.err(),
+            Err(why) => panic!("{why}"),
+        };
+        std::fs::remove_dir_all(&folder).unwrap();
+        let why = format!("{0} {0:?}", failed.expect("an error"));
+        assert!(why.contains("the kubeconfig failed (exit status: 3)"), "{why}");
+        assert!(!why.contains("hunter2"), "{why}");
+    }
+
+    /// The credentials are what this script prints.
+    async fn with_plugin(script: &str) -> Config {
+        let text = TWO.replace("https://10.0.0.1", "http://10.0.0.1");
+        let text = text.replace(r#""users": []"#, &format!(r#""users": [{}]"#, user(script)));
+        let text = text.replace(r#""cluster": "near""#, r#""cluster": "near", "user": "u""#);
+        let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+    }
+
     /// A user whose credentials are what this script prints.
     fn user(script: &str) -> String {
-        let script = script.replace('\\', "\\\\");
+        let script = script.replace('\\', "\\\\").replace('"', "\\\"");
         format!(
             r#"{{"name": "u", "user": {{"exec": {{"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
                 "args": ["-c", "{script}"], "env": [{{"name": "TOKEN", "value": "hunter2"}}],

@@ -106,7 +106,7 @@ fn in_nodes(nodes: &[Node]) -> BTreeSet<IpNet> {
 /// A client of the cluster that these flags name.
 pub(crate) async fn client(which: &Cluster) -> Result<Client, String> {
     let config = config(which).await.map_err(|error| error.to_string())?;
-    Client::try_from(config).map(lenient).map_err(|error| kubeconfig::reason(&error))
+    kubeconfig::client(config).map(lenient)
 }
 
 async fn from_kubelets(client: &Client) -> Result<BTreeSet<String>, kube::Error> {

@@ -12,7 +12,6 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use process::kubeconfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
@@ -103,10 +102,7 @@ fn refused(namespace: &str, name: &str, error: &kube::Error) -> String {
         kube::Error::Api(status) => {
             format!("{pod}: the API server cannot forward its port: {}", status.message)
         }
-        other => {
-            let why = kubeconfig::reason(other);
-            format!("{pod}: the API server cannot forward its port: {why}")
-        }
+        other => format!("{pod}: the API server cannot forward its port: {other}"),
     }
 }
 

@@ -73,9 +73,8 @@ impl Cluster {
         };
         impersonate(which, &mut config.auth_info)?;
         let namespace = namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|error| {
-            format!("cannot use the kubeconfig: {}", kubeconfig::reason(&error))
-        })?;
+        let client = kubeconfig::client(config)
+            .map_err(|why| format!("cannot use the kubeconfig: {why}"))?;
         Ok(Cluster { client: lenient(client), namespace, patience: patience(which) })
     }
 
@@ -197,10 +196,7 @@ impl Cluster {
             Ok(Err(kube::Error::Api(status))) => {
                 Err(format!("cannot read {what}{place}: {}", status.message))
             }
-            Ok(Err(error)) => {
-                let why = kubeconfig::reason(&error);
-                Err(format!("cannot read {what}{place}: {why}{}", hint()))
-            }
+            Ok(Err(error)) => Err(format!("cannot read {what}{place}: {error}{}", hint())),
             Err(_) => {
                 Err(format!("the API server did not answer within {:?}{}", self.patience, hint()))
             }

@@ -16,7 +16,7 @@ use crate::args::Cluster;
 pub async fn client(cluster: &Cluster) -> anyhow::Result<Client> {
     let mut config = config(cluster).await?;
     config.default_retry = false;
-    Client::try_from(config).map_err(|error| anyhow::Error::msg(kubeconfig::reason(&error)))
+    kubeconfig::client(config).map_err(anyhow::Error::msg)
 }
 
 /// Where the cluster of these flags is, and as whom it is asked.

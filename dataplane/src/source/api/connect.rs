@@ -69,6 +69,7 @@ pub(super) async fn connect(credentials: &Credentials) -> anyhow::Result<Client>
     let credentials = config.auth_layer();
     let credentials = credentials.map_err(|error| anyhow::Error::msg(kubeconfig::reason(&error)));
     let service = ServiceBuilder::new()
+        .map_err(kubeconfig::of_request)
         .layer(config.base_uri_layer())
         .option_layer(credentials.context("the credentials cannot be used")?)
         .layer(config.extra_headers_layer().context("the kubeconfig's impersonation")?)
@@ -83,4 +84,41 @@ async fn config(credentials: &Credentials) -> anyhow::Result<Config> {
     };
     let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
     kubeconfig::config(file.as_deref(), &options).await.map_err(anyhow::Error::msg)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+    use crate::source::api::watch::chain;
+
+    /// What a request fails with is in the log and on the pages of a data plane.
+    #[tokio::test]
+    async fn a_renewal_of_a_token_that_fails_shows_no_secrets() {
+        let folder =
+            std::env::temp_dir().join(format!("clusterdns-renewal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("kubeconfig");
+        // The plugin works for as long as this file is there.
+        let credentials = folder.join("credentials");
+        let of_past = "{status: {token: hunter2, expirationTimestamp: '2000-01-01T00:00:00Z'}}";
+        std::fs::write(&credentials, of_past).unwrap();
+        let script = format!("cat {} || {{ echo $TOKEN; exit 3; }}", credentials.display());
+        let text = format!(
+            r#"{{"clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:1", "insecure-skip-tls-verify": true}}}}],
+                "contexts": [{{"name": "c", "context": {{"cluster": "c", "user": "u"}}}}], "current-context": "c",
+                "users": [{{"name": "u", "user": {{"exec": {{"apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+                    "args": ["-c", "{script}"], "env": [{{"name": "TOKEN", "value": "hunter2"}}],
+                    "interactiveMode": "Never"}}}}}}]}}"#
+        );
+        std::fs::write(&file, text).unwrap();
+        let client = connect(&Credentials::Kubeconfig { file: Some(file), context: None }).await;
+        std::fs::remove_dir_all(&folder).unwrap();
+        let request = Request::get("/api").body(Body::empty()).unwrap();
+        let failed = client.unwrap().send(request).await.unwrap_err();
+        let why = format!("{} {failed:?}", chain(&failed));
+        assert!(why.contains("credential plugin") && why.contains("exit status: 3"), "{why}");
+        assert!(!why.contains("hunter2"), "{why}");
+    }
 }

@@ -129,7 +129,11 @@ fn without_secrets(error: &AuthError) -> String {
                 other => other,
             };
             let said: String = said.map(visible).collect();
-            let said = if said.is_empty() { "it does not say why" } else { &said };
+            // kube gives it our standard error, unless the kubeconfig says that it never asks a person.
+            let said = match said.is_empty() {
+                true => "what it says, if anything, is on standard error",
+                false => &said,
+            };
             format!("{PLUGIN} failed ({}): {said}", out.status)
         }
         AuthError::AuthExecStart(error) => format!("{PLUGIN} cannot be started: {error}"),
@@ -211,6 +215,8 @@ fn without_proxy(config: Config) -> Result<Config, String> {
 
 #[cfg(test)]
 mod tests {
+    use kube::config::ExecInteractiveMode;
+
     use super::*;
 
     const TWO: &str = r#"{"clusters": [
@@ -244,12 +250,20 @@ mod tests {
                 "echo $TOKEN; printf 'log in\\033 first\\n' >&2; exit 3",
                 "(exit status: 3): log in\u{fffd} first",
             ),
-            ("echo $TOKEN; exit 4", "(exit status: 4): it does not say why"),
+            (
+                "echo $TOKEN; exit 4",
+                "(exit status: 4): what it says, if anything, is on standard error",
+            ),
             ("echo $TOKEN", "printed no credentials"),
         ] {
             let why = client(with_plugin(run).await).err().expect(run);
             assert!(why.contains(says) && !why.contains("hunter2"), "{run}: {why}");
         }
+        let mut asks = with_plugin("echo log in first >&2; exit 5").await;
+        let plugin = asks.auth_info.exec.as_mut().unwrap();
+        plugin.interactive_mode = Some(ExecInteractiveMode::IfAvailable);
+        let why = client(asks).err().expect("no credentials");
+        assert!(why.ends_with("(exit status: 5): what it says, if anything, is on standard error"));
     }
 
     /// A token that expires is renewed inside a request.

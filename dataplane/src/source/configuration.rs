@@ -100,7 +100,10 @@ fn config(
     unknown: &mut Vec<String>,
 ) -> Result<Config, Vec<Violation>> {
     let line = |field: &str| found.places.of(field).map(|place| place.line);
-    let (dns, ignored) = crds::manifest::read_value(found.object.clone()).map_err(|error| {
+    let mut object = found.object.clone();
+    // No setting. In an export of a newer cluster it has fields that are not known here.
+    object.as_object_mut().and_then(|fields| fields.remove("status"));
+    let (dns, ignored) = crds::manifest::read_value(object).map_err(|error| {
         let mistakes = error.mistakes().iter();
         mistakes
             .map(|m| Violation {
@@ -170,6 +173,17 @@ mod tests {
         assert_eq!(checked.config.ttl_seconds, 9);
         assert_eq!(checked.running.unknown_fields, ["spec.stubDomain"]);
         assert_eq!(checked.running.document["ttlSeconds"], 9);
+    }
+
+    #[test]
+    fn the_status_of_an_export_is_passed_over() {
+        for status in ["{fromTheFuture: 1}", "{conditions: soon}", "7"] {
+            let text = with_spec("{ttlSeconds: 9}")
+                .replace(", spec:", &format!(", status: {status}, spec:"));
+            let checked = of_yaml(&text).unwrap();
+            assert_eq!(checked.config.ttl_seconds, 9, "{status}");
+            assert!(checked.running.unknown_fields.is_empty(), "{status}");
+        }
     }
 
     #[test]

@@ -213,7 +213,11 @@ pub(super) fn named<'a>(name: &str, pods: &'a [Pod]) -> Result<&'a Pod, String> 
     };
     pods.iter().find(is_it).ok_or_else(|| {
         let names: Vec<&str> = pods.iter().map(pods::name).collect();
-        format!("--pod {name} is no pod of this ClusterDNS: there are {}", names.join(", "))
+        let others = match names.is_empty() {
+            true => "it has no pods".to_owned(),
+            false => format!("there are {}", names.join(", ")),
+        };
+        format!("--pod {name} is no pod of this ClusterDNS: {others}")
     })
 }
 
@@ -360,6 +364,8 @@ mod tests {
         {
             assert_eq!(named(name, &pods).ok().map(pods::name), found, "{name}");
         }
+        assert!(named("dns-2", &pods).unwrap_err().ends_with(": there are dns-0, dns-1"));
+        assert!(named("dns-2", &[]).unwrap_err().ends_with(": it has no pods"));
     }
 
     /// Its runtime is ended as that of the program, which does not wait for the plugin either.

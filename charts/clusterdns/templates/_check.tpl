@@ -6,8 +6,14 @@
 {{- if not (regexMatch "^([a-z0-9][a-z0-9.-]*(:[0-9]+)?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*$" .Values.image.repository) -}}
 {{- fail (printf "image.repository: %q is no repository: write one without https:// and without a tag, such as registry.example/clusterdns (the tag is image.tag)" .Values.image.repository) -}}
 {{- end -}}
+{{- /* The operator does not start with an entry that names no image: the grammar is that of crds/src/image.rs. */ -}}
+{{- $part := `[a-z0-9]+(\.?([_-]+\.?)*[a-z0-9]+)*` -}}
+{{- $label := `[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?` -}}
+{{- $hex := `[0-9A-Fa-f]{1,4}` -}}
+{{- $ipv6 := printf `(%[1]s:){7}%[1]s|((%[1]s:){0,6}%[1]s)?::((%[1]s:){0,6}%[1]s)?` $hex -}}
+{{- $host := printf `(%[1]s(\.%[1]s)*|\[(%[2]s)\])(:[0-9]{1,5})?` $label $ipv6 -}}
 {{- range .Values.allowedImages -}}
-{{- if regexMatch ":[^/]*$|//" . -}}
+{{- if not (regexMatch (printf `^((%[1]s|%[2]s)(/%[1]s)*/|(%[2]s/)?%[1]s(/%[1]s)*)$` $part $host) .) -}}
 {{- fail (printf "allowedImages: %q is neither a repository without a tag nor a prefix that ends in /, such as registry.example/dns/" .) -}}
 {{- end -}}
 {{- end -}}

@@ -105,10 +105,27 @@ fn a_repository_has_no_scheme_and_no_tag() {
         let rendered = template(&helm, &["--set", &set]).unwrap_or_else(|why| panic!("{why}"));
         assert!(rendered.contains(&format!("--dataplane-image={value}:")), "{value}");
     }
-    for value in ["registry.example/dns:1.2", "https://registry.example/dns"] {
+    for value in [
+        "registry.example/dns:1.2",
+        "https://registry.example/dns",
+        "registry.example:5000",
+        "registry.example/Dns",
+        "registry.example/Dns/",
+        "registry.example/-x",
+        "registry.example/x-",
+        "registry.example/a//b",
+        "Registry.Example",
+        "dns..x",
+        "registry..example/dns",
+        "registry.example:500000/dns",
+        "[::1/dns",
+        "[1:2]/dns",
+        "[::1]",
+    ] {
         let why = refusal("allowedImages[0]", &value.into());
         assert!(why.contains(&format!("allowedImages: \"{value}\" is neither")), "{why}");
     }
-    let set = "allowedImages={registry.example:5000/,registry.example:5000/dns,[::1]:5000/dns/}";
+    let set = "allowedImages={registry.example:5000/,registry.example:5000/dns,[::1]:5000/dns/,\
+               dns,Registry.Example/a_b.c--d/,my_site/,[fd00:0:0:0:0:0:0:1]/dns}";
     template(&helm, &["--set", set]).unwrap_or_else(|why| panic!("{why}"));
 }

@@ -150,10 +150,10 @@ impl Document {
         match self.anchored.get(&anchor).cloned() {
             Some(Anchored::Text(text)) => self.scalar(&text, 0, at),
             Some(Anchored::Configuration) => {
-                let merged = self
-                    .open
-                    .last()
-                    .filter(|open| open.key.as_ref().is_some_and(|(key, _)| key == MERGE));
+                // The value of the merge key may also be a list of aliases.
+                let mapping = self.open.iter().rev().find(|open| !open.is_sequence);
+                let merged =
+                    mapping.filter(|open| open.key.as_ref().is_some_and(|(key, _)| key == MERGE));
                 let path = merged.map_or_else(|| self.here(place(at)).0, |open| open.path.clone());
                 self.add_configuration(path);
                 self.scalar("", 0, at);
@@ -265,6 +265,15 @@ mod tests {
         let lines: Vec<_> =
             places(&text).iter().map(|it| it.of("spec").map(|place| place.line)).collect();
         assert_eq!(lines, [Some(6), Some(9)]);
+    }
+
+    #[test]
+    fn an_item_that_merges_several_has_its_own_lines() {
+        let text = "kind: List\nitems:\n- &a\n  kind: ClusterDNS\n  spec: {}\n- &b\n  metadata: {}\n\
+                    - <<: [*a, *b]\n  spec: {}\n- kind: ClusterDNS\n  spec: {}\n";
+        let lines: Vec<_> =
+            places(text).iter().map(|it| it.of("spec").map(|place| place.line)).collect();
+        assert_eq!(lines, [Some(5), Some(9), Some(11)]);
     }
 
     #[test]

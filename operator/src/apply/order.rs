@@ -101,10 +101,9 @@ pub(super) fn keeps(failed: &BTreeSet<Kind>, kind: Kind) -> bool {
     let has_failed = |kinds: &[Kind]| kinds.iter().any(|kind| failed.contains(kind));
     let workloads = [Kind::Deployment, Kind::DaemonSet];
     match kind {
-        // One that is not wanted any more would continue to change the Deployment, against our writes.
-        Kind::HorizontalPodAutoscaler => has_failed(&workloads),
-        // The pods of before still serve, and none of the new workload are beside them.
-        Kind::PodDisruptionBudget => has_failed(&workloads),
+        // An autoscaler that is not wanted any more would continue to change the Deployment, against our writes. A budget is kept
+        // while the pods of before serve, and none of the new workload are beside them.
+        Kind::HorizontalPodAutoscaler | Kind::PodDisruptionBudget => has_failed(&workloads),
         // Its successor is one of these, and serves only with what it needs.
         Kind::Deployment | Kind::DaemonSet => {
             has_failed(&workloads) || has_failed(needs(kind)) || has_failed(&[Kind::Service])

@@ -101,6 +101,20 @@ async fn o4_a_leader_that_begins_while_a_right_is_denied_puts_back_what_it_can()
     assert_eq!(lock(&story.cluster).get(Kind::Deployment, image), "clusterdns:test");
 }
 
+/// The pods of the story serve, and the Service that was adopted is to lead to them.
+pub(super) async fn switched(story: &Story) -> Outcome {
+    let (dns, now) = (&story.dns, at(100));
+    let settings = &story.ctx.settings;
+    let (config, mut plan) = decide(dns, &config(dns), &story.observed, settings, now).unwrap();
+    let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };
+    plan.service = ServicePlan::Adopted { labels: BTreeMap::new(), patch: Some(patch) };
+    plan.rollout.state.switch.is_made = true;
+    let desired = Desired::build(dns, &config, &story.observed, &plan, settings);
+    let mut newest = Newest::new(&story.ctx, dns, true);
+    let how = (&story.observed, now);
+    apply(&story.ctx, &mut newest, &desired, how, &plan).await.unwrap()
+}
+
 #[tokio::test]
 async fn o15_the_switch_of_an_adopted_service_does_not_wait_for_a_right() {
     for (denied, expected) in [("clusterroles", 1), ("configmaps", 0)] {
@@ -109,17 +123,8 @@ async fn o15_the_switch_of_an_adopted_service_does_not_wait_for_a_right() {
         lock(&story.cluster).delete(Kind::ClusterRole);
         lock(&story.cluster).denied.insert(denied);
         story.observe();
-        let (dns, now) = (&story.dns, at(100));
-        let settings = &story.ctx.settings;
-        let (config, mut plan) = decide(dns, &config(dns), &story.observed, settings, now).unwrap();
-        let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };
-        plan.service = ServicePlan::Adopted { labels: BTreeMap::new(), patch: Some(patch) };
-        plan.rollout.state.switch.is_made = true;
-        let desired = Desired::build(dns, &config, &story.observed, &plan, settings);
         let before = lock(&story.cluster).count(Kind::Service);
-        let mut newest = Newest::new(&story.ctx, dns, true);
-        let how = (&story.observed, now);
-        let outcome = apply(&story.ctx, &mut newest, &desired, how, &plan).await.unwrap();
+        let outcome = switched(&story).await;
         assert!(outcome.has_failed(Kind::ConfigMap), "{denied}");
         let cluster = lock(&story.cluster);
         assert_eq!(cluster.count(Kind::Service) - before, expected, "{denied}");

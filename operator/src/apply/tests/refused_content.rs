@@ -1,11 +1,9 @@
 //! What is put back while the API server does not take the new content of an object, or while a new workload does not serve yet.
 
 use super::cluster::lock;
+use super::held_back::switched;
 use super::story::{STABLE, Story};
 use super::*;
-use crate::decide::decide;
-use crate::decide::plan::SelectorPatch;
-use crate::fixtures::config;
 
 const OLD: &str = "{scaling: {fixed: {replicas: 2}}}";
 const TWO_ADDRESSES: &str =
@@ -196,16 +194,7 @@ async fn o15_the_switch_of_an_adopted_service_does_not_wait_for_a_refused_docume
             story.with_another_leader("clusterdns:test").await;
         }
         story.observe();
-        let (dns, now) = (&story.dns, at(100));
-        let settings = &story.ctx.settings;
-        let (config, mut plan) = decide(dns, &config(dns), &story.observed, settings, now).unwrap();
-        let patch = SelectorPatch { resource_version: "7".to_owned(), add: true };
-        plan.service = ServicePlan::Adopted { labels: BTreeMap::new(), patch: Some(patch) };
-        plan.rollout.state.switch.is_made = true;
-        let desired = Desired::build(dns, &config, &story.observed, &plan, settings);
-        let mut newest = Newest::new(&story.ctx, dns, true);
-        let how = (&story.observed, now);
-        let outcome = apply(&story.ctx, &mut newest, &desired, how, &plan).await.unwrap();
+        let outcome = switched(&story).await;
         assert!(outcome.has_failed(Kind::ConfigMap), "{outcome:?}");
         let state = lock(&story.cluster).get(Kind::ConfigMap, "/data/rollout.json");
         let is_remembered = state.as_str().unwrap().contains("isMade");

@@ -175,11 +175,11 @@ impl Stage<'_> {
         match self.case.via {
             Via::Udp => {
                 let udp = Udp::open_among(&clients, server, clients.len())?;
-                self.beside(&mut Generator::new(udp.stamped()?.with_upstream(upstream)?))
+                self.beside(&mut Generator::of_clients(udp.stamped()?.with_upstream(upstream)?))
             }
             Via::Tcp | Via::Tls => {
                 let streams = Streams::open(server, CONNECTIONS, None)?;
-                self.beside(&mut Generator::new(streams.with_upstream(upstream)?))
+                self.beside(&mut Generator::of_clients(streams.with_upstream(upstream)?))
             }
         }
     }

@@ -174,6 +174,8 @@ pub struct Generator<C> {
     /// The next question of the trace.
     position: usize,
     next_socket: usize,
+    /// Questions that one socket sends together.
+    together: usize,
 }
 
 impl<C: Carrier> Generator<C> {
@@ -185,7 +187,15 @@ impl<C: Carrier> Generator<C> {
     /// The same where this many questions of each socket may wait.
     pub fn with_room(carrier: C, per_socket: usize) -> Generator<C> {
         let flights = Flights::new(carrier.sockets(), per_socket);
-        Generator { carrier, flights, queries: Queries::new(), position: 0, next_socket: 0 }
+        let (queries, position, next_socket) = (Queries::new(), 0, 0);
+        Generator { carrier, flights, queries, position, next_socket, together: BATCH }
+    }
+
+    /// The same where each socket is a client: the next question is that of the next client, also when many are due at once
+    /// because the generator had to wait for its processor. Sent together they would be those of one client, which then waits
+    /// for its own.
+    pub fn of_clients(carrier: C) -> Generator<C> {
+        Generator { together: 1, ..Generator::new(carrier) }
     }
 
     pub fn carrier(&self) -> &C {
@@ -234,7 +244,7 @@ impl<C: Carrier> Generator<C> {
         // In the batches of a window: what is answered is compared with what is answered to those.
         let room = if run.grace == 0 && room < BATCH { 0 } else { room };
         if room > 0 {
-            self.send(run.trace, run.pace, room.min(BATCH), now, &mut run.outcome)?;
+            self.send(run.trace, run.pace, room.min(self.together), now, &mut run.outcome)?;
         }
         let (flights, outcome) = (&mut self.flights, &mut run.outcome);
         let count = self.carrier.receive(|arrival| {

@@ -12,6 +12,8 @@ struct Table {
     silent_every: Option<usize>,
     lies: bool,
     asked: usize,
+    /// The most questions that one socket sent together.
+    together: usize,
     waiting: Vec<(usize, Vec<u8>)>,
 }
 
@@ -22,6 +24,7 @@ impl Carrier for Table {
 
     fn send(&mut self, socket: usize, queries: &Queries) -> io::Result<usize> {
         let count = queries.count().min(self.takes);
+        self.together = self.together.max(count);
         for at in 0..count {
             self.asked += 1;
             if self.silent_every.is_some_and(|every| self.asked.is_multiple_of(every)) {
@@ -90,6 +93,26 @@ fn a_client_beside_another_gets_its_own_answers_at_its_own_rate() {
     assert_eq!((one.answered, one.wrong, one.lost), (one.sent, 0, 0));
     assert_eq!((other.answered + other.lost, other.wrong), (other.sent, 0));
     assert_eq!(other.lost, other.sent / 4);
+}
+
+#[test]
+fn questions_that_are_late_are_not_those_of_one_client() {
+    let trace = Trace::external(100, 1_000, 1);
+    for (of_clients, together) in [(false, 20), (true, 1)] {
+        let table = Table { takes: BATCH, ..Table::default() };
+        let mut generator =
+            if of_clients { Generator::of_clients(table) } else { Generator::new(table) };
+        // It begins 20 ms late.
+        let ns = Cell::new(20_000_000);
+        let clock = || {
+            ns.set(ns.get() + 50_000);
+            ns.get()
+        };
+        let run = Running::new(&trace, Pace::Rate(1_000), 3 * BRIEFLY);
+        let outcome = generator.run_by(run, clock).expect("no socket can fail");
+        assert_eq!((outcome.sent, outcome.answered), (60, 60));
+        assert_eq!(generator.carrier.together, together + usize::from(!of_clients));
+    }
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Worker {
         true
     }
 
-    /// Waits for queries, and for what upstreams reply while there is a socket of this thread on which they may. Waits for
+    /// Waits for queries, and for what upstreams reply while a reply to this thread is awaited. Waits for
     /// nothing while upstreams are still to be asked.
     fn receive(
         &self,
@@ -213,7 +213,7 @@ impl Worker {
         let (socket, is_idle) = (&*self.socket, self.later.is_empty());
         let recv = |batch| if is_idle { socket.recv(batch) } else { socket.recv_now(batch) };
         let Some(reading) = reading else { return recv(batch) };
-        if !reading.has_ports() {
+        if reading.is_alone() {
             return recv(batch).inspect(|asked| reading.was_alone(socket, is_idle && *asked == 0));
         }
         let for_clients = reading.wait(socket, if is_idle { LOOK } else { Duration::ZERO })?;

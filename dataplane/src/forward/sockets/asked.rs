@@ -3,6 +3,7 @@
 //! attempt to guess an id (FW13).
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -40,13 +41,20 @@ pub(super) struct Asked<C> {
     pub(super) latest: Instant,
     /// One query has the socket for itself, which closes with it: what comes after its reply is not read.
     is_own: bool,
+    /// Of the thread that reads this socket.
+    awaited: Weak<()>,
 }
+
+/// Held for each reply that the thread of the socket awaits, so that the thread knows whether it awaits any. None where a task
+/// reads the socket.
+pub(super) type Awaits = Option<Arc<()>>;
 
 /// One query that waits for its reply.
 pub(super) struct Asker<C> {
     pub(super) by: By<C>,
     /// Whether a datagram with its id came.
     pub(super) is_answered: bool,
+    pub(super) _awaits: Awaits,
 }
 
 /// The receiver of the reply: a task, or a function.
@@ -66,14 +74,20 @@ impl<C> std::fmt::Debug for Asked<C> {
 }
 
 impl<C> Asked<C> {
-    pub(super) fn new(now: Instant, is_own: bool) -> Asked<C> {
+    pub(super) fn new(now: Instant, is_own: bool, awaited: Weak<()>) -> Asked<C> {
         Asked {
             waiting: HashMap::new(),
             ended: VecDeque::new(),
             answered: VecDeque::new(),
             latest: now,
             is_own,
+            awaited,
         }
+    }
+
+    /// One more reply is awaited as long as this is held.
+    pub(super) fn awaits(&self) -> Awaits {
+        self.awaited.upgrade()
     }
 
     /// A query begins; an id for it, or none where as many wait as may.

@@ -1,5 +1,6 @@
 //! The open ports of one server that queries share, by who reads them. A thread that answers clients draws among those that it
-//! reads itself: so its replies do not wait behind those of a thread that is flooded (L2), and wake no second thread.
+//! reads itself: so its replies do not wait behind those of a thread that is flooded (L2), and wake no second thread. Tasks draw
+//! among those that tasks read: a thread that awaits no reply to a query of its own does not look at its sockets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,9 +29,9 @@ struct OfReader {
 }
 
 impl OpenPorts {
-    /// What a query finds that this reader sends. A task draws among all.
+    /// What a query finds that this reader sends.
     pub(super) fn found(&self, reader: ReaderNumber) -> Open {
-        let has_none = reader.is_some() && self.of.iter().all(|of| of.reader != reader);
+        let has_none = self.of.iter().all(|of| of.reader != reader);
         Open {
             all: self.of.iter().map(|of| of.open.len()).sum(),
             to_draw: self.drawn_by(reader).map(|of| of.open.len()).sum(),
@@ -39,7 +40,7 @@ impl OpenPorts {
     }
 
     fn drawn_by(&self, reader: ReaderNumber) -> impl Iterator<Item = &OfReader> {
-        self.of.iter().filter(move |of| reader.is_none() || of.reader == reader)
+        self.of.iter().filter(move |of| of.reader == reader)
     }
 
     /// One of those among which this reader draws.

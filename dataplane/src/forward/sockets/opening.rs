@@ -61,7 +61,8 @@ impl Pool {
         is_own: bool,
         at: Instant,
     ) -> io::Result<Arc<Port>> {
-        let port = Arc::new(Port::new(ReadBy::Thread(socket), &self.common, is_own, at));
+        let socket = ReadBy::Thread(socket, reader.awaited());
+        let port = Arc::new(Port::new(socket, &self.common, is_own, at));
         let key = reader.key();
         reader.add(key, &port).inspect_err(|_| self.closed(at))?;
         let (of, common, server) = (Arc::clone(reader), Arc::clone(&self.common), self.server);

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use dataplane_core::Discard;
@@ -36,8 +36,8 @@ pub(super) fn registered(socket: UdpSocket) -> io::Result<Socket> {
 pub(super) enum ReadBy {
     /// A task of the runtime.
     Task(Socket),
-    /// The thread that opened it.
-    Thread(UdpSocket),
+    /// The thread that opened it, and what is held for each reply that it awaits.
+    Thread(UdpSocket, Weak<()>),
 }
 
 /// A socket that several queries share, or one query has for itself.
@@ -138,10 +138,14 @@ impl Drop for Listening {
 impl Port {
     /// On this socket; nothing reads it yet.
     pub(super) fn new(socket: ReadBy, common: &Arc<Common>, is_own: bool, now: Instant) -> Port {
+        let awaited = match &socket {
+            ReadBy::Task(_) => Weak::new(),
+            ReadBy::Thread(_, awaited) => Weak::clone(awaited),
+        };
         Port {
             socket,
             common: Arc::clone(common),
-            asked: Mutex::new(Asked::new(now, is_own)),
+            asked: Mutex::new(Asked::new(now, is_own, awaited)),
             opened: now,
             is_own,
             is_looked_after: AtomicBool::new(false),
@@ -168,7 +172,7 @@ impl Port {
     pub(super) fn socket(&self) -> &UdpSocket {
         match &self.socket {
             ReadBy::Task(socket) => socket.get_ref(),
-            ReadBy::Thread(socket) => socket,
+            ReadBy::Thread(socket, _) => socket,
         }
     }
 
@@ -191,7 +195,8 @@ impl Port {
         is_answered: bool,
     ) -> Listening {
         let (task, arrivals) = mpsc::channel(MAX_WAITING);
-        asked.waiting.insert(id, Asker { by: By::Task(task), is_answered });
+        let awaits = asked.awaits();
+        asked.waiting.insert(id, Asker { by: By::Task(task), is_answered, _awaits: awaits });
         Listening { port: Arc::clone(self), id, arrivals }
     }
 
@@ -204,7 +209,8 @@ impl Port {
         let mut asked = self.asked();
         let id = asked.draw(now)?;
         let by = By::Call(make(id)?, now + USUAL.interval);
-        asked.waiting.insert(id, Asker { by, is_answered: false });
+        let awaits = asked.awaits();
+        asked.waiting.insert(id, Asker { by, is_answered: false, _awaits: awaits });
         Some(id)
     }
 
@@ -219,6 +225,8 @@ impl Port {
         asked: &mut Asked<OnArrival>,
         ids: &[u16],
     ) -> Vec<(OnArrival, Listening)> {
+        // Their replies are awaited all the time: the thread that reads them must not see a moment in which they are not.
+        let _awaits = asked.awaits();
         let take = |id: &u16| {
             let call = asked.take_call(*id)?;
             Some((call, self.listening(asked, *id, false)))
@@ -308,7 +316,9 @@ impl Port {
         if let Some(call) = asked.begin_to_judge(id) {
             drop(asked);
             call(Arrived::Datagram(datagram, Place { port: self, id, is_kept: false }));
-        } else if let Some(Asker { by: By::Task(task), is_answered }) = asked.waiting.get_mut(&id) {
+        } else if let Some(Asker { by: By::Task(task), is_answered, .. }) =
+            asked.waiting.get_mut(&id)
+        {
             *is_answered = true;
             // A query that does not keep up misses it.
             let _ = task.try_send(Arrival::Datagram(datagram.to_vec()));

@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use dataplane_udp::{Poller, Ready};
 
 use super::MAX_DATAGRAM;
 use super::port::Port;
+use crate::forward::now;
 
 /// The number of the next thread that reads.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -25,6 +26,9 @@ const MAX_MORE: usize = 4;
 /// Turns for clients alone after which their socket leaves the set. Misses that come one after the other, each with a socket of
 /// its own, would else cost two system calls more each.
 const MOST_ALONE: u32 = 64;
+/// Time between two looks at sockets on which no reply is awaited, while clients ask. What comes there, such as a second reply,
+/// must not fill their buffers.
+const LOOK_FOR_OTHERS: Duration = Duration::from_millis(100);
 /// Longest wait where the system cannot wait for the socket of clients too (no memory): it is looked at this often.
 const LOOK_FOR_CLIENTS: Duration = Duration::from_millis(10);
 
@@ -40,6 +44,9 @@ pub(crate) struct Reader {
     poller: Poller,
     ports: Mutex<HashMap<u64, Arc<Port>>>,
     next: AtomicU64,
+    /// Held once more for each reply that is awaited on these ports. Only this thread sends queries from them, so where none is
+    /// awaited, none will be before it sends the next one.
+    awaited: Arc<()>,
 }
 
 /// What a thread holds while it reads.
@@ -52,9 +59,16 @@ pub(crate) struct Reading {
     with_clients: bool,
     /// Turns in which clients were waited for alone.
     alone: u32,
+    /// When the sockets were looked at.
+    looked: Instant,
+    /// Something came for one of them.
+    found: bool,
     /// How often that socket came into the set or left it.
     #[cfg(test)]
     pub(crate) changes: usize,
+    /// How often something came or a time was over.
+    #[cfg(test)]
+    pub(crate) waits: usize,
 }
 
 impl Reader {
@@ -65,6 +79,10 @@ impl Reader {
 
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    pub(super) fn awaited(&self) -> Weak<()> {
+        Arc::downgrade(&self.awaited)
     }
 
     fn ports(&self) -> MutexGuard<'_, HashMap<u64, Arc<Port>>> {
@@ -99,7 +117,13 @@ impl Reading {
     pub(crate) fn begin() -> Option<Reading> {
         let poller = Poller::new().ok()?;
         let (number, next) = (NEXT.fetch_add(1, Ordering::Relaxed), AtomicU64::new(0));
-        let reader = Arc::new(Reader { number, poller, ports: Mutex::default(), next });
+        let reader = Arc::new(Reader {
+            number,
+            poller,
+            ports: Mutex::default(),
+            next,
+            awaited: Arc::default(),
+        });
         OWN.set(Some(Arc::clone(&reader)));
         let buffer = Box::new([0; MAX_DATAGRAM]);
         Some(Reading {
@@ -108,14 +132,26 @@ impl Reading {
             buffer,
             with_clients: false,
             alone: 0,
+            looked: now(),
+            found: false,
             #[cfg(test)]
             changes: 0,
+            #[cfg(test)]
+            waits: 0,
         })
     }
 
     /// Whether there is a socket to read.
     pub(crate) fn has_ports(&self) -> bool {
         !self.reader.ports().is_empty()
+    }
+
+    /// Whether clients are waited for alone, with one system call less: no reply is awaited, and the sockets on which some may
+    /// still come were looked at a moment ago.
+    pub(crate) fn is_alone(&self) -> bool {
+        let is_awaited = Arc::strong_count(&self.reader.awaited) > 1;
+        let is_seen = || !self.found && now() < self.looked + LOOK_FOR_OTHERS;
+        !is_awaited && (!self.has_ports() || is_seen())
     }
 
     #[cfg(test)]
@@ -137,6 +173,14 @@ impl Reading {
         }
         let time = if self.with_clients { time } else { time.min(LOOK_FOR_CLIENTS) };
         self.reader.poller.wait(&mut self.ready, time)?;
+        self.found = self.ready.keys().any(|key| key != CLIENTS);
+        if !self.found {
+            self.looked = now();
+        }
+        #[cfg(test)]
+        {
+            self.waits += 1;
+        }
         let has_clients = self.ready.keys().any(|key| key == CLIENTS);
         Ok(has_clients || self.ready.is_full() || !self.with_clients)
     }

@@ -171,7 +171,7 @@ async fn fw13_a_late_reply_on_a_shared_port_disturbs_no_other_query() {
     for id in 0..2_000 {
         let (arrivals, _) = mpsc::channel(1);
         let is_answered = id % 2 == 0;
-        asked.waiting.insert(id, Asker { by: By::Task(arrivals), is_answered });
+        asked.waiting.insert(id, Asker { by: By::Task(arrivals), is_answered, _awaits: None });
         asked.end(id, now);
     }
     assert_eq!((asked.ended.len(), asked.answered.len()), (MAX_ENDED, MAX_ANSWERED));
@@ -356,7 +356,7 @@ async fn fw12_an_id_is_taken_while_its_datagram_is_judged() {
 #[test]
 fn f8_an_id_whose_reply_may_still_come_is_not_drawn_again() {
     let start = now();
-    let mut asked = Asked::<()>::new(start, false);
+    let mut asked = Asked::<()>::new(start, false, std::sync::Weak::new());
     let ended: BTreeSet<u16> = (0..MAX_ENDED as u16).collect();
     ended.iter().for_each(|id| asked.note_ended(*id, start));
     // Each is drawn once in 65,536 times where it is free.

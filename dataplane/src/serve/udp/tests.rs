@@ -1,5 +1,6 @@
 //! One batch that the test drives: which reply leaves when.
 
+mod alone;
 mod broken;
 mod misses_in_a_row;
 mod waiting_replies;

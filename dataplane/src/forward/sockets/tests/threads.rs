@@ -1,6 +1,7 @@
 //! Two threads that answer clients, each with its own ports towards one server.
 
 use super::*;
+use crate::forward::plan::USUAL;
 
 const PORTS: u32 = 8;
 
@@ -53,20 +54,50 @@ async fn l2_fw10_a_thread_reads_the_replies_to_its_own_queries() {
     assert_eq!(flooded.ports(), PORTS as usize);
 }
 
-/// A task has no ports of its own to read.
+/// A thread that awaits no reply waits for clients alone, so it would not read the reply to a task at once.
 #[tokio::test]
-async fn fw10_a_task_draws_among_the_ports_of_all_threads() {
+async fn fw10_a_task_opens_ports_beside_those_of_threads_and_draws_among_them() {
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let (upstreams, server) = server(far.local_addr().unwrap(), PORTS);
     let reading = Reading::begin().expect("this thread can wait for many sockets");
     for _ in 0..PORTS {
         depart(&server.pool, (), |(), id| query(id), |(), _, came: Arrived<'_>| drop(came));
     }
-    let pool = Arc::clone(&server.pool);
-    let sends = move || send_at(&pool, query, Instant::now()).unwrap().is_some();
+    let (pool, runtime) = (Arc::clone(&server.pool), tokio::runtime::Handle::current());
+    let sends = move || {
+        let _tasks = runtime.enter();
+        (0..3).all(|_| send_at(&pool, query, Instant::now()).unwrap().is_some())
+    };
     assert!(std::thread::spawn(sends).join().unwrap());
-    assert_eq!((reading.ports(), server.pool.len()), (PORTS as usize, PORTS as usize));
+    let few = 2;
+    assert_eq!((reading.ports(), server.pool.len()), (PORTS as usize, PORTS as usize + few));
     assert_eq!(upstreams.registry.common.shared_draws(), 1);
+}
+
+/// A late reply, of which no query waits, is read by one of the next looks.
+#[tokio::test]
+async fn fw13_fw53_a_thread_looks_at_its_ports_while_a_reply_to_it_may_come() {
+    let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (_upstreams, server) = server(far.local_addr().unwrap(), 1);
+    let mut reading = Reading::begin().expect("this thread can wait for many sockets");
+    let clients = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut is_alone = || {
+        reading.wait(&clients, Duration::ZERO).unwrap();
+        reading.is_alone()
+    };
+    assert!(is_alone());
+    let (sender, landed) = std::sync::mpsc::channel();
+    let note = move |(), _, came: Arrived<'_>| {
+        let Arrived::Overdue(listening) = came else { panic!("{came:?}") };
+        sender.send(listening).unwrap();
+    };
+    depart(&server.pool, (), |(), id| query(id), note);
+    assert!(!is_alone(), "its query waits");
+    server.pool.overdue(now() + USUAL.interval);
+    let listening = landed.try_recv().expect("a task waits on");
+    assert!(!is_alone(), "it still waits");
+    drop(listening);
+    assert!(is_alone() && server.pool.len() == 1);
 }
 
 /// Its place in the set is taken where the set refuses it: then clients must be looked at.

@@ -30,13 +30,14 @@ impl Stream {
     /// Pages of one consistent list. What is not in them is removed only at their end (E21).
     pub(super) async fn list(&mut self) -> Result<(), Failure> {
         self.mark_relisted();
-        let mut differences = 0;
+        let (mut differences, mut pages) = (0, 0);
         let mut token: Option<String> = None;
         let mut version: Option<String> = None;
         self.sink.borrow_mut().begin(&self.watched);
         loop {
             let page = self.page_at_last(token.as_deref()).await?;
             differences += page.differences;
+            pages += 1;
             // Of the first page: objects of later ones are as of then too.
             version.get_or_insert(page.metadata.resource_version);
             token = page.metadata.token.filter(|token| !token.is_empty());
@@ -44,7 +45,7 @@ impl Stream {
                 break;
             }
         }
-        self.complete(version.unwrap_or_default(), differences);
+        self.complete(version.unwrap_or_default(), pages, differences);
         Ok(())
     }
 

@@ -14,6 +14,11 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 /// New lists in a row without a wait, if an answer asks for them; further ones wait as after a failure.
 const MAX_RELISTS_AT_ONCE: u32 = 3;
+/// An API server that was restarted says 410 to the watches of all pods at once. So a list after that waits up to this for
+/// each page of the list before, the first one excepted ...
+const SPREAD_OF_PAGE: Duration = Duration::from_millis(500);
+/// ... and up to this in all. Meanwhile answers stay as they are.
+const MAX_SPREAD: Duration = Duration::from_secs(15);
 /// Doublings until the longest wait.
 const MAX_DOUBLINGS: u32 = 5;
 /// A server's Retry-After is honoured up to this: a longer one is taken for a mistake.
@@ -87,11 +92,20 @@ pub(super) struct Supervisor {
     failed_starts: u32,
     /// Lists again that a list itself asked for, since the last one that was complete.
     relists: u32,
+    /// Pages of the last complete list.
+    pages: u32,
     /// The API server may not have the version held any more, and would accept a watch there and stay silent (K22).
     is_in_doubt: bool,
 }
 
 impl Supervisor {
+    /// A list is complete, of this many pages.
+    pub(super) fn listed(&mut self, pages: u32) {
+        self.pages = pages;
+        self.moved();
+        self.confirmed();
+    }
+
     /// The data has changed: another version is held now.
     pub(super) fn moved(&mut self) {
         self.failed_starts = 0;
@@ -103,7 +117,7 @@ impl Supervisor {
         self.is_in_doubt
     }
 
-    /// The API server has the version held, or everything was listed.
+    /// The API server has the version held.
     pub(super) fn confirmed(&mut self) {
         self.is_in_doubt = false;
     }
@@ -142,7 +156,17 @@ impl Supervisor {
             _ => false,
         };
         let after = if is_harmless { Duration::ZERO } else { self.wait(failure, chance) };
-        Next { after, relist }
+        Next { after: after + self.spread(failure, during).mul_f64(chance), relist }
+    }
+
+    /// The time within which the list after this failure begins at random. A list that failed has waits of its own.
+    fn spread(&self, failure: &Failure, during: During) -> Duration {
+        match (failure, during) {
+            (Failure::Status { code: 410, .. }, During::Start | During::Watch { .. }) => {
+                SPREAD_OF_PAGE.saturating_mul(self.pages.saturating_sub(1)).min(MAX_SPREAD)
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// Whether a watch can begin at the version held no more.
@@ -224,152 +248,4 @@ impl Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(code: u16, message: &str) -> Failure {
-        Failure::Status { code, message: message.into(), retry_after: None }
-    }
-
-    fn next(supervisor: &mut Supervisor, failure: &Failure, during: During) -> Next {
-        supervisor.next(failure, during, Instant::now(), 0.5)
-    }
-
-    #[test]
-    fn e23_waits_double_to_five_seconds_with_full_jitter() {
-        let mut supervisor = Supervisor::default();
-        let link = Failure::Link("refused".into());
-        let waits: Vec<u128> =
-            (0..8).map(|_| next(&mut supervisor, &link, During::Start).after.as_millis()).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 1600, 2500, 2500, 2500]);
-        assert_eq!(
-            supervisor.next(&link, During::Start, Instant::now(), 0.0).after,
-            Duration::ZERO
-        );
-    }
-
-    #[test]
-    fn e23_a_server_that_refuses_or_makes_no_sense_is_never_asked_without_a_pause() {
-        for failure in [status(401, ""), status(403, ""), Failure::Garbage("<html>".into())] {
-            for during in [During::List, During::Start] {
-                let next = Supervisor::default().next(&failure, during, Instant::now(), 0.0);
-                assert_eq!(next.after.as_millis(), 100, "{failure:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn k22_lists_that_ask_for_another_list_each_time_wait_after_the_third() {
-        let mut supervisor = Supervisor::default();
-        let mut list = || next(&mut supervisor, &Failure::Relist, During::List).after.as_millis();
-        let waits: Vec<u128> = (0..6).map(|_| list()).collect();
-        assert_eq!(waits, [0, 0, 0, 100, 200, 400]);
-        supervisor.moved();
-        let next = next(&mut supervisor, &Failure::Relist, During::List);
-        assert_eq!(next.after, Duration::ZERO, "a list was complete since");
-    }
-
-    #[test]
-    fn e23_a_minute_of_health_resets_the_wait() {
-        let mut supervisor = Supervisor::default();
-        let link = Failure::Link("reset".into());
-        for _ in 0..6 {
-            next(&mut supervisor, &link, During::Start);
-        }
-        let since = Instant::now();
-        let short = supervisor.next(&link, During::Watch { since }, since + HEALTHY_AFTER / 2, 0.5);
-        assert_eq!(short.after.as_millis(), 2500);
-        let healthy = supervisor.next(&link, During::Watch { since }, since + HEALTHY_AFTER, 0.5);
-        assert_eq!(healthy.after.as_millis(), 100);
-    }
-
-    #[test]
-    fn k9_retry_after_is_honoured_and_bounded() {
-        let mut supervisor = Supervisor::default();
-        let asked = |seconds| Failure::Status {
-            code: 429,
-            message: String::new(),
-            retry_after: Some(Duration::from_secs(seconds)),
-        };
-        let wait = next(&mut supervisor, &asked(7), During::List).after;
-        assert_eq!(wait, Duration::from_millis(7100));
-        assert!(
-            next(&mut supervisor, &asked(86_400), During::List).after < Duration::from_secs(126)
-        );
-    }
-
-    #[test]
-    fn k5_what_says_that_the_version_is_lost_leads_to_a_list() {
-        let watch = During::Watch { since: Instant::now() };
-        let lost = [
-            status(410, "Expired"),
-            status(400, "invalid"),
-            status(422, "invalid"),
-            status(504, "Too large resource version: 9, current: 7"),
-        ];
-        for failure in lost {
-            for during in [During::Start, watch] {
-                assert!(next(&mut Supervisor::default(), &failure, during).relist, "{failure:?}");
-            }
-        }
-        let kept = [status(503, ""), status(504, "timeout"), status(403, ""), status(401, "")];
-        for failure in kept {
-            assert!(!next(&mut Supervisor::default(), &failure, During::Start).relist);
-        }
-        assert!(!next(&mut Supervisor::default(), &Failure::End, watch).relist);
-        assert!(next(&mut Supervisor::default(), &status(503, ""), During::List).relist);
-    }
-
-    #[test]
-    fn k5_five_refusals_at_one_version_lead_to_a_list_an_outage_does_not() {
-        let refusals = |failure: Failure, during| {
-            let mut supervisor = Supervisor::default();
-            (0..20).map(|_| next(&mut supervisor, &failure, during).relist).collect::<Vec<_>>()
-        };
-        let refused = refusals(status(500, "boom"), During::Start);
-        assert_eq!(refused.iter().position(|relist| *relist), Some(4));
-        assert!(refused[9], "and again after five more");
-        let harmless = [403, 429, 502, 503, 504].map(|code| status(code, ""));
-        for harmless in harmless.into_iter().chain([Failure::Link("refused".into())]) {
-            assert!(!refusals(harmless, During::Start).contains(&true));
-        }
-        // A look names no version.
-        assert!(!refusals(status(500, "boom"), During::Look).contains(&true));
-        let mut supervisor = Supervisor::default();
-        for _ in 0..20 {
-            assert!(!next(&mut supervisor, &status(500, ""), During::Start).relist);
-            supervisor.moved();
-        }
-    }
-
-    #[test]
-    fn k22_a_watch_that_ends_by_its_own_time_raises_no_doubt_about_its_version() {
-        let since = Instant::now();
-        let raises = |failure: &Failure, seconds| {
-            let mut supervisor = Supervisor::default();
-            let now = since + Duration::from_secs(seconds);
-            supervisor.next(failure, During::Watch { since }, now, 0.5);
-            supervisor.is_in_doubt()
-        };
-        assert!(!raises(&Failure::End, 180));
-        assert!(raises(&Failure::End, 100), "API servers may have been restarted");
-        assert!(raises(&Failure::Silence, 180));
-        assert!(raises(&Failure::Link("reset".into()), 180));
-        assert!(raises(&status(503, ""), 180), "of a balancer without API servers");
-        for refused in [401, 403, 429] {
-            assert!(!raises(&status(refused, ""), 1), "{refused}");
-        }
-    }
-
-    #[test]
-    fn a_watch_that_ends_in_order_continues_at_once_unless_it_was_short() {
-        let since = Instant::now();
-        let mut supervisor = Supervisor::default();
-        let end = |supervisor: &mut Supervisor, seconds| {
-            let now = since + Duration::from_secs(seconds);
-            supervisor.next(&Failure::End, During::Watch { since }, now, 0.5).after
-        };
-        assert_eq!(end(&mut supervisor, 180), Duration::ZERO);
-        assert!(end(&mut supervisor, 0) > Duration::ZERO);
-    }
-}
+mod tests;

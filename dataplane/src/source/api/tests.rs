@@ -1,4 +1,4 @@
-//! How often snapshots are looked after.
+//! How often snapshots are looked after, and how long a list waits.
 
 use super::*;
 
@@ -25,5 +25,22 @@ async fn e40_without_a_snapshot_to_write_there_is_a_step_a_second_and_one_at_the
             () = ended => {}
         }
         assert_eq!((steps, last), (14, 3), "{next:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k22_a_list_that_is_requested_does_not_wait_for_its_turn_unless_one_failed() {
+    let (number, second) = (Resource::Pods as usize, Duration::from_secs(1));
+    for (known, kind, waits_s) in [(Some(7), number, 1), (Some(7), 0, 15), (None, number, 15)] {
+        let mut counts = [0; watched::KINDS];
+        counts[number] = 7;
+        let (requests, mut relists) = channel::channel(counts);
+        let begun = tokio::time::Instant::now();
+        let request = async {
+            tokio::time::sleep(second).await;
+            requests.send_modify(|counts| counts[kind] += 1);
+        };
+        tokio::join!(watch::pause(15 * second, &mut relists, number, known), request);
+        assert_eq!(begun.elapsed().as_secs(), waits_s, "{known:?}, {kind}");
     }
 }

@@ -106,7 +106,8 @@ impl Stream {
             let next = self.supervisor.next(&failure, during, Instant::now(), chance());
             self.log_failure(&failure, next);
             relist = next.relist;
-            tokio::time::sleep(next.after).await;
+            let known = (relist && during != During::List).then_some(self.relisted);
+            pause(next.after, &mut self.relists, self.watched.number(), known).await;
         }
     }
 
@@ -132,7 +133,7 @@ impl Stream {
     }
 
     /// A list is complete: the next watch starts at its version.
-    pub(super) fn complete(&mut self, version: String, differences: u64) {
+    pub(super) fn complete(&mut self, version: String, pages: u32, differences: u64) {
         let mut sink = self.sink.borrow_mut();
         let removed = sink.complete(&self.watched, &version);
         if std::mem::take(&mut self.is_comparing) {
@@ -147,8 +148,7 @@ impl Stream {
         drop(sink);
         self.compare_at = next_comparison(self.compare_after);
         self.list_at = None;
-        self.supervisor.moved();
-        self.supervisor.confirmed();
+        self.supervisor.listed(pages);
         self.pages.complete();
         self.version = Some(version);
     }
@@ -329,6 +329,21 @@ impl Stream {
             self.supervisor.moved();
         }
         Ok(is_deleted.is_some())
+    }
+}
+
+/// Waits. A list that others request meanwhile, as for a reset, begins at once: where this many requests are `known`. After
+/// a list that failed none are, and it waits.
+pub(super) async fn pause(
+    after: Duration,
+    relists: &mut watch::Receiver<[u64; KINDS]>,
+    number: usize,
+    known: Option<u64>,
+) {
+    let is_requested = |counts: &[u64; KINDS]| known.is_some_and(|known| counts[number] != known);
+    tokio::select! {
+        () = tokio::time::sleep(after) => {}
+        _ = relists.wait_for(is_requested) => {}
     }
 }
 

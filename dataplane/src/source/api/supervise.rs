@@ -27,9 +27,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// A watch that ends in order sooner than this is a failure: the server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(5);
-/// A watch that ends in order sooner than this did not end by its own time: API servers may have been restarted, with
-/// another etcd (K22). A little less than the time that it asks for.
-const WHOLE_WATCH: Duration = Duration::from_secs(170);
+/// A watch that ends in order sooner than this before the time that it asked for did not end by its own time: API servers may
+/// have been restarted, with another etcd (K22).
+const EARLY: Duration = Duration::from_secs(10);
 
 /// Why a list or a watch ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub(super) enum During {
     Watch {
         /// When the API server accepted it.
         since: Instant,
+        /// How long it asked to be.
+        asked: Duration,
     },
 }
 
@@ -131,7 +133,7 @@ impl Supervisor {
         chance: f64,
     ) -> Next {
         let was_healthy = match during {
-            During::Watch { since } => now.saturating_duration_since(since) >= HEALTHY_AFTER,
+            During::Watch { since, .. } => now.saturating_duration_since(since) >= HEALTHY_AFTER,
             During::List | During::Look | During::Start => false,
         };
         if was_healthy {
@@ -150,7 +152,7 @@ impl Supervisor {
             }
             (Failure::Relist, During::Look | During::Start | During::Watch { .. }) => true,
             (Failure::Silence, During::Watch { .. }) => true,
-            (Failure::End, During::Watch { since }) => {
+            (Failure::End, During::Watch { since, .. }) => {
                 now.saturating_duration_since(since) >= SHORTEST_WATCH
             }
             _ => false,
@@ -215,8 +217,8 @@ impl Supervisor {
 fn raises_doubt(failure: &Failure, during: During, now: Instant) -> bool {
     match (failure, during) {
         (Failure::Relist | Failure::Status { code: 401 | 403 | 429, .. }, _) => false,
-        (Failure::End, During::Watch { since }) => {
-            now.saturating_duration_since(since) < WHOLE_WATCH
+        (Failure::End, During::Watch { since, asked }) => {
+            now.saturating_duration_since(since) + EARLY < asked
         }
         _ => true,
     }

@@ -22,7 +22,7 @@ use super::heartbeat;
 use super::pace::{Pace, chance};
 use super::sink::{Read, Sink};
 use super::supervise::{During, Failure, Next, Supervisor};
-use super::watched::{FIRST_PAGE, KINDS, PAGE, Watched};
+use super::watched::{self, FIRST_PAGE, KINDS, PAGE, Watched};
 use crate::source::objects::convert;
 
 /// An answer begins within this time, and a list continues within it.
@@ -198,12 +198,14 @@ impl Stream {
     }
 
     async fn watch(&mut self) -> (Failure, During) {
-        let request = self.watched.watch(self.version.as_deref().unwrap_or_default());
+        let seconds = watched::watch_seconds(chance());
+        let request = self.watched.watch(self.version.as_deref().unwrap_or_default(), seconds);
         let mut body = match self.send(request).await {
             Ok(response) => response.into_body(),
             Err(failure) => return (failure, During::Start),
         };
-        let since = Instant::now();
+        let asked = Duration::from_secs(seconds.into());
+        let during = During::Watch { since: Instant::now(), asked };
         let is_recovered = self.sink.borrow_mut().heard(&self.watched, 0);
         if is_recovered {
             tracing::info!(resource = self.watched.plural(), "watching again");
@@ -211,10 +213,10 @@ impl Stream {
         let mut lines = Lines::default();
         loop {
             match self.chunk(&mut body).await {
-                Err(failure) => return (failure, During::Watch { since }),
+                Err(failure) => return (failure, during),
                 Ok(chunk) => {
                     if let Err(failure) = self.take(&mut lines, &chunk) {
-                        return (failure, During::Watch { since });
+                        return (failure, during);
                     }
                 }
             }

@@ -7,9 +7,11 @@ use kube::client::Body;
 use crate::source::objects::convert::SERVICE_NAME_LABEL;
 use crate::source::writer::KUBE_SYSTEM;
 
-/// Seconds after which the server ends a watch (E24): below the 240 s after which load balancers drop an
-/// idle connection and say nothing.
-const WATCH_TIMEOUT_S: u32 = 180;
+/// Seconds after which the server ends a watch, at least (E24) ...
+const WATCH_TIMEOUT_S: u32 = 150;
+/// ... and at random up to this many more: watches of many pods that began together, as after a restart of the API server, do
+/// not end together. In all below the 240 s after which load balancers drop an idle connection and say nothing.
+const WATCH_SPREAD_S: u32 = 60;
 /// Objects in the first page, while nothing is known of their size.
 pub(super) const FIRST_PAGE: u32 = 50;
 /// Objects in a page at most. Of large ones, as full EndpointSlices are, fewer fit: what came before says how many. A list of
@@ -18,6 +20,11 @@ pub(super) const PAGE: u32 = 500;
 
 /// Everything that may be listed again on request: the resources, and the ConfigMap.
 pub(super) const KINDS: usize = Resource::ALL.len() + 1;
+
+/// How long the next watch asks to be; `chance` is in [0, 1).
+pub(super) fn watch_seconds(chance: f64) -> u32 {
+    WATCH_TIMEOUT_S + (f64::from(WATCH_SPREAD_S) * chance).round() as u32
+}
 
 /// One thing to list and watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,12 +134,12 @@ impl Watched {
         *self == Watched::Objects(Resource::Namespaces)
     }
 
-    /// What changes after this version.
-    pub(super) fn watch(&self, version: &str) -> hyper::Request<Body> {
+    /// What changes after this version, for this many seconds.
+    pub(super) fn watch(&self, version: &str, seconds: u32) -> hyper::Request<Body> {
         let parameters = WatchParams {
             label_selector: self.label_selector(),
             field_selector: self.field_selector(),
-            timeout: Some(WATCH_TIMEOUT_S),
+            timeout: Some(seconds),
             bookmarks: true,
             ..WatchParams::default()
         };
@@ -174,17 +181,20 @@ mod tests {
     }
 
     #[test]
-    fn watches_end_before_load_balancers_drop_them_and_have_bookmarks() {
-        let text = Watched::Objects(Resource::Pods).watch("7").uri().to_string();
-        for part in ["timeoutSeconds=180", "allowWatchBookmarks=true", "resourceVersion=7"] {
-            assert!(text.contains(part), "{part} in {text}");
+    fn watches_end_at_random_before_load_balancers_drop_them_and_have_bookmarks() {
+        for (chance, time) in [(0.0, "150"), (0.5, "180"), (0.999_999, "210")] {
+            let watch = Watched::Objects(Resource::Pods).watch("7", watch_seconds(chance));
+            let (text, time) = (watch.uri().to_string(), format!("timeoutSeconds={time}"));
+            for part in [&*time, "allowWatchBookmarks=true", "resourceVersion=7"] {
+                assert!(text.contains(part), "{part} in {text}");
+            }
         }
     }
 
     #[test]
     fn s6_no_more_is_asked_for_than_the_roles_allow() {
         let map = Watched::ConfigMap { namespace: "dns".into(), name: "main".into() };
-        let text = map.watch("7").uri().to_string();
+        let text = map.watch("7", 180).uri().to_string();
         assert!(text.starts_with("/api/v1/namespaces/dns/configmaps?"), "{text}");
         assert!(text.contains("fieldSelector=metadata.name%3Dmain"), "{text}");
         let slices = Watched::Objects(Resource::EndpointSlices).list(100, None).uri().to_string();

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const ASKED: Duration = Duration::from_secs(180);
+
 fn status(code: u16, message: &str) -> Failure {
     Failure::Status { code, message: message.into(), retry_after: None }
 }
@@ -49,9 +51,15 @@ fn e23_a_minute_of_health_resets_the_wait() {
         next(&mut supervisor, &link, During::Start);
     }
     let since = Instant::now();
-    let short = supervisor.next(&link, During::Watch { since }, since + HEALTHY_AFTER / 2, 0.5);
+    let short = supervisor.next(
+        &link,
+        During::Watch { since, asked: ASKED },
+        since + HEALTHY_AFTER / 2,
+        0.5,
+    );
     assert_eq!(short.after.as_millis(), 2500);
-    let healthy = supervisor.next(&link, During::Watch { since }, since + HEALTHY_AFTER, 0.5);
+    let healthy =
+        supervisor.next(&link, During::Watch { since, asked: ASKED }, since + HEALTHY_AFTER, 0.5);
     assert_eq!(healthy.after.as_millis(), 100);
 }
 
@@ -70,7 +78,7 @@ fn k9_retry_after_is_honoured_and_bounded() {
 
 #[test]
 fn k5_what_says_that_the_version_is_lost_leads_to_a_list() {
-    let watch = During::Watch { since: Instant::now() };
+    let watch = During::Watch { since: Instant::now(), asked: ASKED };
     let lost = [
         status(410, "Expired"),
         status(400, "invalid"),
@@ -118,7 +126,7 @@ fn k22_a_watch_that_ends_by_its_own_time_raises_no_doubt_about_its_version() {
     let raises = |failure: &Failure, seconds| {
         let mut supervisor = Supervisor::default();
         let now = since + Duration::from_secs(seconds);
-        supervisor.next(failure, During::Watch { since }, now, 0.5);
+        supervisor.next(failure, During::Watch { since, asked: ASKED }, now, 0.5);
         supervisor.is_in_doubt()
     };
     assert!(!raises(&Failure::End, 180));
@@ -126,6 +134,16 @@ fn k22_a_watch_that_ends_by_its_own_time_raises_no_doubt_about_its_version() {
     assert!(raises(&Failure::Silence, 180));
     assert!(raises(&Failure::Link("reset".into()), 180));
     assert!(raises(&status(503, ""), 180), "of a balancer without API servers");
+    for asked_s in [150, 210] {
+        let asked = Duration::from_secs(asked_s);
+        let ends_at = |seconds| {
+            let (mut supervisor, now) =
+                (Supervisor::default(), since + Duration::from_secs(seconds));
+            supervisor.next(&Failure::End, During::Watch { since, asked }, now, 0.5);
+            supervisor.is_in_doubt()
+        };
+        assert!(!ends_at(asked_s) && !ends_at(asked_s - 9) && ends_at(asked_s - 11), "{asked_s}");
+    }
     for refused in [401, 403, 429] {
         assert!(!raises(&status(refused, ""), 1), "{refused}");
     }
@@ -137,7 +155,7 @@ fn a_watch_that_ends_in_order_continues_at_once_unless_it_was_short() {
     let mut supervisor = Supervisor::default();
     let end = |supervisor: &mut Supervisor, seconds| {
         let now = since + Duration::from_secs(seconds);
-        supervisor.next(&Failure::End, During::Watch { since }, now, 0.5).after
+        supervisor.next(&Failure::End, During::Watch { since, asked: ASKED }, now, 0.5).after
     };
     assert_eq!(end(&mut supervisor, 180), Duration::ZERO);
     assert!(end(&mut supervisor, 0) > Duration::ZERO);
@@ -152,7 +170,7 @@ fn e23_large_lists_of_many_pods_after_a_restart_of_an_api_server_are_spread() {
         supervisor.next(failure, during, since + HEALTHY_AFTER, chance).after.as_millis()
     };
     let expired = status(410, "too old resource version");
-    for during in [During::Start, During::Watch { since }] {
+    for during in [During::Start, During::Watch { since, asked: ASKED }] {
         assert_eq!(wait(1, &expired, during, 0.5), 100, "a small list costs little");
         assert_eq!(wait(23, &expired, during, 0.5), 5_600);
         assert_eq!(wait(u32::MAX, &expired, during, 0.5), 7_600);

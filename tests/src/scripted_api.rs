@@ -235,9 +235,9 @@ impl ScriptedApi {
 
     /// How many times a list of one object of this kind was asked for: what version, and which cluster, is this?
     pub fn looks(&self, kind: &str) -> usize {
-        let path = Collection::of_kind(kind).path();
-        let shared = self.shared();
-        shared.seen.iter().filter(|seen| seen.path == path && seen.is_look()).count()
+        let is_of_kind =
+            |seen: &Seen| Collection::of_request(seen).is_some_and(|asked| asked.is_of(kind));
+        self.shared().seen.iter().filter(|seen| seen.is_look() && is_of_kind(seen)).count()
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {

@@ -106,7 +106,17 @@ impl Collection {
     pub(super) fn of_request(seen: &Seen) -> Option<Collection> {
         let (kind, namespace) =
             PATHS.iter().find_map(|(kind, path)| match path.split_once("{}") {
-                None => (seen.path == *path).then_some((*kind, None)),
+                None => {
+                    let (root, plural) = path.rsplit_once('/')?;
+                    match seen.path.strip_prefix(root)?.strip_suffix(plural)? {
+                        "/" => Some((*kind, None)),
+                        of_one => {
+                            let namespace =
+                                of_one.strip_prefix("/namespaces/")?.strip_suffix('/')?;
+                            Some((*kind, Some(namespace.to_owned())))
+                        }
+                    }
+                }
                 Some((before, after)) => {
                     let namespace = seen.path.strip_prefix(before)?.strip_suffix(after)?;
                     Some((*kind, Some(namespace.to_owned())))

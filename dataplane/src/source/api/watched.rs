@@ -18,6 +18,9 @@ pub(super) const FIRST_PAGE: u32 = 50;
 /// 100,000 slices must be read within the 5 minutes for which etcd keeps its version.
 pub(super) const PAGE: u32 = 500;
 
+/// The Service of the API server, in the namespace `default`, and its EndpointSlice.
+const KUBERNETES: &str = "kubernetes";
+
 /// Everything that may be listed again on request: the resources, and the ConfigMap.
 pub(super) const KINDS: usize = Resource::ALL.len() + 1;
 
@@ -117,15 +120,29 @@ impl Watched {
     }
 
     /// A consistent list of one object, of which the API server sends the metadata alone: it says which version the
-    /// server is at. Of Namespaces it is `kube-system`, whose uid says which cluster this is.
+    /// server is at. Of Namespaces it is `kube-system`, whose uid says which cluster this is. The others are named too: for a
+    /// list of one name the API server reads that name and no more, and API Priority and Fairness counts it as one object.
+    /// With a limit alone it may count as all that are stored. The object need not exist.
     pub(super) fn one(&self) -> hyper::Request<Body> {
-        let kube_system = || format!("metadata.name={KUBE_SYSTEM}");
+        let (path, name) = match self {
+            Watched::Objects(Resource::Services) => {
+                ("/api/v1/namespaces/default/services".into(), KUBERNETES)
+            }
+            Watched::Objects(Resource::EndpointSlices) => {
+                ("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices".into(), KUBERNETES)
+            }
+            Watched::Objects(Resource::Pods) => {
+                ("/api/v1/namespaces/default/pods".into(), KUBERNETES)
+            }
+            Watched::Objects(Resource::Namespaces) => (self.path(), KUBE_SYSTEM),
+            Watched::ConfigMap { name, .. } => (self.path(), &**name),
+        };
         let parameters = ListParams {
-            field_selector: self.names_the_cluster().then(kube_system).or(self.field_selector()),
+            field_selector: Some(format!("metadata.name={name}")),
             limit: Some(1),
             ..ListParams::default()
         };
-        let built = Request::new(self.path()).list_metadata(&parameters);
+        let built = Request::new(path).list_metadata(&parameters);
         built.expect("parameters that fit together").map(Body::from)
     }
 
@@ -175,9 +192,22 @@ mod tests {
             let accept = request.headers()["accept"].to_str().unwrap();
             assert!(accept.contains("PartialObjectMetadataList"), "{accept}");
         }
-        // S6: the role allows no other.
-        let text = map.one().uri().to_string();
-        assert!(text.contains("fieldSelector=metadata.name%3Dmain"), "{text}");
+        let asked = |watched: Watched| watched.one().uri().to_string();
+        let [services, slices, namespaces, pods] =
+            [Resource::Services, Resource::EndpointSlices, Resource::Namespaces, Resource::Pods]
+                .map(|resource| asked(Watched::Objects(resource)));
+        let default = "/namespaces/default";
+        for (text, path, name) in [
+            (services, format!("/api/v1{default}/services"), "kubernetes"),
+            (slices, format!("/apis/discovery.k8s.io/v1{default}/endpointslices"), "kubernetes"),
+            (pods, format!("/api/v1{default}/pods"), "kubernetes"),
+            (namespaces, "/api/v1/namespaces".into(), "kube-system"),
+            // S6: the role allows no other.
+            (asked(map), "/api/v1/namespaces/dns/configmaps".into(), "main"),
+        ] {
+            let by_name = format!("{path}?&fieldSelector=metadata.name%3D{name}&limit=1");
+            assert_eq!(text, by_name, "a list of one name is cheap, of any namespace it is not");
+        }
     }
 
     #[test]

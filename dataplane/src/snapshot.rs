@@ -164,7 +164,8 @@ impl Snapshots {
         })?;
         status.read().snapshot.folder = Some(folder.to_owned());
         let disk = write::start(folder, status.clone())?;
-        let (due, making) = (Due::default(), None);
+        let chance = getrandom::u32().map_or(0.0, |drawn| f64::from(drawn) / f64::from(u32::MAX));
+        let (due, making) = (Due::new(chance), None);
         let room = MAX_FILE;
         Ok(Snapshots { disk, status, configuration: config, due, making, room, failures: 0 })
     }

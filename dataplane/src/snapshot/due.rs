@@ -5,8 +5,11 @@ use std::time::{Duration, Instant};
 use super::FRESH_S;
 
 /// Between the starts of two snapshots, so that a cluster that changes all the time does not write
-/// all the time; well within the time after a change that E40 allows ...
-const MIN_INTERVAL: Duration = Duration::from_secs(10);
+/// all the time ...
+const MIN_INTERVAL: Duration = Duration::from_secs(30);
+/// ... and at random in each process up to this more: a change comes to all pods at once, and their disks, which control planes
+/// with etcd share, must not all be asked in one moment. Together well within the time after a change that E40 allows ...
+const MIN_SPREAD: Duration = Duration::from_secs(20);
 /// ... and where a snapshot is large or the disk is slow, as long as it takes until the disk has less than this to write on
 /// average, and is busy with it for less than a twentieth of the time ...
 const OCTETS_PER_S: u64 = 1024 * 1024;
@@ -35,6 +38,8 @@ const RETRY: Duration = Duration::from_secs(60);
 /// What has happened since the last snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
+    /// Between the starts of two in this process, at least.
+    shortest: Duration,
     /// Something that it would contain has changed.
     is_changed: bool,
     /// And among that the configuration.
@@ -69,14 +74,19 @@ pub(super) struct Cost {
 
 impl Cost {
     /// The time until the next one, from start to start.
-    fn interval(self) -> Duration {
+    fn interval(self, shortest: Duration) -> Duration {
         let by_octets = Duration::from_secs(self.octets / OCTETS_PER_S);
         let by_time = self.took.saturating_mul(PART_OF_TIME);
-        by_octets.max(by_time).clamp(MIN_INTERVAL, MAX_INTERVAL)
+        by_octets.max(by_time).clamp(shortest, MAX_INTERVAL)
     }
 }
 
 impl Due {
+    /// None was written by this process; `chance` is in [0, 1).
+    pub(super) fn new(chance: f64) -> Due {
+        Due { shortest: MIN_INTERVAL + MIN_SPREAD.mul_f64(chance), ..Due::default() }
+    }
+
     /// What a snapshot would contain has changed.
     pub(super) fn changed(&mut self) {
         self.is_changed = true;
@@ -99,7 +109,8 @@ impl Due {
         };
         let (started, contact) = (Some(moment.now), Some(contact));
         let is_last_started = self.is_last_started || moment.is_last;
-        *self = Due { started, contact, is_last_started, ..Due::default() };
+        let shortest = self.shortest;
+        *self = Due { shortest, started, contact, is_last_started, ..Due::default() };
         true
     }
 
@@ -109,7 +120,7 @@ impl Due {
         };
         let since_start = moment.now.saturating_duration_since(started);
         if self.has_failed {
-            return since_start >= RETRY.max(moment.cost.interval());
+            return since_start >= RETRY.max(moment.cost.interval(self.shortest));
         }
         let renewed =
             self.contact.map_or(Duration::ZERO, |known| contact.saturating_duration_since(known));
@@ -120,11 +131,11 @@ impl Due {
             true => {
                 (is_worth_it || renewed >= RENEW_LAST_AFTER)
                     && (!self.is_last_started
-                        || since_start >= moment.cost.interval()
+                        || since_start >= moment.cost.interval(self.shortest)
                         || (self.is_configured && since_start >= MIN_CONFIGURATION_INTERVAL))
             }
             false if self.is_configured => since_start >= MIN_CONFIGURATION_INTERVAL,
-            false => is_worth_it && since_start >= moment.cost.interval(),
+            false => is_worth_it && since_start >= moment.cost.interval(self.shortest),
         }
     }
 }
@@ -138,7 +149,7 @@ mod tests {
     /// Rows: seconds since the beginning, latest contact, whether something has changed, whether the process ends; and
     /// whether a snapshot starts.
     fn check(rows: &[(u64, Option<u64>, bool, bool, bool)]) {
-        let (begin, mut due) = (Instant::now(), Due::default());
+        let (begin, mut due) = (Instant::now(), Due::new(0.0));
         for &(second, contact_s, is_changed, is_last, starts) in rows {
             if is_changed {
                 due.changed();
@@ -156,9 +167,9 @@ mod tests {
             (0, None, true, false, false),
             (1, Some(1), true, false, true),
             (2, Some(2), true, false, false),
-            (10, Some(10), false, false, false),
-            (11, Some(11), false, false, true),
-            (12, Some(12), false, false, false),
+            (30, Some(30), false, false, false),
+            (31, Some(31), false, false, true),
+            (32, Some(32), false, false, false),
             (100, Some(100), false, false, false),
             (101, Some(101), true, false, true),
         ]);
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn e40_o6_a_changed_configuration_is_written_soon() {
-        let (begin, mut due) = (Instant::now(), Due::default());
+        let (begin, mut due) = (Instant::now(), Due::new(0.0));
         let mut starts = |second, is_configured| {
             if is_configured {
                 due.configured();
@@ -194,7 +205,7 @@ mod tests {
     fn e43_d4_a_quiet_cluster_leaves_a_snapshot_that_does_not_wait_for_live_data() {
         let largest = Cost { octets: 256 << 20, took: Duration::from_secs(9) };
         for cost in [Cost::default(), largest] {
-            let (begin, mut due) = (Instant::now(), Due::default());
+            let (begin, mut due) = (Instant::now(), Due::new(0.0));
             // When what is on disk was confirmed; and, of what is being written, when it is there and was confirmed.
             let (mut on_disk, mut next) = (0, None);
             for second in 0..3_600_u64 {
@@ -236,14 +247,14 @@ mod tests {
             (1, Some(1), true, true, true),
             (2, Some(1), false, true, false),
             (3, Some(2), true, true, false),
-            (10, Some(9), true, true, false),
-            (11, Some(10), true, true, true),
+            (30, Some(29), true, true, false),
+            (31, Some(30), true, true, true),
         ]);
     }
 
     #[test]
     fn e40_a_long_drain_of_a_cluster_that_changes_all_the_time_writes_no_more_often() {
-        let (begin, mut due) = (Instant::now(), Due::default());
+        let (begin, mut due) = (Instant::now(), Due::new(0.0));
         let cost = Cost { octets: 60 << 20, took: Duration::ZERO };
         let starts = (0..600).filter(|&second| {
             due.changed();
@@ -257,7 +268,7 @@ mod tests {
 
     #[test]
     fn e40_a_failure_is_tried_again_later() {
-        let (begin, mut due) = (Instant::now(), Due::default());
+        let (begin, mut due) = (Instant::now(), Due::new(0.0));
         let mut starts = |second, failed| {
             if failed {
                 due.failed();
@@ -272,8 +283,8 @@ mod tests {
     }
 
     /// The seconds at which snapshots start in ten minutes of a cluster that changes all the time.
-    fn starts(cost: Cost) -> Vec<u64> {
-        let (begin, mut due) = (Instant::now(), Due::default());
+    fn starts(chance: f64, cost: Cost) -> Vec<u64> {
+        let (begin, mut due) = (Instant::now(), Due::new(chance));
         let seconds = (0..600).filter(|&second| {
             due.changed();
             let now = begin + Duration::from_secs(second);
@@ -285,15 +296,23 @@ mod tests {
     #[test]
     fn e40_a_cluster_that_changes_all_the_time_is_written_as_often_as_it_costs() {
         let cost = |octets: u64, millis| Cost { octets, took: Duration::from_millis(millis) };
-        let small = starts(cost(6_000_000, 100));
-        assert_eq!((small.len(), small[1]), (60, 10));
-        assert_eq!(starts(cost(100 << 20, 900)), [0, 100, 200, 300, 400, 500], "1 MiB/s");
-        assert_eq!(starts(cost(6_000_000, 6_000)), [0, 120, 240, 360, 480], "a slow disk");
+        for (chance, every) in [(0.0, 30), (0.5, 40), (0.999, 50)] {
+            let small = starts(chance, cost(6_000_000, 100));
+            assert!(small.len() <= 20, "{small:?}");
+            let apart: Vec<u64> = small.windows(2).map(|two| two[1] - two[0]).collect();
+            assert!(apart.iter().all(|apart| *apart == every && every < 60), "{apart:?}");
+        }
+        assert_eq!(starts(0.0, cost(100 << 20, 900)), [0, 100, 200, 300, 400, 500], "1 MiB/s");
+        assert_eq!(starts(0.0, cost(6_000_000, 6_000)), [0, 120, 240, 360, 480], "a slow disk");
         let bound = MAX_INTERVAL.as_secs();
         for worst in [cost(256 << 20, 0), cost(0, 3_600_000), cost(u64::MAX, u64::MAX)] {
-            assert_eq!(starts(worst), [0, bound, 2 * bound, 3 * bound], "no older than minutes");
+            assert_eq!(
+                starts(0.999, worst),
+                [0, bound, 2 * bound, 3 * bound],
+                "no older than minutes"
+            );
         }
-        let (begin, mut due) = (Instant::now(), Due::default());
+        let (begin, mut due) = (Instant::now(), Due::new(0.0));
         let mut starts = |second, is_last| {
             due.changed();
             let now = begin + Duration::from_secs(second);
@@ -304,7 +323,7 @@ mod tests {
 
     #[test]
     fn e40_a_snapshot_that_fails_is_not_tried_more_often_than_it_costs() {
-        let (begin, mut due) = (Instant::now(), Due::default());
+        let (begin, mut due) = (Instant::now(), Due::new(0.0));
         let cost = Cost { octets: 150 << 20, took: Duration::ZERO };
         let mut starts = |second| {
             due.failed();

@@ -12,9 +12,13 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::connect::{Credentials, connect};
+use super::pace::chance;
 
 /// Least time between two reads of the credentials; some kinds start a program.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// The client is renewed after this time, or at random up to twice as long, also without a doubt: connections stay where they
+/// are for as long as both sides live, so an API server that was restarted would get none of them back.
+const RENEW_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Shared by the streams of one thread.
 pub(super) struct ApiClient {
@@ -44,10 +48,14 @@ impl ApiClient {
     }
 }
 
-/// Reads the credentials again whenever they are in doubt; if they cannot be read, nothing changes.
+/// Reads the credentials again whenever they are in doubt, and every hour or two, so that later requests have new connections.
+/// If they cannot be read, nothing changes. Watches that run are not touched.
 pub(super) async fn renew(client: Rc<ApiClient>) {
     loop {
-        client.doubted.notified().await;
+        tokio::select! {
+            () = client.doubted.notified() => {}
+            () = sleep(RENEW_AFTER.mul_f64(1.0 + chance())) => {}
+        }
         let credentials = client.credentials.clone();
         let runtime = tokio::runtime::Handle::current();
         // Off this thread: it may start a program, and events of other streams are read meanwhile.
@@ -63,5 +71,41 @@ pub(super) async fn renew(client: Rc<ApiClient>) {
             Err(error) => tracing::error!("reading the credentials ended: {error}"),
         }
         sleep(RENEW_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig(namespace: &str) -> String {
+        format!(
+            r#"{{"clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:1"}}}}],
+                "contexts": [{{"name": "c", "context": {{"cluster": "c", "user": "u", "namespace": "{namespace}"}}}}],
+                "users": [{{"name": "u", "user": {{"token": "t"}}}}], "current-context": "c"}}"#
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn later_requests_have_new_connections_after_an_hour_or_two() {
+        let folder = std::env::temp_dir().join(format!("clusterdns-client-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("kubeconfig");
+        std::fs::write(&file, kubeconfig("old")).unwrap();
+        let credentials = Credentials::Kubeconfig { file: Some(file.clone()), context: None };
+        let client = Rc::new(ApiClient::open(credentials).await.unwrap());
+        std::fs::write(&file, kubeconfig("new")).unwrap();
+        let namespaces = async {
+            sleep(RENEW_AFTER - RENEW_INTERVAL).await;
+            let before = client.client().default_namespace().to_owned();
+            sleep(RENEW_AFTER + 2 * RENEW_INTERVAL).await;
+            (before, client.client().default_namespace().to_owned())
+        };
+        let seen = tokio::select! {
+            () = renew(client.clone()) => None,
+            seen = namespaces => Some(seen),
+        };
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(seen, Some(("old".to_owned(), "new".to_owned())));
     }
 }

@@ -227,9 +227,11 @@ fn agree(records: &Records, packet: &[u8], about: &str) -> bool {
             !last.missing.is_empty() || last.rules.iter().any(|rule| rule.id == "RR97")
         }
         Reason::SpecialUse => last.place == Place::SpecialUse,
-        // Without RD we answer about a zone of ours ourselves.
-        Reason::NoData if last.rules.iter().any(|rule| rule.id == "RR75") => {
-            packet[2] & 1 == 0 && matches!(last.place, Place::Group(_))
+        // Without RD we answer about a zone of ours, and about a record of the resource, ourselves.
+        Reason::NoData | Reason::Cname
+            if hops.len() == 1 && !is_ours && matches!(last.rules[0].id, "RR75" | "RR81") =>
+        {
+            packet[2] & 1 == 0
         }
         Reason::Found | Reason::NoData => hops.len() == 1 && is_ours && last.exists,
         Reason::NxDomain => hops.len() == 1 && is_ours && !last.exists,

@@ -199,7 +199,7 @@ impl Oracle {
                     return Expected::Forward { group, name, cnames, ede };
                 }
             };
-            if rd && let Some(group) = self.group_above(&name, qtype, &local) {
+            if rd && let Some(group) = self.group_above(&name, qtype, &local, &cnames) {
                 let ede = self.snapshot_ede(&needs);
                 return Expected::Forward { group, name, cnames, ede };
             }

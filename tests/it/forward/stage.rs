@@ -286,6 +286,7 @@ pub(super) fn waiting_behind(
         udp_payload_size: 1232,
         ra: true,
         snapshot_age_s: None,
+        is_ours: false,
     };
     let head = ReplyHead { form, question: name.wire(), nsid: None, cnames }.keep();
     Waiting { group, key: LookupKey::new(name, qtype.into(), false, false), head }

@@ -182,7 +182,7 @@ fn name() -> impl Strategy<Value = (String, u16)> {
             2 => Just(rtype::ANY),
             3 => select(vec![
                 rtype::CNAME, rtype::TXT, rtype::SOA, rtype::NS, rtype::PTR, rtype::HTTPS,
-                rtype::DS, rtype::MX, rtype::DNAME,
+                rtype::DS, rtype::DNSKEY, rtype::MX, rtype::DNAME,
             ]),
         ]
     };

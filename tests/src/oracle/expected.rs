@@ -22,6 +22,7 @@ pub mod rtype {
     pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
     pub const DS: u16 = 43;
+    pub const DNSKEY: u16 = 48;
     pub const HTTPS: u16 = 65;
     pub const TSIG: u16 = 250;
     pub const IXFR: u16 = 251;
@@ -137,6 +138,7 @@ impl fmt::Display for TypeName {
             rtype::SRV => "SRV",
             rtype::DNAME => "DNAME",
             rtype::DS => "DS",
+            rtype::DNSKEY => "DNSKEY",
             rtype::HTTPS => "HTTPS",
             rtype::ANY => "ANY",
             other => return write!(f, "TYPE{other}"),

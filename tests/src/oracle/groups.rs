@@ -18,12 +18,26 @@ impl Oracle {
         group.map_or(Route::NoGroup, Route::Group)
     }
 
-    /// The group that has the zone above a zone of ours, for its DS record (RR75); none where it is for us to answer.
-    pub(super) fn group_above(&self, name: &Name, qtype: u16, local: &Local) -> Option<usize> {
+    /// The group that has the zone above a zone of ours, for its DS record (RR75), or the zone of others of which an extra record
+    /// has the apex, for that and the DNSKEY record (RR81); none where it is for us to answer.
+    pub(super) fn group_above(
+        &self,
+        name: &Name,
+        qtype: u16,
+        local: &Local,
+        cnames: &[Record],
+    ) -> Option<usize> {
         let has_soa = |set: &RrSet| set.records[0].data.rtype() == rtype::SOA;
         let is_zone = matches!(&local.node, Node::Exists(sets) if sets.iter().any(has_soa));
+        let mut owners = self.settings.extra.iter().filter(|extra| !extra.wildcard);
+        let is_owner = cnames.is_empty()
+            && name.left_of(&self.zone()).is_none()
+            && owners.any(|extra| Name::of(&extra.owner) == *name);
         match self.group(name, qtype) {
             Route::Group(group) if is_zone && qtype == rtype::DS => Some(group),
+            Route::Group(group) if is_owner && matches!(qtype, rtype::DS | rtype::DNSKEY) => {
+                Some(group)
+            }
             _ => None,
         }
     }

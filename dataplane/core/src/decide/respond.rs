@@ -7,7 +7,7 @@ use crate::decide::alias::{Led, lead};
 use crate::decide::answer::Answer;
 use crate::decide::chaos::write_chaos;
 use crate::decide::found::Found;
-use crate::decide::route::{Route, Soa, SoaKind, group_above, route};
+use crate::decide::route::{Route, Soa, SoaKind, group_above, group_beside, route};
 use crate::identity::Identity;
 use crate::records::{Needs, Records};
 use crate::relay::{Cnames, LookupKey, OwnedHead, ReplyForm, ReplyHead};
@@ -310,6 +310,12 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
             {
                 return self.forward(reply, group, needs, aliases);
             }
+            if recursion_desired
+                && aliases.is_empty()
+                && let Some(group) = group_beside(self.records, name, soa, qtype)
+            {
+                return self.forward(reply, group, needs, aliases);
+            }
             if self.records.lacks(lookup.needs) {
                 *withholds = false;
                 let ede = Some((ede::NOT_READY, lookup.needs.what_is_missing()));
@@ -507,6 +513,9 @@ fn head<'r>(
         udp_payload_size: settings.udp_payload_size,
         ra: records.zone.recursion,
         snapshot_age_s: confirmed_at_s.map(age),
+        is_ours: matches!(question.qtype, rtype::DS | rtype::DNSKEY)
+            && cnames.is_empty()
+            && records.zone.extra.has_owner(question.name),
     };
     let nsid = (settings.nsid && edns.is_some_and(|edns| edns.nsid))
         .then_some(identity.pod_name.as_bytes());

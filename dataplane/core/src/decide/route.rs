@@ -118,6 +118,25 @@ pub(crate) fn group_above(
     }
 }
 
+/// The group that is asked for the DS and DNSKEY records at the owner of an extra record outside `Z`, if there is one (RR81). That
+/// name may be the apex of a zone whose other names are not ours: without these two records a validating resolver behind us
+/// would refuse all of them.
+#[inline]
+pub(crate) fn group_beside(
+    records: &Records,
+    name: &Labels,
+    soa: Soa<'_>,
+    qtype: u16,
+) -> Option<usize> {
+    match qtype {
+        // Of a wildcard and of a DNAME above, the SOA has another owner.
+        rtype::DS | rtype::DNSKEY if soa.kind == SoaKind::Extra && soa.owner == name.wire() => {
+            group(&records.zone, name, qtype)
+        }
+        _ => None,
+    }
+}
+
 fn extra_node<'r, 'q>(owner: &'r ExtraOwner) -> Node<'r, 'q> {
     match &owner.cname {
         Some((target, ttl_s)) => Node::Alias(target, *ttl_s),

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::decide::found::Found;
-use crate::decide::route::{Route, Soa, SoaKind, group_above, route};
+use crate::decide::route::{Route, Soa, SoaKind, group_above, group_beside, route};
 use crate::decide::schema::{Lookup, Node, cluster_name};
 use crate::object::Resource;
 use crate::records::{Needs, Records};
@@ -78,10 +78,19 @@ pub fn trace(records: &Records, name: &Name, qtype: u16) -> Vec<Hop> {
         let mut withholds = false;
         let leads = route(records, &labels, &Found::Unknown, qtype, &mut withholds);
         let (hop, target) = match leads {
-            Route::Own(lookup, soa) => match group_above(records, &labels, &lookup, qtype) {
-                Some(group) => (above(records, &labels, group, qtype), None),
-                None => own(records, &labels, (lookup, soa, withholds), qtype),
-            },
+            Route::Own(lookup, soa) => {
+                let beside = || group_beside(records, &labels, soa, qtype);
+                if let Some(group) = group_above(records, &labels, &lookup, qtype) {
+                    (elsewhere(records, &labels, (group, rules::DS_OF_ZONE, ZONE), qtype), None)
+                } else if let Some(group) = hops.is_empty().then(beside).flatten() {
+                    (
+                        elsewhere(records, &labels, (group, rules::DNSSEC_OF_OWNER, OWNER), qtype),
+                        None,
+                    )
+                } else {
+                    own(records, &labels, (lookup, soa, withholds), qtype)
+                }
+            }
             Route::Group(group) => {
                 (forwarded(records, &labels, (Place::Group(group), withholds), qtype), None)
             }
@@ -152,14 +161,21 @@ fn forwarded(
     hop
 }
 
-/// The DS record of a zone of ours, which the group answers that has the zone above.
-fn above(records: &Records, labels: &Labels, group: usize, qtype: u16) -> Hop {
+/// Why a name of ours is asked elsewhere.
+const ZONE: &str = "this is a zone of ours, and only the zone above it has its DS record; without recursion desired we deny it";
+const OWNER: &str = "a record of the resource has this name, which may be the apex of a zone of others; without recursion \
+                     desired we deny the type";
+
+/// A name of ours of which a group has this type, by which rule, and why.
+fn elsewhere(
+    records: &Records,
+    labels: &Labels,
+    (group, rule, why): (usize, Rule, &str),
+    qtype: u16,
+) -> Hop {
     let mut hop = forwarded(records, labels, (Place::Group(group), false), qtype);
-    hop.rules.insert(0, rules::DS_OF_ZONE);
-    hop.notes.insert(
-        0,
-        "this is a zone of ours, and only the zone above it has its DS record; without recursion desired we deny it".into(),
-    );
+    hop.rules.insert(0, rule);
+    hop.notes.insert(0, why.into());
     hop
 }
 

@@ -66,6 +66,7 @@ fn form(qtype: u16, limit: usize, do_: bool) -> ReplyForm {
         udp_payload_size: 1232,
         ra: true,
         snapshot_age_s: None,
+        is_ours: false,
     }
 }
 

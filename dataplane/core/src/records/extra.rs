@@ -237,6 +237,11 @@ impl Extra {
         Some(wildcard.filter(is_longer).map_or(Match::Below(dname), Match::Owner))
     }
 
+    /// Whether there are records of this very name.
+    pub(crate) fn has_owner(&self, name: &Labels) -> bool {
+        self.exact.exact(name).is_some()
+    }
+
     /// Automatic PTRs of an address (RR64).
     pub(crate) fn pointers(&self, address: Address) -> Option<&ExtraPointers> {
         self.pointers.get(&address)

@@ -41,6 +41,9 @@ pub struct ReplyForm {
     /// How old the snapshot is that the CNAMEs of ours are from, in seconds: every form of the reply shows this
     /// (E42).
     pub snapshot_age_s: Option<u32>,
+    /// Records of the ClusterDNS resource have the question's name: what an upstream says of it is relayed only where it neither
+    /// denies the name nor leads away from it (RR81).
+    pub is_ours: bool,
 }
 
 /// What one client's reply needs, borrowed from its query and from our records: no allocation, and cheap to copy.

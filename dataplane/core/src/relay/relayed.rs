@@ -173,6 +173,11 @@ impl Relayed {
         self.rcode() == NXDOMAIN
     }
 
+    /// Whether it says of the name itself that there is none, or that it is an alias: caches believe this for every type.
+    pub(super) fn denies_or_leads_on(&self) -> bool {
+        self.rcode() != NOERROR || self.counts().chain > 0
+    }
+
     /// Whether it is the entry of a failed lookup.
     pub fn is_failure(&self) -> bool {
         self.rcode() == SERVFAIL

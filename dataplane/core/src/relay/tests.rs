@@ -57,6 +57,7 @@ impl Client {
             udp_payload_size: 1232,
             ra: true,
             snapshot_age_s: None,
+            is_ours: false,
         };
         let (question, nsid) = (asked.name_as_asked, asked.nsid);
         let head = ReplyHead { form, question, nsid, cnames: Cnames::NONE };

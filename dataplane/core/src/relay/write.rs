@@ -45,6 +45,10 @@ pub fn write_chain(
     seed: u64,
     buffer: &mut [u8],
 ) -> Written {
+    let ours = hops.first().filter(|(hop, _)| head.form.is_ours && hop.denies_or_leads_on());
+    let ours = ours.map(|(hop, freshness)| (Relayed::withheld(&hop.key()), *freshness));
+    let ours = ours.as_ref().map(|(hop, freshness)| [(hop, *freshness)]);
+    let hops = ours.as_ref().map_or(hops, |hops| hops);
     // If the end of a chain was removed, the rest of the chain is not written either (N21).
     let hops = match hops {
         [.., end] if end.0.is_blocked() => core::slice::from_ref(end),

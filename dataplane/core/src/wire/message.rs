@@ -53,6 +53,7 @@ pub(crate) mod rtype {
     pub(crate) const DNAME: u16 = 39;
     pub(crate) const OPT: u16 = 41;
     pub(crate) const DS: u16 = 43;
+    pub(crate) const DNSKEY: u16 = 48;
     pub(crate) const SVCB: u16 = 64;
     pub(crate) const HTTPS: u16 = 65;
     pub(crate) const TSIG: u16 = 250;

@@ -95,6 +95,7 @@ fn reply_with(resolution: &Resolution, asked: &str, do_: bool) -> Message {
         udp_payload_size: 1232,
         ra: true,
         snapshot_age_s: None,
+        is_ours: false,
     };
     let asked = name(asked);
     let head = ReplyHead { form, question: asked.wire(), nsid: None, cnames: Cnames::NONE };

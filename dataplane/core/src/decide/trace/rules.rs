@@ -30,6 +30,10 @@ pub(super) const DS_OF_STUB_DOMAIN: Rule = rule(
 );
 pub(super) const DS_OF_ZONE: Rule =
     rule("RR75", "the DS record of a zone of ours is asked where the name above it is asked");
+pub(super) const DNSSEC_OF_OWNER: Rule = rule(
+    "RR81",
+    "the DS and DNSKEY records at the owner of a record of the resource are asked elsewhere",
+);
 pub(super) const NO_GROUP: Rule = rule("A20", "no stub domain matches and there are no upstreams");
 pub(super) const WITHHELD_TYPE: Rule =
     rule("FW45", "a type in withheldTypes is answered without data, and no server is asked");

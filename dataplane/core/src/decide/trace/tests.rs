@@ -6,7 +6,7 @@ use super::*;
 use crate::index::Index;
 use crate::object::{Change, Endpoint, Key, Object, Service, ServiceKind, Slice};
 use crate::records::DataSource;
-use crate::settings::{Federation, ServiceAddresses, Settings};
+use crate::settings::{ExtraData, ExtraRecord, Federation, ServiceAddresses, Settings};
 use crate::testing::settings;
 
 /// The records of these objects, all of them live.
@@ -146,6 +146,50 @@ fn rr75_the_ds_record_of_a_zone_of_ours_is_asked_where_the_names_above_it_are() 
     ] {
         let (found, rules) = asked(index, name, qtype);
         assert!(found == place && !rules.contains(&"RR75"), "{name}: {rules:?}");
+    }
+}
+
+#[test]
+fn rr81_the_zone_that_begins_at_an_extra_record_is_asked_for_what_proves_it() {
+    let mut forwarding = settings();
+    forwarding.stub_domains = vec![Name::from_text("corp.example.").unwrap()];
+    let extra = |owner: &str, wildcard, override_cluster_zone, data| ExtraRecord {
+        owner: Name::from_text(owner).unwrap(),
+        wildcard,
+        data,
+        ttl_s: 30,
+        override_cluster_zone,
+        reverse: false,
+    };
+    let text = || ExtraData::Txt(vec![(*b"a").into()]);
+    let target = Name::from_text("www.example.org.").unwrap();
+    forwarding.extra = vec![
+        extra("corp.example.", false, false, text()),
+        extra("alias.example.", false, false, ExtraData::Cname(target.clone())),
+        extra("moved.example.", false, false, ExtraData::Dname(target)),
+        extra("apps.example.", true, false, text()),
+        extra("x.svc.cluster.local.", false, true, text()),
+    ];
+    let mut alone = forwarding.clone();
+    alone.default_upstreams = false;
+    let [both, alone] = [forwarding, alone].map(|settings| records(settings, Vec::new()));
+    for (name, qtype, group, rules) in [
+        ("corp.example.", rtype::DS, 0, &["RR81", "A18", "A19"][..]),
+        ("corp.example.", rtype::DNSKEY, 1, &["RR81", "A18"]),
+        ("alias.example.", rtype::DS, 0, &["RR81", "A19"]),
+        ("alias.example.", rtype::DNSKEY, 0, &["RR81", "A19"]),
+        ("moved.example.", rtype::DNSKEY, 0, &["RR81", "A19"]),
+    ] {
+        assert_eq!(asked(&both, name, qtype), (Place::Group(group), rules.to_vec()), "{name}");
+    }
+    for (index, name, qtype, place) in [
+        (&both, "corp.example.", rtype::AAAA, Place::ExtraRecord),
+        (&both, "x.moved.example.", rtype::DS, Place::ExtraRecord),
+        (&both, "x.apps.example.", rtype::DS, Place::ExtraRecord),
+        (&both, "x.svc.cluster.local.", rtype::DNSKEY, Place::ClusterZone),
+        (&alone, "alias.example.", rtype::DS, Place::ExtraRecord),
+    ] {
+        assert_eq!(first(index, name, qtype).place, place, "{name} {qtype}");
     }
 }
 

@@ -108,6 +108,33 @@ fn rr42_a_failure_keeps_our_cnames_without_aa_and_soa() {
 }
 
 #[test]
+fn rr81_no_upstream_denies_a_name_that_has_records_of_ours_or_leads_away_from_it() {
+    let asked = Asked { do_: true, ad: true, ..client("corp.example.org.", RecordType::DS) };
+    let mut pending = plain(asked);
+    pending.head.form.is_ours = true;
+    let key = "0102080200000000";
+    let ds = format!("corp.example.org. 60 TYPE43 {key}");
+    for (rcode, answer, relayed) in [
+        (ResponseCode::NXDomain, &[][..], false),
+        (ResponseCode::NoError, &["corp.example.org. 60 CNAME www.example.org."], false),
+        (ResponseCode::NoError, &[&*ds], true),
+        (ResponseCode::NoError, &[], true),
+    ] {
+        let mut reply = upstream(&pending, answer, &[SOA]);
+        reply.metadata.response_code = rcode;
+        reply.metadata.authentic_data = true;
+        let reply = relay(&pending, &reply);
+        assert_eq!(reply.metadata.response_code, ResponseCode::NoError);
+        let expected =
+            if relayed { ("rd ra ad", None) } else { ("rd ra", Some((17, String::new()))) };
+        assert_eq!((&*flags(&reply), ede(&reply)), expected, "{answer:?}");
+        let records = (reply.answers.len(), reply.authorities.len());
+        let has_answer = usize::from(relayed && !answer.is_empty());
+        assert_eq!(records, (has_answer, usize::from(relayed) - has_answer), "{answer:?}");
+    }
+}
+
+#[test]
 fn wr15_text_then_the_code_make_way_for_records() {
     let query = client("legacy.shop.svc.cluster.local.", RecordType::A);
     let whole = fail(&legacy(query), 22, &"ü".repeat(40));

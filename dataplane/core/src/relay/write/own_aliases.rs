@@ -195,6 +195,7 @@ mod tests {
             udp_payload_size: 1232,
             ra: true,
             snapshot_age_s: None,
+            is_ours: false,
         };
         let head = ReplyHead { form, question: question.wire(), nsid: None, cnames };
         let mut buffer = std::vec![0; 65_535];

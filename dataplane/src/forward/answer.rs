@@ -18,9 +18,6 @@ use super::unresolved::Unresolved;
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
 
-/// How long a reply without signatures is kept for clients that want them, where another server may have them, in seconds.
-const MAX_WITHOUT_SIGNATURES_S: u32 = 30;
-
 /// The result of asking the cache for one query.
 #[derive(Debug)]
 pub enum Cached {
@@ -275,9 +272,8 @@ impl Forwarder {
                 self.cache.note_cut(route, key, (now_ms, recoveries));
                 false
             }
-            Ok(Answered { relayed, server, lacks_signatures }) => {
-                let most_s = if *lacks_signatures { MAX_WITHOUT_SIGNATURES_S } else { u32::MAX };
-                self.cache.keep(route, (relayed, *server), most_s, now_ms, limits)
+            Ok(Answered { relayed, server, most_s }) => {
+                self.cache.keep(route, (relayed, *server), *most_s, now_ms, limits)
             }
             Err(why @ (Unresolved::Silence | Unresolved::Errors(_))) => {
                 let was_silent = *why == Unresolved::Silence;

@@ -14,6 +14,9 @@ use super::server::Server;
 use super::sockets::{self, Arrival, Exchange};
 use super::upstream_tap::Shown;
 
+/// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
+pub(super) const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
+
 /// Wrong datagrams after which the server is asked over TCP (FW13).
 const MAX_DISCARDS: usize = 3;
 

@@ -1,14 +1,14 @@
 //! One lookup: attempts at the servers of a group, side by side, until one answers (FW20-FW26).
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed};
 use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
-use super::attempt::{self, AttemptResult, Datagrams, Messages, Question};
+use super::attempt::{self, AttemptResult, Datagrams, Messages, Question, REFUSES_EDNS};
 use super::cache::Member;
 use super::connections::Progress;
 use super::limits::Limit;
@@ -19,8 +19,8 @@ use super::unresolved::Unresolved;
 use super::upstreams::Group;
 use super::{now, random};
 
-/// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
-pub(super) const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
+/// How long a reply without signatures is kept for clients that want them, where another server may have them, in seconds.
+const MAX_WITHOUT_SIGNATURES_S: u32 = 30;
 
 /// The good reply that ended a lookup.
 #[derive(Debug)]
@@ -28,9 +28,8 @@ pub(super) struct Answered {
     pub(super) relayed: Relayed,
     /// Which server of the group gave it.
     pub(super) server: Member,
-    /// It was asked without an OPT record, so without DO. The client wants signatures, and a server of the group may have
-    /// them (FW25).
-    pub(super) lacks_signatures: bool,
+    /// For how many seconds it is kept at most: a bound where it lacks signatures that the client wants.
+    pub(super) most_s: u32,
 }
 
 /// One lookup, between its sends.
@@ -73,22 +72,22 @@ pub(super) enum Open {
 }
 
 impl Lookup {
-    /// A lookup that begins now and asks these members of the group. The budget runs from `started`.
+    /// A lookup that asks these members of the group. The budget runs from `started`.
     pub(super) fn new(
         group: &Arc<Group>,
         members: &[usize],
         started: Instant,
     ) -> Result<Lookup, Unresolved> {
-        let candidates = members.iter().filter_map(|member| group.candidate(*member, started));
-        let candidates: Vec<_> = candidates.collect();
+        let candidate = |member: &usize| group.candidate(*member, started);
+        let candidates: Vec<_> = members.iter().filter_map(candidate).collect();
         if candidates.is_empty() {
             return Err(Unresolved::NoServer);
         }
         // A server that is alone needs no order.
         let drawn = if candidates.len() == 1 { 0 } else { random() };
         let plan = Plan::new(order(candidates, group.policy, group.next_turn(), drawn), started);
-        let group = Arc::clone(group);
-        Ok(Lookup { group, plan, sends: 0, errors: None, limit: None, part: None, without_edns: 0 })
+        let (group, sends, without_edns) = (Arc::clone(group), 0, 0);
+        Ok(Lookup { group, plan, sends, errors: None, limit: None, part: None, without_edns })
     }
 
     /// Takes the first send, if it is to a server that answers and has a place; the caller must send it. `None` if
@@ -237,13 +236,13 @@ impl Lookup {
                 sent.replied(Heard::Good, relayed.rcode().into());
                 self.replied(send, false, at, now);
                 let server = Member::at(self.plan.member(send.place));
-                let lacks_signatures = self.lacks_signatures(send, &relayed, now);
-                return Some(Answered { relayed, server, lacks_signatures });
+                let most_s = self.most_s(send, &relayed, now);
+                return Some(Answered { relayed, server, most_s });
             }
             AttemptResult::Cut(relayed, codes) => {
                 let server = Member::at(self.plan.member(send.place));
-                let lacks_signatures = self.lacks_signatures(send, &relayed, now);
-                self.part.get_or_insert(Answered { relayed, server, lacks_signatures });
+                let most_s = self.most_s(send, &relayed, now);
+                self.part.get_or_insert(Answered { relayed, server, most_s });
                 self.errors = Some(codes);
                 sent.settle(Heard::Good);
                 self.replied(send, false, at, now);
@@ -315,11 +314,18 @@ impl Lookup {
         self.group.replied(self.plan.member(send.place), is_error, at, now);
     }
 
-    /// Where no server of the group understands OPT records, its replies are the best that there are.
-    fn lacks_signatures(&self, send: Send, relayed: &Relayed, now: Instant) -> bool {
-        !send.edns
-            && relayed.key().dnssec_ok()
-            && self.group.servers.iter().any(|server| server.may_give_signatures(now))
+    /// For how many seconds the reply is kept at most (FW25). It was asked for without an OPT record, so without DO: for a client
+    /// that wants signatures, that is good until a server of the group may give them.
+    fn most_s(&self, send: Send, relayed: &Relayed, now: Instant) -> u32 {
+        if send.edns || !relayed.key().dnssec_ok() {
+            return u32::MAX;
+        }
+        let servers = &self.group.servers;
+        let rest = match servers.iter().any(|server| server.may_give_signatures(now)) {
+            true => Some(Duration::ZERO),
+            false => servers.iter().filter_map(|server| server.without_edns_for(now)).min(),
+        };
+        rest.map_or(u32::MAX, |rest| (rest.as_secs() as u32).max(MAX_WITHOUT_SIGNATURES_S))
     }
 
     /// The server could not be asked: waiting for a port would cost the client more than the next server does.

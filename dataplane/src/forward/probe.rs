@@ -9,11 +9,10 @@ use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, TtlCaps};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::attempt::{self, AttemptResult, Question};
+use super::attempt::{self, AttemptResult, Question, REFUSES_EDNS};
 use super::connections::HOLD_OFF;
-use super::lookup::REFUSES_EDNS;
 use super::plan::Transport;
-use super::server::{Found, Heard, Server};
+use super::server::{Found, Heard, OptHeard, Server};
 use super::upstreams::{Group, Upstreams};
 use super::{now, random};
 use crate::state::State;
@@ -96,32 +95,58 @@ fn probe(questions: Vec<LookupKey>, server: &Arc<Server>, now_at: Instant) {
     tokio::spawn(async move {
         // After a panic too the server must be probed again, which waits for what came of this one.
         let asked = server.common.guarded(ask_all(&questions, &server, edns)).await;
-        match asked.unwrap_or(Probed::Unsent) {
-            Probed::Unsent => server.probe_unsent(now()),
-            Probed::Silent => server.probed(edns, Heard::Nothing, false, now()),
-            error @ Probed::Error(..) => {
-                server.probed(edns, Heard::Error, error.refuses_edns(), now());
-            }
-            Probed::Reply { with_edns, .. } => {
-                server.probed(with_edns, Heard::Good, false, now());
-            }
-        }
+        ended(&server, edns, asked.unwrap_or(Asked { most: Probed::Unsent, all_refuse: false }));
     });
 }
 
+/// Takes what came of a probe of this form.
+fn ended(server: &Server, edns: bool, asked: Asked) {
+    let now = now();
+    // One group's names say nothing of the OPT record, where a question of another group was not refused for it (FW25).
+    let refuses = if asked.all_refuse { OptHeard::Refused } else { OptHeard::Unclear };
+    match asked.most {
+        Probed::Unsent => server.probe_unsent(now),
+        Probed::Silent => server.probed(edns, Heard::Nothing, OptHeard::Unclear, now),
+        error @ Probed::Error(..) if edns && error.refuses_edns() => {
+            server.probed(edns, Heard::Error, refuses, now);
+        }
+        Probed::Error(..) => server.probed(edns, Heard::Error, OptHeard::Answered, now),
+        Probed::Reply { with_edns: false, .. } if edns => {
+            if asked.all_refuse {
+                server.refused_edns(now);
+            }
+            server.probed(edns, Heard::Good, OptHeard::Unclear, now);
+        }
+        Probed::Reply { with_edns, .. } => {
+            server.probed(with_edns, Heard::Good, OptHeard::Answered, now);
+        }
+    }
+}
+
+/// What came of the questions of one probe.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// What says most about the server.
+    most: Probed,
+    /// Each question was refused for its OPT record, as far as is known (FW25).
+    all_refuse: bool,
+}
+
 /// Asks all of it at the same time, so that a server of several groups is taken for down as soon as another one. What says most
-/// counts: silence about some of it says nothing while another one could not be asked.
-async fn ask_all(questions: &[LookupKey], server: &Arc<Server>, edns: bool) -> Probed {
+/// counts: silence about some of it says nothing while another one could not be asked. After a reply only to a query without an
+/// OPT record, the others are waited for: they say whether this was about that record.
+async fn ask_all(questions: &[LookupKey], server: &Arc<Server>, edns: bool) -> Asked {
     let mut asked: FuturesUnordered<_> =
         questions.iter().map(|key| ask_as_a_client(key, server, edns)).collect();
-    let mut most: Option<Probed> = None;
-    while let Some(probed) = asked.next().await {
-        if matches!(probed, Probed::Reply { .. }) {
-            return probed;
+    let (mut most, mut all_refuse) = (None::<Probed>, true);
+    while let Some((probed, refuses)) = asked.next().await {
+        all_refuse &= refuses;
+        if matches!(probed, Probed::Reply { with_edns, .. } if with_edns == edns) {
+            return Asked { most: probed, all_refuse: false };
         }
         most = Some(most.map_or(probed, |most| most.or_more(probed)));
     }
-    most.unwrap_or(Probed::Unsent)
+    Asked { most: most.unwrap_or(Probed::Unsent), all_refuse }
 }
 
 fn loop_probe(server: &Arc<Server>, replicas: u64) {
@@ -196,25 +221,23 @@ impl Probed {
     }
 }
 
-/// Asks as a client's query does: once more without the OPT record where the server refuses it, and if that works it is
-/// remembered (FW25). Else a server that is failing and refuses EDNS would stay failing until a client's query reaches it.
-async fn ask_as_a_client(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
+/// Asks as a client's query does: once more without the OPT record where the server refuses it (FW25), which is said too. Else a
+/// server that is failing and refuses EDNS would stay failing until a client's query reaches it.
+async fn ask_as_a_client(key: &LookupKey, server: &Arc<Server>, edns: bool) -> (Probed, bool) {
     let probed = ask(key, server, edns).await;
     if !edns || !probed.refuses_edns() {
-        return probed;
+        return (probed, false);
     }
     let without = ask(key, server, false).await;
-    if matches!(without, Probed::Reply { .. }) {
-        server.refused_edns(now());
-    }
-    match (probed, without) {
+    let probed = match (probed, without) {
         // What it refuses in both forms is not the OPT record.
         (Probed::Error(_, codes), Probed::Error(rcode, _)) if REFUSES_EDNS.contains(&rcode) => {
             Probed::Error(REFUSED, codes)
         }
         // It has replied, also where the second query gets no reply.
         _ => probed.or_more(without),
-    }
+    };
+    (probed, true)
 }
 
 /// Asks the server. In the pause after a connection that failed (FW54) nothing is sent, which would say no more than that

@@ -29,6 +29,7 @@ use crate::rcode;
 pub(super) use address::AddressCounts;
 use address::Replies;
 use edns::Edns;
+pub(super) use edns::OptHeard;
 use health::Health;
 use latency::Latency;
 pub(super) use loops::Found;
@@ -206,16 +207,17 @@ impl Server {
         self.state().health.probe_unsent(now);
     }
 
-    /// What came of a probe of this form; `refuses_edns` where its Rcode is one of those that may be about the OPT record.
-    pub(super) fn probed(&self, with_edns: bool, heard: Heard, refuses_edns: bool, now: Instant) {
+    /// What came of a probe of this form, and what the reply says of its OPT record.
+    pub(super) fn probed(&self, with_edns: bool, heard: Heard, opt: OptHeard, now: Instant) {
         let mut state = self.state();
         let before = state.health.is_down();
         state.health.probe_ended(heard, now);
         match heard {
             Heard::Good | Heard::Error => {
-                match with_edns && refuses_edns {
-                    true => state.edns.probe_refused(now),
-                    false => state.edns.probe_answered(with_edns, now),
+                match opt {
+                    OptHeard::Answered => state.edns.probe_answered(with_edns, now),
+                    OptHeard::Refused => state.edns.probe_refused(now),
+                    OptHeard::Unclear => state.edns.probe_said_nothing(),
                 }
                 state.window.replied(now);
                 state.give_places();
@@ -239,6 +241,11 @@ impl Server {
     /// Whether a query to it has an OPT record (FW25).
     pub(super) fn uses_edns(&self, now: Instant) -> bool {
         self.state().edns.is_used(now)
+    }
+
+    /// How long queries to it have no OPT record from now on, if it has refused one.
+    pub(super) fn without_edns_for(&self, now: Instant) -> Option<Duration> {
+        self.state().edns.unused_for(now)
     }
 
     /// Whether its replies may have signatures: it understands OPT records, as far as is known. One that has

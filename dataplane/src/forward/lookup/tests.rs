@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crds::config::{self, Config, GroupLimits, GroupOptions, Policy};
-use dataplane_core::Name;
+use dataplane_core::{Name, TtlCaps};
 use futures::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
@@ -349,4 +349,31 @@ async fn fw26_a_truncated_reply_is_asked_for_after_the_pause_of_connections() {
     };
     let both = async { tokio::join!(asked, answer) };
     tokio::time::timeout(Duration::from_secs(10), both).await.expect("it is asked over TCP");
+}
+
+#[test]
+fn fw25_a_reply_without_signatures_is_kept_until_a_server_gets_opt_again() {
+    let addresses = [1, 2].map(|host| SocketAddr::from(([192, 0, 2, host], 53)));
+    let upstreams = upstreams_with(&addresses, GroupOptions::default());
+    let (group, at) = (upstreams.group(0).unwrap(), now());
+    let after = |seconds| at + Duration::from_secs(seconds);
+    let lookup = Lookup::new(group, &[0, 1], at).unwrap();
+    let send = Send { place: 0, transport: Transport::Udp, edns: false };
+    let reply = |dnssec_ok| {
+        let key = LookupKey::new(Name::ROOT, 1, dnssec_ok, false);
+        let octets = b"\0\0\x81\x80\0\x01\0\0\0\0\0\0\0\0\x01\0\x01";
+        match key.judge(0, octets, &TtlCaps::default()) {
+            dataplane_core::Verdict::Good(relayed) => relayed,
+            other => panic!("{other:?}"),
+        }
+    };
+    let [first, second] = &group.servers[..] else { panic!("two servers") };
+    first.refused_edns(after(0));
+    assert_eq!(lookup.most_s(send, &reply(true), after(1)), 30, "the other one may give them");
+    second.refused_edns(after(100));
+    for (seconds, most_s) in [(100, 800), (600, 300), (890, 30), (901, 30)] {
+        assert_eq!(lookup.most_s(send, &reply(true), after(seconds)), most_s);
+    }
+    assert_eq!(lookup.most_s(send, &reply(false), after(100)), u32::MAX);
+    assert_eq!(lookup.most_s(Send { edns: true, ..send }, &reply(true), after(100)), u32::MAX);
 }

@@ -45,12 +45,17 @@ fn probe(group: &Arc<Group>, member: usize, place: OwnedSemaphorePermit) {
         let edns = server.uses_edns(now());
         // After a panic too the server must be probed again, which waits for what came of this one.
         let asked = server.common.guarded(ask_as_a_client(&group.probe, server, edns)).await;
-        let (heard, edns) = match asked.unwrap_or(Probed::Unsent) {
+        let (probed, refuses_edns) = asked.unwrap_or((Probed::Unsent, false));
+        let (heard, edns) = match probed {
             Probed::Unsent => (None, edns),
             Probed::Silent => (Some(Heard::Nothing), edns),
             Probed::Error(..) => (Some(Heard::Error), edns),
             Probed::Reply { with_edns, .. } => (Some(Heard::Good), with_edns),
         };
+        if refuses_edns && heard == Some(Heard::Good) {
+            // The names of one group do not decide that (FW25): a probe of all its groups does.
+            server.doubt_edns(now());
+        }
         if let Some(heard) = heard {
             server.failing_probed(edns, heard, now());
         }

@@ -1,11 +1,11 @@
 //! Probes of servers on loopback that answer, or do not.
 
+mod edns;
 mod looping;
 mod restarted;
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crds::config::{self, Config, Group as GroupConfig, GroupOptions, Transport};
@@ -190,10 +190,10 @@ async fn fw27_of_many_groups_a_probe_asks_for_four_and_after_silence_for_others(
     let of_group = |place: usize| upstreams.group(place).unwrap().probe.clone();
     assert_eq!(asks(), [0, 1, 2, 3].map(of_group));
     server.probe(now());
-    server.probed(true, Heard::Nothing, false, now());
+    server.probed(true, Heard::Nothing, OptHeard::Answered, now());
     assert_eq!(asks(), [4, 5, 0, 1].map(of_group));
     server.probe(now());
-    server.probed(true, Heard::Good, false, now());
+    server.probed(true, Heard::Good, OptHeard::Answered, now());
     assert_eq!(asks(), [4, 5, 0, 1].map(of_group), "these were answered");
     server.failing_probed(true, Heard::Nothing, now());
     assert_eq!(asks(), [4, 5, 0, 1].map(of_group), "this one asked for one group only");
@@ -223,7 +223,7 @@ async fn fw25_a_probe_that_an_old_server_refuses_does_not_make_it_understand_edn
     server.refused_edns(now());
     (0..3).for_each(|_| server.send(false).unwrap().settle(Heard::Nothing));
     assert!(!server.probe(now()), "what it understands");
-    server.probed(false, Heard::Nothing, false, now());
+    server.probed(false, Heard::Nothing, OptHeard::Answered, now());
     assert!(!server.is_up());
     // The next probe has the other form.
     probe(questions(&upstreams, server), server, now());
@@ -232,72 +232,6 @@ async fn fw25_a_probe_that_an_old_server_refuses_does_not_make_it_understand_edn
     }
     assert!(!server.seen(now()).edns, "it has answered FORMERR");
     assert!(!server.probe(now()), "nor has the next probe an OPT record");
-}
-
-/// A server that answers FORMERR to an OPT record: to every one, or only to those that ask for the name of a tenant. Returns
-/// the names asked with one.
-async fn refusing(all: bool) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
-    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let (address, with_opt) = (far.local_addr().unwrap(), Arc::<Mutex<Vec<Vec<u8>>>>::default());
-    let asked = Arc::clone(&with_opt);
-    tokio::spawn(async move {
-        let mut buffer = [0; 512];
-        while let Ok((octets, peer)) = far.recv_from(&mut buffer).await {
-            let has_opt = buffer[11] == 1;
-            let mut reply = buffer[..octets - if has_opt { 11 } else { 0 }].to_vec();
-            let name = reply[12..reply.len() - 4].to_vec();
-            let refuses = has_opt && (all || name[1..].starts_with(b"evil"));
-            if has_opt {
-                asked.lock().unwrap().push(name);
-            }
-            (reply[2], reply[3], reply[11]) = (0x81, if refuses { 0x81 } else { 0x80 }, 0);
-            let _ = far.send_to(&reply, peer).await;
-        }
-    });
-    (address, with_opt)
-}
-
-/// Asks for this name as a client's query does.
-async fn look_up(upstreams: &Upstreams, name: &str) {
-    let key = LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
-    let group = upstreams.group(0).unwrap();
-    let answered = crate::forward::lookup::lookup(group, &[0], &key, now()).await;
-    answered.expect("a reply, if need be without an OPT record");
-}
-
-#[tokio::test]
-async fn fw25_the_server_of_one_name_switches_edns_off_for_no_other() {
-    let (address, with_opt) = refusing(false).await;
-    let upstreams = of_one(address, Transport::Udp);
-    let server = &upstreams.known()[0];
-    look_up(&upstreams, "evil.example").await;
-    assert!(server.seen(now()).edns, "it may be about its name");
-    probe_due(&upstreams, 0, now());
-    // The next one is due only after that one has ended.
-    while server.probe_at(false, now()).is_none() {
-        look_up(&upstreams, "evil.example").await;
-    }
-    assert!(server.seen(now()).edns);
-    assert!(with_opt.lock().unwrap().contains(&vec![0]), "the probe");
-    look_up(&upstreams, "www.example.org").await;
-    let asked = with_opt.lock().unwrap();
-    assert!(asked.last().is_some_and(|name| name.starts_with(b"\x03www")), "{asked:?}");
-}
-
-#[tokio::test]
-async fn fw25_a_server_that_refuses_edns_is_remembered_after_its_probe() {
-    let (address, with_opt) = refusing(true).await;
-    let upstreams = of_one(address, Transport::Udp);
-    let server = &upstreams.known()[0];
-    look_up(&upstreams, "www.example.org").await;
-    assert!(server.probe_at(false, now()).is_some_and(|at| at <= now()), "it is due at once");
-    probe_due(&upstreams, 0, now());
-    while server.seen(now()).edns {
-        tokio::task::yield_now().await;
-    }
-    with_opt.lock().unwrap().clear();
-    look_up(&upstreams, "www.example.net").await;
-    assert_eq!(with_opt.lock().unwrap().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,6 +9,17 @@ const WITHOUT: Duration = Duration::from_secs(15 * 60);
 /// probes looks the same once.
 const SEEN_TWICE_IN: Duration = Duration::from_secs(60);
 
+/// What the reply to a probe says about OPT records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::forward) enum OptHeard {
+    /// The form of the query is understood.
+    Answered,
+    /// It is refused, maybe for the OPT record.
+    Refused,
+    /// Nothing: only a part of the questions was refused.
+    Unclear,
+}
+
 /// What is known about one server.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Edns {
@@ -26,6 +37,11 @@ impl Edns {
     /// Whether a query to it has an OPT record.
     pub(in crate::forward) fn is_used(&self, now: Instant) -> bool {
         self.without_until.is_none_or(|until| until <= now)
+    }
+
+    /// How long queries to it have no OPT record from now on.
+    pub(in crate::forward) fn unused_for(&self, now: Instant) -> Option<Duration> {
+        self.without_until.map(|until| until.saturating_duration_since(now))
     }
 
     /// It answered a probe without OPT, after it had refused one with OPT or had been silent.
@@ -62,6 +78,11 @@ impl Edns {
         if self.is_doubted {
             self.refused(now);
         }
+    }
+
+    /// A server has answered a probe, which says nothing of the OPT record: what is known stays.
+    pub(in crate::forward) fn probe_said_nothing(&mut self) {
+        self.flips = false;
     }
 
     /// A server that did not answer has answered a probe of this form.

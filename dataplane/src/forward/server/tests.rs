@@ -70,7 +70,7 @@ async fn l16_a_reply_to_a_probe_is_a_sign_of_life_and_gives_a_place_to_who_waits
         assert_eq!(silent.len(), 20, "half of the places");
         let mut waits = server.wait();
         assert!(futures::poll!(&mut waits).is_pending());
-        server.probed(true, heard, false, now());
+        server.probed(true, heard, OptHeard::Answered, now());
         assert!(futures::poll!(&mut waits).is_ready(), "{heard:?}: there is one place more");
         silent.iter_mut().for_each(|sent| _ = sent.look(now() + USUAL.interval));
         assert_eq!(server.seen(now()).places, 21, "{heard:?}: it answers others");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::forward::now;
-use crate::forward::server::{Found, Heard};
+use crate::forward::server::{Found, Heard, OptHeard};
 use crate::forward::unusable::Down;
 use crds::config::{Group as GroupConfig, GroupCache, Server, ServerTls, StubDomain};
 
@@ -55,7 +55,7 @@ fn a55_servers_are_listed_once_default_group_first() {
         shared.send(true).unwrap().settle(Heard::Nothing);
     }
     shared.probe(now);
-    shared.probed(true, Heard::Nothing, false, now);
+    shared.probed(true, Heard::Nothing, OptHeard::Answered, now);
     let sent_before = upstreams.servers()[2].sent.load(Ordering::Relaxed);
     let down = |group: &str, group_servers| Down {
         group: group.into(),
@@ -159,7 +159,7 @@ fn e55_an_address_with_two_transports_is_two_servers_and_one_written_twice_is_on
         for _ in 0..3 {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
-        server.probed(true, Heard::Nothing, false, now());
+        server.probed(true, Heard::Nothing, OptHeard::Answered, now());
     }
     assert_eq!(upstreams.notes(now()).len(), 1, "an address is named once");
     let transports = |rows: Vec<Down>| -> Vec<(String, usize)> {
@@ -205,7 +205,7 @@ fn e55_an_address_with_two_names_is_two_servers_on_every_page() {
         for _ in 0..3 {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
-        server.probed(true, Heard::Nothing, false, now());
+        server.probed(true, Heard::Nothing, OptHeard::Answered, now());
     }
     let names = |rows: serde_json::Value| -> Vec<String> {
         let rows = rows.as_array().unwrap().iter();
@@ -251,7 +251,7 @@ fn fw29_only_a_group_that_had_no_server_up_recovers() {
         for _ in 0..3 {
             server.send(true).unwrap().settle(Heard::Nothing);
         }
-        server.probed(true, Heard::Nothing, false, now());
+        server.probed(true, Heard::Nothing, OptHeard::Answered, now());
         assert!(!server.is_up());
     };
     let recoveries = || {
@@ -261,15 +261,15 @@ fn fw29_only_a_group_that_had_no_server_up_recovers() {
     for _ in 0..3 {
         down(&first);
         assert_eq!(recoveries(), 0);
-        first.probed(true, Heard::Good, false, now());
+        first.probed(true, Heard::Good, OptHeard::Answered, now());
         assert_eq!(recoveries(), 0, "the other one was up");
     }
     down(&first);
     down(&second);
     assert_eq!(recoveries(), 0);
-    second.probed(true, Heard::Good, false, now());
+    second.probed(true, Heard::Good, OptHeard::Answered, now());
     assert_eq!(recoveries(), 1);
-    first.probed(true, Heard::Good, false, now());
+    first.probed(true, Heard::Good, OptHeard::Answered, now());
     assert_eq!(recoveries(), 1);
     // One that leads back to us is not up either (FW27, FW50).
     down(&first);

@@ -60,7 +60,7 @@ fn e55_counts_of_an_address_rise_only_by_what_was_counted() {
             );
             for server in upstreams.known() {
                 server.send(true).unwrap().settle(Heard::Good);
-                server.probed(true, Heard::Nothing, false, now());
+                server.probed(true, Heard::Nothing, OptHeard::Answered, now());
                 counted += 1;
             }
         }

@@ -12,7 +12,7 @@ use super::attempt::{self, AttemptResult, Datagrams, Messages, Question, REFUSES
 use super::cache::Member;
 use super::connections::Progress;
 use super::limits::Limit;
-use super::plan::{MAX_SENDS, Next, Plan, Send, Transport, order};
+use super::plan::{MAX_SENDS, Next, Plan, Send, Transport, order, signing_first};
 use super::server::{Heard, Sent, Server, Waiting};
 use super::sockets::Exchange;
 use super::unresolved::Unresolved;
@@ -76,6 +76,7 @@ impl Lookup {
     pub(super) fn new(
         group: &Arc<Group>,
         members: &[usize],
+        key: &LookupKey,
         started: Instant,
     ) -> Result<Lookup, Unresolved> {
         let candidate = |member: &usize| group.candidate(*member, started);
@@ -85,7 +86,11 @@ impl Lookup {
         }
         // A server that is alone needs no order.
         let drawn = if candidates.len() == 1 { 0 } else { random() };
-        let plan = Plan::new(order(candidates, group.policy, group.next_turn(), drawn), started);
+        let mut order = order(candidates, group.policy, group.next_turn(), drawn);
+        if key.dnssec_ok() {
+            signing_first(&mut order, group.policy);
+        }
+        let plan = Plan::new(order, started);
         let (group, sends, without_edns) = (Arc::clone(group), 0, 0);
         Ok(Lookup { group, plan, sends, errors: None, limit: None, part: None, without_edns })
     }
@@ -388,7 +393,7 @@ pub(super) async fn lookup(
     key: &LookupKey,
     started: Instant,
 ) -> Result<Answered, Unresolved> {
-    Lookup::new(group, members, started)?.run(key, None).await
+    Lookup::new(group, members, key, started)?.run(key, None).await
 }
 
 #[cfg(test)]

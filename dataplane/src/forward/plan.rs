@@ -109,6 +109,14 @@ pub(super) fn order(
     order
 }
 
+/// For a client that wants signatures: in each standing, those come first that may give them (FW25). What `Sequential` has in
+/// front stays there, because others may know other names.
+pub(super) fn signing_first(order: &mut [Candidate], policy: Policy) {
+    if policy != Policy::Sequential {
+        order.sort_by_key(|candidate| (candidate.standing, !candidate.edns));
+    }
+}
+
 /// Fisher-Yates; 15! is below 2^41, so the bits that are left give every permutation nearly equally.
 fn shuffle(order: &mut [Candidate], mut random: u64) {
     for last in (1..order.len()).rev() {

@@ -55,7 +55,7 @@ fn three(policy: Policy) -> Upstreams {
 fn firsts(group: &Arc<Group>) -> [usize; 3] {
     let mut first = [0; 3];
     for _ in 0..LOOKUPS {
-        let mut lookup = Lookup::new(group, &[0, 1, 2], now()).unwrap();
+        let mut lookup = Lookup::new(group, &[0, 1, 2], &group.probe, now()).unwrap();
         let (send, sent, _) = lookup.take_first(now()).unwrap();
         sent.cancel();
         first[lookup.plan.member(send.place)] += 1;
@@ -357,7 +357,7 @@ fn fw25_a_reply_without_signatures_is_kept_until_a_server_gets_opt_again() {
     let upstreams = upstreams_with(&addresses, GroupOptions::default());
     let (group, at) = (upstreams.group(0).unwrap(), now());
     let after = |seconds| at + Duration::from_secs(seconds);
-    let lookup = Lookup::new(group, &[0, 1], at).unwrap();
+    let lookup = Lookup::new(group, &[0, 1], &group.probe, at).unwrap();
     let send = Send { place: 0, transport: Transport::Udp, edns: false };
     let reply = |dnssec_ok| {
         let key = LookupKey::new(Name::ROOT, 1, dnssec_ok, false);

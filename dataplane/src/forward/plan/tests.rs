@@ -373,3 +373,23 @@ fn fw22_what_does_not_answer_comes_last_and_in_its_order() {
     assert_eq!(members(Policy::RoundRobin), [4, 2, 3, 1, 0], "one in its turn is first (FW27)");
     assert_eq!(members(Policy::Sequential), [2, 3, 4, 1, 0], "a spare is never first");
 }
+
+#[test]
+fn fw25_who_wants_signatures_asks_those_first_that_may_give_them() {
+    let mut servers = candidates(4);
+    for (server, (standing, edns)) in servers.iter_mut().zip([
+        (Standing::Healthy, false),
+        (Standing::Avoided, true),
+        (Standing::Healthy, true),
+        (Standing::Healthy, true),
+    ]) {
+        (server.standing, server.edns) = (standing, edns);
+    }
+    let members = |policy| -> Vec<usize> {
+        let mut order = order(servers.clone(), policy, 0, 0);
+        signing_first(&mut order, policy);
+        order.iter().map(|candidate| candidate.member).collect()
+    };
+    assert_eq!(members(Policy::RoundRobin), [2, 3, 0, 1]);
+    assert_eq!(members(Policy::Sequential), [0, 2, 3, 1]);
+}

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use super::rdata::RRSIG;
 use super::relayed::Relayed;
 use super::selected::{Selected, is_private};
 use crate::random::{scaled, scrambled};
@@ -22,14 +23,16 @@ impl Relayed {
             step(1 + record.octets.len() / 8);
             !is_private(record.rtype(), record.rdata())
         };
-        let public = rrset.clone().filter(is_public).count();
-        if public == counts.rrset {
+        if rrset.clone().all(|index| is_public(&index)) {
             return self.clone();
         }
-        if public == 0 {
+        // In a reply to ANY the RRset has signatures too.
+        let is_signature = |index: &usize| self.record(*index).rtype() == RRSIG;
+        let mut public: Vec<usize> =
+            rrset.filter(|index| is_public(index) && !is_signature(index)).collect();
+        if public.is_empty() {
             return self.blocked();
         }
-        let mut public: Vec<usize> = rrset.filter(is_public).collect();
         if self.fitting(public.iter().copied(), most) < public.len() {
             // The reply is cut. If it is written from any record on, it may lose any of them; another number than that of the
             // reply decides which.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
-use super::rdata::{CNAME, SOA};
+use super::rdata::{CNAME, RRSIG, SOA};
 use crate::wire::message::rtype;
 
 /// The part of an upstream's reply that may be relayed: uncompressed, in order, TTLs capped.
@@ -69,6 +69,8 @@ impl Selected {
             return false;
         }
         self.signatures.clear();
+        // Those in a reply to ANY.
+        self.rrset.retain(|record| record.rtype != RRSIG);
         self.authentic = false;
         self.is_blocked = self.rrset.is_empty();
         if self.is_blocked {

@@ -153,6 +153,35 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
 }
 
 #[test]
+fn fw43_of_a_reply_to_any_without_its_private_addresses_no_signature_is_left() {
+    let pending = plain(Asked { do_: true, ..client(WWW, RecordType::ANY) });
+    let signature = |covered: u16| format!("{WWW} 60 TYPE46 {covered:04x}{}", "ab".repeat(40));
+    let (address, text) = (format!("{WWW} 60 A 10.9.9.9"), format!("{WWW} 60 TXT a"));
+    let (of_address, of_text) = (signature(1), signature(16));
+    for (answer, kinds) in [
+        (&[&*address, &of_address][..], &[][..]),
+        (&[&*address, &of_address, &text, &of_text], &[RecordType::TXT]),
+        (&[&*text, &of_text], &[RecordType::TXT, RecordType::RRSIG]),
+    ] {
+        let reply = upstream(&pending, answer, &[]).to_vec().unwrap();
+        let relayed = |no_private_addresses| {
+            let caps = TtlCaps { no_private_addresses, ..TtlCaps::default() };
+            match pending.judge(ID, &reply, &caps) {
+                Verdict::Good(relayed) => relayed,
+                other => panic!("not relayed: {other:?}"),
+            }
+        };
+        // Removed as it came, and from what was kept with them.
+        for relayed in [relayed(true), relayed(false).without_private_addresses(65_535, 0)] {
+            assert_eq!(relayed.is_blocked(), kinds.is_empty(), "{answer:?}");
+            let written = written(&pending.head, &[(&relayed, FRESH)]);
+            let left: Vec<_> = written.answers.iter().map(Record::record_type).collect();
+            assert_eq!(left, kinds, "{answer:?}");
+        }
+    }
+}
+
+#[test]
 fn ca3_a_denial_with_private_addresses_of_the_type_is_no_answer_either() {
     let caps = TtlCaps { no_private_addresses: true, ..TtlCaps::default() };
     let pending = plain(client(WWW, RecordType::A));

@@ -98,7 +98,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let services = caches.objects(Kind::Service, &namespace);
     let of_others = services.iter().map(|it| &**it).filter(|it| it.name_any() != service_name);
     let selectors = possible.selectors(of_others);
-    let dns_services = slices::dns_services(ctx, dns, &services, &possible, &pods).await?;
+    let looked_at = (services.as_slice(), service.as_ref());
+    let dns_services = slices::dns_services(ctx, dns, looked_at, &possible, &pods).await?;
     drop(services);
     let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (map, key) in ca_bundles::of(dns) {

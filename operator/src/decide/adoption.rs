@@ -10,6 +10,7 @@ mod ports;
 mod traffic;
 mod cluster_ips;
 mod of_others;
+mod shared_pods;
 
 pub use cluster_ips::asks_for_others;
 pub(crate) use cluster_ips::cluster_ips;
@@ -87,6 +88,7 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
         is_adoptable(dns, service)?;
+        shared_pods::are_not_of_others(dns, observed, service)?;
         let patch = switch::patch(dns, observed, service, now);
         Ok(ServicePlan::Adopted { labels, patch })
     } else {

@@ -83,6 +83,20 @@ pub fn counts_for_own_labels(
     is_cluster_dns(dns) && leads_by_label(service, selector, &with, &without)
 }
 
+/// Whether another Service of this name and selector, if it serves DNS, would lead to our pods by labels that they get behind the
+/// Service of others that the spec adopts, whose selector is `theirs`. What else leads to the pods of kube-dns, such as a load
+/// balancer for clients outside of the cluster, is meant for the cluster's DNS, and moves with it.
+pub fn would_join_another(
+    dns: &ClusterDNS,
+    theirs: &BTreeMap<String, String>,
+    service: &str,
+    selector: &BTreeMap<String, String>,
+) -> bool {
+    let without = labels_behind(dns, &BTreeMap::new());
+    let with = labels_behind(dns, theirs);
+    !is_cluster_dns(dns) && leads_by_label(service, selector, &with, &without)
+}
+
 /// The labels of pods behind a Service with this selector.
 pub fn labels_behind(
     dns: &ClusterDNS,

@@ -50,7 +50,7 @@ pub struct Observed {
     /// Other Services of its namespace that may select its pods by a label that the spec writes: name and selector, each
     /// selector once. Our pods must not be behind them by accident.
     pub selectors: BTreeMap<String, BTreeMap<String, String>>,
-    /// Other Services of its namespace that serve DNS and would lead to its pods by the label of kube-dns, by name.
+    /// Other Services of its namespace that serve DNS and would lead to its pods by the label of kube-dns, or of the one it adopts.
     pub dns_services: BTreeMap<String, DnsService>,
     /// What the Secrets are that its listeners name.
     pub certificates: BTreeMap<String, Certificate>,

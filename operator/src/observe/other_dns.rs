@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use crds::ClusterDNS;
 use crds::defaults::DNS_PORT;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 
 use super::possible_labels::PossibleLabels;
-use crate::desired::counts_for_own_labels;
+use crate::desired::{counts_for_own_labels, would_join_another};
+use crate::names;
 use crate::observe::pods;
 
 /// Other Services with port 53 whose endpoints one reconcile looks at: the oldest. Anyone who edits the namespace can make
@@ -25,19 +26,28 @@ pub(super) const MAX_READ: usize = 4;
 /// A Service that counts: its name and selector.
 pub(super) type Rival = (String, BTreeMap<String, String>);
 
-/// Services that serve DNS and would lead to pods of this ClusterDNS by the label of kube-dns, the oldest first; and how many
-/// more there are that are not looked at.
+/// Services that serve DNS and would lead to pods of this ClusterDNS by the label of kube-dns, or by labels of the Service that it
+/// adopts, the oldest first; and how many more there are that are not looked at. `own` is the Service that it names, if it exists.
 pub(super) fn rivals(
     services: &[Arc<DynamicObject>],
-    own: &str,
+    own: Option<&Service>,
     dns: &ClusterDNS,
     possible: &PossibleLabels,
 ) -> (Vec<Rival>, usize) {
     let mut found = Vec::new();
+    let (_, own_name) = names::service(dns);
+    let adopts = dns.spec.service.as_ref().is_some_and(|service| service.adopt);
+    let theirs = own.filter(|_| adopts).and_then(|service| service.spec.as_ref()?.selector.clone());
+    let counts = |name: &str, selector: &BTreeMap<String, String>| {
+        let joins = |theirs| would_join_another(dns, theirs, name, selector);
+        counts_for_own_labels(dns, name, selector) || theirs.as_ref().is_some_and(joins)
+    };
     for service in services.iter().filter(|service| serves_dns(service)) {
         let name = service.name_any();
-        let Some(selector) = possible.selector(service).filter(|_| name != own) else { continue };
-        if counts_for_own_labels(dns, &name, &selector) {
+        let Some(selector) = possible.selector(service).filter(|_| name != own_name) else {
+            continue;
+        };
+        if counts(&name, &selector) {
             let created = service.metadata.creation_timestamp.as_ref().map(|time| time.0);
             found.push((created, name, selector));
         }
@@ -119,15 +129,34 @@ mod tests {
         services.push(service("web", 1, 53, json!({"k8s-app": "kube-dns", "app": "web"})));
         services.push(service("second", 5, 53, by_label()));
         let possible = PossibleLabels::of(&dns, None, None);
-        let (found, more) = rivals(&services, "kube-dns", &dns, &possible);
+        let (found, more) = rivals(&services, None, &dns, &possible);
         assert_eq!((found.len(), more), (MAX_LOOKED_AT, 5_001 - MAX_LOOKED_AT));
         assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("second", "a0000"));
         let other = crate::fixtures::dns("{service: {name: dns}}");
         let possible = PossibleLabels::of(&other, None, None);
-        assert!(
-            rivals(&services, "dns", &other, &possible).0.is_empty(),
-            "its pods lack the label"
-        );
+        assert!(rivals(&services, None, &other, &possible).0.is_empty(), "its pods lack the label");
+    }
+
+    #[test]
+    fn s14_services_that_share_pods_with_an_adopted_one_are_looked_at() {
+        let selector = || json!({"k8s-app": "kube-dns"});
+        let spec = |selector| json!({"clusterIP": "10.96.0.11", "ports": [{"port": 53}], "selector": selector});
+        let services = ["kube-dns", "test"].map(|name| {
+            Arc::new(from(
+                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+                "spec": spec(selector())}),
+            ))
+        });
+        let found = |dns: &str, own: serde_json::Value| {
+            let (dns, own) = (crate::fixtures::dns(dns), from(json!({"spec": spec(own)})));
+            let possible = PossibleLabels::of(&dns, Some(&own), None);
+            let found = rivals(&services, Some(&own), &dns, &possible).0;
+            found.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        let test = "{service: {name: test, adopt: true}}";
+        assert_eq!(found(test, selector()), ["kube-dns"]);
+        assert!(found(test, json!({"k8s-app": "test"})).is_empty());
+        assert!(found("{service: {name: test}}", selector()).is_empty(), "it is not adopted");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use crds::ClusterDNS;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
@@ -22,18 +22,18 @@ use crate::runtime::time_limit::within;
 /// EndpointSlices of one Service that are read where a watch does not keep them: 2,000 endpoints as controllers write them.
 const MAX_SLICES: u32 = 20;
 
-/// Other Services of the namespace that serve DNS to pods with labels of ours. One that is not looked at counts as if it led
+/// Other Services of the namespace that serve DNS to pods with labels of ours; `own` is the one that the spec names. One that is not looked at counts as if it led
 /// to our pods alone: so nothing changes because of it.
 pub(super) async fn dns_services(
     ctx: &Context,
     dns: &ClusterDNS,
-    services: &[Arc<DynamicObject>],
+    (services, own): (&[Arc<DynamicObject>], Option<&Service>),
     possible: &PossibleLabels,
     pods: &[Pod],
 ) -> anyhow::Result<BTreeMap<String, DnsService>> {
-    let (namespace, own) = names::service(dns);
+    let (namespace, _) = names::service(dns);
     let workload = names::child(&dns.name_any());
-    let (rivals, mut unread) = other_dns::rivals(services, &own, dns, possible);
+    let (rivals, mut unread) = other_dns::rivals(services, own, dns, possible);
     let (mut found, mut requests) = (BTreeMap::new(), 0);
     for (name, selector) in rivals {
         let has_other_pods = match ctx.caches.slices(&namespace, &name) {

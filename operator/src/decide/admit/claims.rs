@@ -43,8 +43,12 @@ pub(super) fn are_free(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refu
 /// Addresses as written, and those that were reported.
 pub(crate) fn claimed_ips(dns: &ClusterDNS) -> BTreeSet<IpAddr> {
     let written = dns.spec.service.iter().flat_map(|service| service.cluster_ips.iter().flatten());
+    written.filter_map(|text| text.parse().ok()).chain(reported_ips(dns)).collect()
+}
+
+fn reported_ips(dns: &ClusterDNS) -> impl Iterator<Item = IpAddr> {
     let reported = dns.status.iter().flat_map(|status| &status.cluster_ips);
-    written.chain(reported).filter_map(|text| text.parse().ok()).collect()
+    reported.filter_map(|text| text.parse().ok())
 }
 
 /// What one ClusterDNS claims.
@@ -66,6 +70,8 @@ struct Hold {
     serves: bool,
     /// The Service says that it adopted it.
     adopted: bool,
+    /// Its operator acts on its name and namespace. No edit of it could mend that it does not.
+    is_managed: bool,
     /// The Service that it names has the address.
     has: bool,
     /// This spec of it was acted on: its Service was deleted, or has not moved to it yet.
@@ -83,8 +89,14 @@ impl Hold {
 
 impl<'a> Claim<'a> {
     fn of(dns: &'a ClusterDNS, found: Option<&'a NamedService>) -> Claim<'a> {
+        let mut known: BTreeSet<IpAddr> = reported_ips(dns).collect();
+        known.extend(found.iter().flat_map(|service| &service.addresses));
+        // Kubernetes changes no address of a Service. So one that is written beside another of its family never comes
+        // (`ClusterIPsDiffer`), and a second ClusterDNS may have it.
+        let comes = |ip: &IpAddr| known.iter().all(|it| it.is_ipv4() != ip.is_ipv4());
         let mut addresses = claimed_ips(dns);
-        addresses.extend(found.iter().flat_map(|service| &service.addresses));
+        addresses.retain(comes);
+        addresses.extend(known);
         Claim { dns, service: names::service(dns), found, addresses }
     }
 
@@ -99,16 +111,24 @@ impl<'a> Claim<'a> {
         let service = self.found.as_ref().filter(is_claimed);
         let (name, uid) = (&self.dns.metadata.name, self.dns.metadata.uid.as_ref());
         let conditions = self.dns.status.iter().flat_map(|status| &status.conditions);
-        let mut accepted = conditions.filter(|it| it.type_ == "Accepted");
+        let accepted = conditions.filter(|it| it.type_ == "Accepted");
+        let reasons: Vec<&str> = accepted.map(|it| it.reason.as_str()).collect();
+        let is_unmanaged = |reason| ["NameNotManaged", "NamespaceNotManaged"].contains(reason);
         let shown = Hold {
             owns: service.is_some_and(|it| uid.is_some_and(|uid| it.owners.contains(uid))),
             serves: service.is_some_and(|it| it.leads_to.is_some() && it.leads_to == *name),
             adopted: service.is_some_and(|it| it.adopted_by.is_some() && it.adopted_by == *name),
+            is_managed: !reasons.iter().any(is_unmanaged),
             ..Hold::default()
         };
         // A Service of others that it does not adopt, or has given back: it is never acted on with that one, and keeps nothing.
         let adopts = self.dns.spec.service.as_ref().is_some_and(|service| service.adopt);
-        if service.is_some() && !shown.is_shown() && !adopts {
+        // Another client may have replaced all of its own that shows whose it is: that is put back.
+        let serves_there = |it: &&NamedService| {
+            was_accepted(self.dns) && reported_ips(self.dns).any(|ip| it.addresses.contains(&ip))
+        };
+        let is_of_others = service.is_some_and(|it| !serves_there(it)) && !shown.is_shown();
+        if is_of_others && !adopts {
             return shown;
         }
         let has_served = self.dns.status.as_ref().is_some_and(|it| !it.cluster_ips.is_empty());
@@ -116,7 +136,7 @@ impl<'a> Claim<'a> {
             has: service.is_some(),
             is_accepted: was_accepted(self.dns),
             // One that is unknown is no refusal: it is so while a namespace cannot be read.
-            is_no_newcomer: has_served && !accepted.any(|it| it.reason == "Conflict"),
+            is_no_newcomer: has_served && !reasons.contains(&"Conflict"),
             ..shown
         }
     }

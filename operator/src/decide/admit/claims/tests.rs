@@ -143,6 +143,12 @@ fn o3_one_that_never_could_be_acted_on_keeps_nothing() {
     assert_eq!(released.acted_on(), ["young"], "it gave the Service back");
     let leaving = json!({"annotations": {"clusterdns.dev/adopted-by": "old"}});
     assert_eq!(both("{}", None, &[], leaving).acted_on(), ["old"], "not given back yet");
+    for reason in ["NameNotManaged", "NamespaceNotManaged"] {
+        let unmanaged = both(adopt, Some(reason), &[], json!({}));
+        assert_eq!(unmanaged.acted_on(), ["young"], "no operator runs old: {reason}");
+        let neither = Cluster::default().with("old", 1, "{}").reported(Some(reason), &[]);
+        assert_eq!(neither.with("young", 2, "{}").acted_on(), ["young"], "no Service: {reason}");
+    }
     // Nothing shows whose a deleted Service was.
     let deleted = |addresses: &[&str]| {
         let cluster = Cluster::default().with("old", 1, "{}").reported(Some("Conflict"), &[]);
@@ -176,27 +182,57 @@ fn o3_the_text_says_has_only_where_the_service_shows_it() {
 
 #[test]
 fn o3_of_any_that_conflict_one_is_acted_on_and_no_two() {
-    // Each names the address of the next one.
+    // Each served at the address of the next one.
     let mut circle = Cluster::default();
     for (n, next) in [(1, 2), (2, 3), (3, 1)] {
-        let spec = format!("{{service: {{name: dns-{n}, clusterIPs: [10.96.0.{next}]}}}}");
-        let name = format!("d{n}");
-        circle =
-            circle.with(&name, n, &spec).owned(&format!("dns-{n}"), &format!("10.96.0.{n}"), &name);
+        let (name, address) = (format!("d{n}"), format!("10.96.0.{next}"));
+        circle = circle.with(&name, n, &format!("{{service: {{name: dns-{n}}}}}"));
+        circle = circle.reported(None, &[&address]);
+        circle = circle.owned(&format!("dns-{n}"), &format!("10.96.0.{n}"), &name);
     }
     assert_eq!(circle.acted_on(), ["d1"]);
-    let crosswise = Cluster::default()
-        .with("old", 1, "{service: {name: a, clusterIPs: [10.96.0.2]}}")
-        .owned("a", "10.96.0.1", "old")
-        .with("young", 2, "{service: {name: b, clusterIPs: [10.96.0.1]}}")
-        .owned("b", "10.96.0.2", "young");
-    assert_eq!(crosswise.acted_on(), ["old"]);
     // One that is refused itself keeps nothing from the next one.
     let chain = Cluster::default()
         .with("first", 1, "{service: {name: a, clusterIPs: [10.96.0.1]}}")
         .with("second", 2, "{service: {name: b, clusterIPs: [10.96.0.1]}}")
         .with("third", 3, "{service: {name: b}}");
     assert_eq!(chain.acted_on(), ["first", "third"]);
+}
+
+#[test]
+fn o3_an_address_that_its_service_cannot_get_is_left_to_another() {
+    let moved = Cluster::default()
+        .with("old", 1, "{service: {name: dns, clusterIPs: [10.96.0.10]}}")
+        .reported(Some("ClusterIPsDiffer"), &["10.96.0.77"])
+        .with("young", 2, "{service: {name: second, clusterIPs: [10.96.0.10]}}");
+    let both = ["old", "young"];
+    assert_eq!(moved.acted_on(), both, "the Service of old comes back with the address before");
+    let moved = moved.owned("dns", "10.96.0.77", "old");
+    assert_eq!(moved.acted_on(), both);
+    assert_eq!(moved.owned("second", "10.96.0.10", "young").acted_on(), both);
+    let crosswise = Cluster::default()
+        .with("old", 1, "{service: {name: a, clusterIPs: [10.96.0.2]}}")
+        .owned("a", "10.96.0.1", "old")
+        .with("young", 2, "{service: {name: b, clusterIPs: [10.96.0.1]}}")
+        .owned("b", "10.96.0.2", "young");
+    assert_eq!(crosswise.acted_on(), both);
+    let second_family = Cluster::default()
+        .with("old", 1, "{service: {name: a, clusterIPs: [10.96.0.1, \"fd00::a\"]}}")
+        .owned("a", "10.96.0.1", "old")
+        .with("young", 2, "{service: {name: b, clusterIPs: [\"fd00::a\"]}}");
+    assert_eq!(second_family.acted_on(), ["old"], "Kubernetes can add it");
+}
+
+#[test]
+fn o3_a_service_that_was_replaced_stays_with_the_one_that_served_there() {
+    let replaced = |refused: Option<&str>| {
+        let cluster = Cluster::default().with("old", 1, "{}").reported(refused, &["10.96.0.10"]);
+        let cluster = cluster.with("young", 2, "{service: {adopt: true}}");
+        let cluster = cluster.reported(Some("Conflict"), &[]);
+        cluster.service("kube-dns", "10.96.0.10", json!({})).acted_on()
+    };
+    assert_eq!(replaced(None), ["old"], "nothing on the Service shows whose it is");
+    assert_eq!(replaced(Some("ServiceReplaced")), ["young"], "it is another object");
 }
 
 #[test]

@@ -127,6 +127,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let mut observed = Observed {
         services_of_others: others::services(&ctx.caches, &others),
         others,
+        unreadable: caches.unreadable.all().into_keys().collect(),
         slices: slices::of(ctx, &namespace, &service_name).await?,
         deployment,
         replica_sets,

@@ -25,6 +25,8 @@ use crate::observe::unlisted::Unlisted;
 pub struct Observed {
     /// Every other ClusterDNS, for conflicts.
     pub others: Vec<Arc<ClusterDNS>>,
+    /// Names of ClusterDNS that exist and cannot be read.
+    pub unreadable: BTreeSet<String>,
     /// The Services that those name, where they exist, by the name of the ClusterDNS.
     pub services_of_others: BTreeMap<String, NamedService>,
     /// The Service that the spec names, ours or not.
@@ -39,11 +41,9 @@ pub struct Observed {
     pub daemon_set: Option<DaemonSet>,
     /// `clusterdns-<name>`.
     pub autoscaler: Option<HorizontalPodAutoscaler>,
-    /// `clusterdns-<name>`: the configuration as it is written now. Where another client deleted it, what this operator remembers
-    /// of its state, without a document.
+    /// `clusterdns-<name>`: the configuration as it is written now. If it was deleted: what is remembered of it, without documents.
     pub config_map: Option<ConfigMap>,
-    /// The document that pods must run, where another client changed or deleted it in the ConfigMap: as the operator saw it
-    /// last, or as ready pods run it.
+    /// The document that pods must run, where the ConfigMap lost it: as the operator saw it last, or as ready pods run it.
     pub lost_document: Option<String>,
     /// The version of the Service for which the last patch of its selector was refused, because it had another one at that time.
     pub conflict: Option<String>,
@@ -58,8 +58,7 @@ pub struct Observed {
     pub unread_certificates: BTreeMap<String, String>,
     /// Pods of this ClusterDNS, by label.
     pub pods: Vec<Pod>,
-    /// Pods that the selector of the Service, without our own key, picks and that are not ours: the other DNS server's.
-    /// Listed only when the Service goes back to them.
+    /// Pods of the other DNS server: those behind the Service, without our own key. Listed only when it goes back to them.
     pub foreign_pods: Vec<Pod>,
     /// Why they could not be listed although the Service is about to go back to them: none of them counts as ready.
     pub unread_foreign_pods: Option<String>,

@@ -98,8 +98,11 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let services = caches.objects(Kind::Service, &namespace);
     let of_others = services.iter().map(|it| &**it).filter(|it| it.name_any() != service_name);
     let selectors = possible.selectors(of_others);
+    let others = others::all(&ctx.caches, dns);
+    let workload = other_dns::Workload::of(dns, &others);
     let looked_at = (services.as_slice(), service.as_ref());
-    let dns_services = slices::dns_services(ctx, dns, looked_at, &possible, &pods).await?;
+    let dns_services =
+        slices::dns_services(ctx, dns, looked_at, &possible, (&pods, &workload)).await?;
     drop(services);
     let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (map, key) in ca_bundles::of(dns) {
@@ -123,7 +126,6 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
     let wanted_nodes = placement::Wanted::of(dns);
     let (nodes_that_fit, no_node_fits) = caches.fit(&wanted_nodes);
-    let others = others::all(&ctx.caches, dns);
     let mut observed = Observed {
         services_of_others: others::services(&ctx.caches, &others),
         others,

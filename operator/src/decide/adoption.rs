@@ -32,9 +32,9 @@ use k8s_openapi::api::discovery::v1::Endpoint;
 use crate::decide::plan::{Refusal, SelectorPatch, ServicePlan, Size};
 use crate::decide::scale;
 use crate::desired::ports as served;
-use crate::names::{self, ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
+use crate::names::{ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
 use crate::observe::observed::Observed;
-use crate::observe::other_dns::is_of_others;
+use crate::observe::other_dns::{Workload, is_of_others};
 use crate::observe::pods;
 
 /// Pods that must be ready before a Service moves to ours, unless the spec asks for fewer.
@@ -286,7 +286,7 @@ pub(crate) fn ready_behind(observed: &Observed) -> usize {
 
 /// Do clients of the Service reach pods that are not ours?
 pub(crate) fn has_others_behind(dns: &ClusterDNS, observed: &Observed) -> bool {
-    let workload = names::child(dns.metadata.name.as_deref().unwrap_or_default());
+    let workload = Workload::of(dns, &observed.others);
     reached(observed).any(|endpoint| is_of_others(endpoint, &observed.pods, &workload))
 }
 

@@ -66,25 +66,49 @@ pub(super) fn serves_dns(service: &DynamicObject) -> bool {
     has_address && ports.any(|port| port["port"].as_u64() == Some(DNS_PORT.into()))
 }
 
+/// By their names, pods of this ClusterDNS.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    name: String,
+    /// Workloads of others whose names begin with this one: of `default-2` for `default`.
+    longer: Vec<String>,
+}
+
+impl Workload {
+    pub(crate) fn of(dns: &ClusterDNS, others: &[Arc<ClusterDNS>]) -> Workload {
+        let name = names::child(&dns.name_any());
+        let others = others.iter().map(|other| names::child(&other.name_any()));
+        let longer = others.filter(|other| is_of(other, &name)).collect();
+        Workload { name, longer }
+    }
+
+    fn has(&self, pod: &str) -> bool {
+        is_of(pod, &self.name) && !self.longer.iter().any(|other| is_of(pod, other))
+    }
+}
+
+fn is_of(pod: &str, workload: &str) -> bool {
+    pod.strip_prefix(workload).is_some_and(|rest| rest.starts_with('-'))
+}
+
 /// Does any of its endpoints belong to a pod that is not ours, ready or not? One that names no pod does. Slices and pods
 /// come by different watches, so a pod of ours that has just come or gone is known by the name of its workload.
 pub(super) fn has_other_pods<'a>(
     slices: impl IntoIterator<Item = &'a EndpointSlice>,
     ours: &[Pod],
-    workload: &str,
+    workload: &Workload,
 ) -> bool {
     let mut endpoints = slices.into_iter().flat_map(|slice| &slice.endpoints);
     endpoints.any(|endpoint| is_of_others(endpoint, ours, workload))
 }
 
 /// The same of one endpoint.
-pub(crate) fn is_of_others(endpoint: &Endpoint, ours: &[Pod], workload: &str) -> bool {
-    let is_named_as_ours =
-        |name: &str| name.strip_prefix(workload).is_some_and(|rest| rest.starts_with('-'));
+pub(crate) fn is_of_others(endpoint: &Endpoint, ours: &[Pod], workload: &Workload) -> bool {
     let target = endpoint.target_ref.as_ref();
     let uid = target.and_then(|target| target.uid.as_deref());
     let name = target.and_then(|target| target.name.as_deref());
-    !name.is_some_and(is_named_as_ours) && !ours.iter().any(|pod| Some(pods::uid(pod)) == uid)
+    !name.is_some_and(|name| workload.has(name))
+        && !ours.iter().any(|pod| Some(pods::uid(pod)) == uid)
 }
 
 #[cfg(test)]
@@ -163,9 +187,10 @@ mod tests {
     fn o2_a_service_has_other_pods_when_one_endpoint_is_not_ours() {
         let mut observed = Observed { pods: vec![pod("dns-0", 0, 0)], ..Observed::default() };
         expose(&mut observed);
-        assert!(!has_other_pods(&observed.slices, &observed.pods, "clusterdns-default"));
-        assert!(!has_other_pods([], &observed.pods, "clusterdns-default"));
-        assert!(has_other_pods(&observed.slices, &[pod("dns-1", 0, 0)], "clusterdns-default"));
+        let workload = Workload::of(&crate::fixtures::dns("{}"), &[]);
+        assert!(!has_other_pods(&observed.slices, &observed.pods, &workload));
+        assert!(!has_other_pods([], &observed.pods, &workload));
+        assert!(has_other_pods(&observed.slices, &[pod("dns-1", 0, 0)], &workload));
     }
 
     #[test]
@@ -174,9 +199,18 @@ mod tests {
             from(json!({"addressType": "IPv4", "endpoints": [{"addresses": ["10.244.0.9"],
                 "targetRef": {"kind": "Pod", "name": name, "uid": "gone"}}]}))
         };
-        let has_others = |name: &str| has_other_pods(&[slice(name)], &[], "clusterdns-default");
+        let named = |name: &str| {
+            let mut dns = crate::fixtures::dns("{}");
+            dns.metadata.name = Some(name.to_owned());
+            dns
+        };
+        let others = ["default-2", "def", "default2"].map(|name| Arc::new(named(name)));
+        let workload = Workload::of(&named("default"), &others);
+        let has_others = |name: &str| has_other_pods(&[slice(name)], &[], &workload);
         assert!(!has_others("clusterdns-default-7d9c-x2x"));
         assert!(has_others("coredns-5d78c9869d-abcde"));
         assert!(has_others("clusterdns-defaulted"));
+        assert!(has_others("clusterdns-default-2-7d9c-x2x"), "of the ClusterDNS default-2");
+        assert!(!has_others("clusterdns-default-2x7d9c-x2x"));
     }
 }

@@ -12,7 +12,7 @@ use kube::api::{Api, ListParams};
 use kube::core::DynamicObject;
 
 use super::caches::slim_slice;
-use super::other_dns;
+use super::other_dns::{self, Workload};
 use super::possible_labels::PossibleLabels;
 use crate::context::Context;
 use crate::names;
@@ -29,21 +29,18 @@ pub(super) async fn dns_services(
     dns: &ClusterDNS,
     (services, own): (&[Arc<DynamicObject>], Option<&Service>),
     possible: &PossibleLabels,
-    pods: &[Pod],
+    (pods, workload): (&[Pod], &Workload),
 ) -> anyhow::Result<BTreeMap<String, DnsService>> {
     let (namespace, _) = names::service(dns);
-    let workload = names::child(&dns.name_any());
     let (rivals, mut unread) = other_dns::rivals(services, own, dns, possible);
     let (mut found, mut requests) = (BTreeMap::new(), 0);
     for (name, selector) in rivals {
         let has_other_pods = match ctx.caches.slices(&namespace, &name) {
-            Some(kept) => {
-                other_dns::has_other_pods(kept.iter().map(AsRef::as_ref), pods, &workload)
-            }
+            Some(kept) => other_dns::has_other_pods(kept.iter().map(AsRef::as_ref), pods, workload),
             None if requests < other_dns::MAX_READ => {
                 requests += 1;
                 let read = read(ctx, &namespace, &name).await?;
-                other_dns::has_other_pods(&read, pods, &workload)
+                other_dns::has_other_pods(&read, pods, workload)
             }
             None => {
                 unread += 1;

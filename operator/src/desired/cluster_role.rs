@@ -16,11 +16,15 @@ pub(super) fn cluster_role(of: &Instance<'_>) -> ClusterRole {
     ClusterRole { metadata: of.cluster_metadata(), rules: Some(rules), ..ClusterRole::default() }
 }
 
+/// It has no namespace, so it is taken over from a deleted ClusterDNS of this name also where that one had another namespace. Its
+/// pods may serve clients there, and keep their rights until their workload is deleted.
 pub(super) fn cluster_role_binding(of: &Instance<'_>) -> ClusterRoleBinding {
+    let left = of.observed.left_in.iter();
+    let left = left.map(|there| Subject { namespace: Some(there.clone()), ..the_pods(of) });
     ClusterRoleBinding {
         metadata: of.cluster_metadata(),
         role_ref: role_ref("ClusterRole", of),
-        subjects: Some(vec![the_pods(of)]),
+        subjects: Some(std::iter::once(the_pods(of)).chain(left).collect()),
     }
 }
 

@@ -93,6 +93,8 @@ pub struct Observed {
     pub is_unwatched: bool,
     /// Everything labelled as this ClusterDNS's and owned by it, whether still wanted or not.
     pub children: Vec<Child>,
+    /// Other namespaces in which pods of a deleted ClusterDNS of this name run.
+    pub left_in: BTreeSet<String>,
     /// What this API server offers.
     pub offers: Offers,
     /// What happens to pods that no longer answer.

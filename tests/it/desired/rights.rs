@@ -1,6 +1,8 @@
 //! The rights of the pods (S6): exactly those of the data plane's own manifests.
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject,
+};
 
 use super::*;
 
@@ -45,4 +47,20 @@ fn s6_no_right_is_given_to_anyone_but_the_pods() {
         );
         assert_eq!(subject.namespace.as_deref(), Some("kube-system"));
     }
+}
+
+#[test]
+fn s6_pods_that_a_deleted_clusterdns_left_in_another_namespace_keep_their_rights() {
+    let mut looked = observed();
+    looked.left_in.insert("dns".to_owned());
+    let desired = desired(&dns("{}"), &looked, |_| ());
+    let namespaces = |subjects: Option<Vec<Subject>>| {
+        let subjects = subjects.into_iter().flatten();
+        subjects.map(|it| (it.name, it.namespace.unwrap_or_default())).collect::<Vec<_>>()
+    };
+    let account = |namespace: &str| ("clusterdns-default".to_owned(), namespace.to_owned());
+    let cluster: ClusterRoleBinding = object(&desired, Kind::ClusterRoleBinding);
+    assert_eq!(namespaces(cluster.subjects), [account("kube-system"), account("dns")]);
+    let namespaced: RoleBinding = object(&desired, Kind::RoleBinding);
+    assert_eq!(namespaces(namespaced.subjects), [account("kube-system")], "theirs is there still");
 }

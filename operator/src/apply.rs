@@ -70,10 +70,14 @@ pub async fn apply(
             && (observed.service.is_none() || adoption::emptied(dns, observed).is_some());
         let needs = if is_gone { &[] } else { order::needs(*kind) };
         let missing = needs.iter().find(|kind| tries.outcome.failed.contains(kind));
+        let missing =
+            missing.map(|kind| format!("waits for the {} before it", resources::name(*kind)));
+        let waits_for =
+            missing.or_else(|| order::waits_for_nodes(*kind, observed).map(str::to_owned));
         let is_new = || held_back::is_new(ctx, (*kind, object), observed, &plan.rollout);
-        if let Some(missing) = missing.filter(|_| is_new()) {
+        if let Some(waits_for) = waits_for.filter(|_| is_new()) {
             let it = held_back::HeldBack { kind: *kind, wanted: object };
-            it.put_back(ctx, newest, (observed, now), (plan, *missing), &mut tries).await?;
+            it.put_back(ctx, newest, (observed, now), (plan, waits_for), &mut tries).await?;
             continue;
         }
         let is_awaited = is_gone && had_addresses(dns);

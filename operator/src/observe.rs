@@ -125,7 +125,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let certificates = certificates.read(&ctx.client, &namespace, secrets, named, &mounted).await;
 
     let wanted_nodes = placement::Wanted::of(dns);
-    let (nodes_that_fit, no_node_fits) = caches.fit(&wanted_nodes);
+    let fit = caches.fit(&wanted_nodes);
+    let dead_nodes = caches.of_nodes(&pods, |node| node.is_dead().then_some(()));
     let mut observed = Observed {
         services_of_others: others::services(&ctx.caches, &others),
         others,
@@ -142,10 +143,11 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         unread_certificates: certificates.unread,
         ca_bundles: bundles.found(),
         size: caches.size(),
-        nodes_that_fit,
-        no_node_fits,
-        unfit_nodes: caches.unfit_nodes(pods.iter().filter_map(pods::node), &wanted_nodes),
-        dead_nodes: caches.dead_nodes(pods.iter().filter_map(pods::node)),
+        nodes_that_fit: fit.count,
+        no_node_fits: fit.misfit,
+        no_node_takes_pods: fit.none_takes_pods,
+        unfit_nodes: caches.of_nodes(&pods, |node| wanted_nodes.ends_pods(node)),
+        dead_nodes: dead_nodes.into_keys().collect(),
         budgets,
         refused_watches: caches.refused_watches(&namespace),
         is_unwatched: false,

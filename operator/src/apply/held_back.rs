@@ -1,5 +1,5 @@
-//! New content of an object waits while something that it needs cannot be written, such as a right, or while the API server does
-//! not take it. What is there needs nothing new, so it stays as it was applied last: what another client edits or deletes of it is
+//! New content of an object waits while something that it needs cannot be written, such as a right, while it would end every pod,
+//! or while the API server does not take it. What is there needs nothing new, so it stays as it was applied last: what another client edits or deletes of it is
 //! put back meanwhile.
 
 use crds::ClusterDNS;
@@ -19,7 +19,6 @@ use crate::decide::plan::{Plan, RolloutPlan, Size};
 use crate::decide::{config_map, rollout};
 use crate::desired::{Kind, with_addresses};
 use crate::observe::observed::Observed;
-use crate::runtime::resources;
 
 const REPLICAS: &str = "/spec/replicas";
 
@@ -48,7 +47,7 @@ impl HeldBack<'_> {
         ctx: &Context,
         newest: &mut Newest<'_>,
         (observed, now): (&Observed, Timestamp),
-        (plan, missing): (&Plan, Kind),
+        (plan, waits_for): (&Plan, String),
         tries: &mut Tries<'_>,
     ) -> Result<(), Stopped> {
         let before = self.before(ctx, newest.dns(), (observed, now), plan, tries);
@@ -62,7 +61,7 @@ impl HeldBack<'_> {
             self.ensure_pods(ctx, newest, (observed, plan), &key, tries).await?;
         }
         if !tries.outcome.has_failed(self.kind) {
-            tries.depends(&key, format!("waits for the {} before it", resources::name(missing)));
+            tries.depends(&key, waits_for);
         }
         Ok(())
     }

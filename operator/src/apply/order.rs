@@ -46,6 +46,18 @@ pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
     }
 }
 
+/// For what new content of this kind waits besides: a DaemonSet whose template changes ends the pods that it has where it wants
+/// none now, up to the number that it wants. Where it wants none at all, every one ends.
+pub(super) fn waits_for_nodes(kind: Kind, observed: &Observed) -> Option<&'static str> {
+    let ends_all = kind == Kind::DaemonSet
+        && observed.no_node_takes_pods
+        && pods::ready(observed).any(pods::is_of_daemon_set);
+    ends_all.then_some(
+        "waits for a node that takes a new pod: with a change every pod that runs would end. kubectl describe nodes shows taints, and \
+         nodes that are not ready",
+    )
+}
+
 /// What exists, is ours and is no longer wanted, in the order of deletion: the newest layer first.
 pub(super) fn superfluous(desired: &Desired, observed: &Observed) -> Vec<Child> {
     let wanted: BTreeSet<(Kind, String, String)> = desired

@@ -117,7 +117,7 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
             ),
         ));
     }
-    // A Deployment keeps its old pods until new ones are ready. A DaemonSet ends them at once.
+    // A Deployment keeps its old pods until new ones are ready. A DaemonSet ends them at once, or as soon as its template changes.
     if let Some(misfit) = observed.no_node_fits.filter(|_| ready(observed).next().is_some()) {
         let (why, remedy) = match misfit {
             Misfit::NodeSelector => ("has these labels", "correct them, or label nodes first"),
@@ -125,7 +125,7 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
                 ("has what a required term asks for", "correct it, or label nodes first")
             }
             Misfit::Tolerations => (
-                "is without a taint with the effect NoExecute that they do not tolerate",
+                "is without a taint with the effect NoSchedule or NoExecute that they do not tolerate",
                 "tolerate it, or take it from nodes first",
             ),
         };

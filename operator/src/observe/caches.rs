@@ -6,7 +6,7 @@ mod keep;
 mod listings;
 mod slim;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -27,8 +27,7 @@ use super::budget::Budget;
 use super::cluster_size::SlimNode;
 use super::list_and_watch::{Followed, Means};
 use super::lists::Lists;
-use super::observed::Misfit;
-use super::placement::{self, Wanted};
+use super::placement::{self, Fit, Wanted};
 use super::stubs;
 use super::unlisted::Unlisted;
 use super::unreadable::Unreadable;
@@ -320,25 +319,19 @@ impl Caches {
     }
 
     /// How many nodes our pods may run on, and what keeps them off every node.
-    pub(super) fn fit(&self, wanted: &Wanted) -> (u32, Option<Misfit>) {
+    pub(super) fn fit(&self, wanted: &Wanted) -> Fit {
         placement::fit(self.nodes.state().iter().map(AsRef::as_ref), wanted)
     }
 
-    /// Those of these nodes on which our pods may not run, and why. A node that is not known may fit.
-    pub(super) fn unfit_nodes<'a>(
+    /// What this says of those nodes on which pods run. A node that is gone does not count: its pods are deleted too.
+    pub(super) fn of_nodes<T>(
         &self,
-        names: impl Iterator<Item = &'a str>,
-        wanted: &Wanted,
-    ) -> BTreeMap<String, Misfit> {
-        let misfit = |name: &str| wanted.misfit(self.nodes.get(&ObjectRef::new(name))?.as_ref());
-        names.filter_map(|name| Some((name.to_owned(), misfit(name)?))).collect()
-    }
-
-    /// The nodes among these whose kubelet is not ready. A node that is gone does not count: its pods are deleted too.
-    pub fn dead_nodes<'a>(&self, names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
-        let is_dead =
-            |name: &&str| self.nodes.get(&ObjectRef::new(name)).is_some_and(|node| node.is_dead());
-        names.filter(is_dead).map(str::to_owned).collect()
+        pods: &[Pod],
+        of: impl Fn(&SlimNode) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        let nodes = pods.iter().filter_map(super::pods::node);
+        let said = |name: &str| of(self.nodes.get(&ObjectRef::new(name))?.as_ref());
+        nodes.filter_map(|name| Some((name.to_owned(), said(name)?))).collect()
     }
 
     /// The namespaces that are watched.

@@ -9,8 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::observe::observed::ClusterSize;
 
-/// Taints of a node that are kept, of those that end pods. Further ones count as tolerated.
+/// Taints of a node that are kept, of those that keep pods off, and first those that end pods. Further ones count as tolerated.
 const MAX_TAINTS: usize = 16;
+
+/// The effect of a taint: pods that do not tolerate it end.
+pub(super) const NO_EXECUTE: &str = "NoExecute";
+/// No new pod that does not tolerate it comes; those that run stay.
+pub(super) const NO_SCHEDULE: &str = "NoSchedule";
 
 /// The part of a Node that is kept.
 #[derive(Clone, Debug, Default, Resource, Deserialize, Serialize)]
@@ -29,24 +34,25 @@ struct SlimSpec {
     unschedulable: bool,
     #[serde(default, rename = "podCIDRs")]
     pod_ranges: Vec<String>,
-    #[serde(default, deserialize_with = "ending_taints")]
-    taints: Vec<EndingTaint>,
+    #[serde(default, deserialize_with = "hard_taints")]
+    taints: Vec<Taint>,
 }
 
-/// A taint with the effect `NoExecute`: pods that do not tolerate it end.
+/// A taint that keeps pods off which do not tolerate it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub(super) struct EndingTaint {
+pub(super) struct Taint {
     #[serde(default)]
     pub(super) key: String,
     #[serde(default)]
     pub(super) value: String,
     #[serde(default)]
-    effect: String,
+    pub(super) effect: String,
 }
 
-fn ending_taints<'de, D: Deserializer<'de>>(taints: D) -> Result<Vec<EndingTaint>, D::Error> {
-    let mut taints = Option::<Vec<EndingTaint>>::deserialize(taints)?.unwrap_or_default();
-    taints.retain(|taint| taint.effect == "NoExecute");
+fn hard_taints<'de, D: Deserializer<'de>>(taints: D) -> Result<Vec<Taint>, D::Error> {
+    let mut taints = Option::<Vec<Taint>>::deserialize(taints)?.unwrap_or_default();
+    taints.retain(|taint| [NO_EXECUTE, NO_SCHEDULE].contains(&taint.effect.as_str()));
+    taints.sort_by_key(|taint| taint.effect != NO_EXECUTE);
     taints.truncate(MAX_TAINTS);
     Ok(taints)
 }
@@ -96,8 +102,8 @@ impl SlimNode {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Its taints with the effect `NoExecute`.
-    pub(super) fn ending_taints(&self) -> &[EndingTaint] {
+    /// Its taints with the effect `NoExecute` or `NoSchedule`.
+    pub(super) fn taints(&self) -> &[Taint] {
         &self.spec.taints
     }
 }
@@ -192,15 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn k23_of_the_taints_of_a_node_few_are_kept_and_only_those_that_end_pods() {
+    fn k23_of_the_taints_of_a_node_few_are_kept_and_first_those_that_end_pods() {
         let taint = |effect: &str| json!({"key": "k", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
-        let of = |taints: Vec<serde_json::Value>| {
-            node(json!({"metadata": {"name": "a"}, "spec": {"taints": taints}}))
-                .ending_taints()
-                .len()
+        let of = |taints: Vec<serde_json::Value>| -> Vec<String> {
+            let node = node(json!({"metadata": {"name": "a"}, "spec": {"taints": taints}}));
+            node.taints().iter().map(|taint| taint.effect.clone()).collect()
         };
-        assert_eq!(of(vec![taint("NoSchedule"), taint("NoExecute"), taint("PreferNoSchedule")]), 1);
-        assert_eq!(of(vec![taint("NoExecute"); 1_000]), MAX_TAINTS);
+        let kept = of(vec![taint("NoSchedule"), taint("PreferNoSchedule"), taint("NoExecute")]);
+        assert_eq!(kept, [NO_EXECUTE, NO_SCHEDULE]);
+        let mut many = vec![taint("NoSchedule"); 1_000];
+        many.push(taint("NoExecute"));
+        let kept = of(many);
+        assert_eq!((kept.len(), kept[0].as_str()), (MAX_TAINTS, NO_EXECUTE));
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! What the API server and the pods show: everything that decisions are made from. Data only; `observe` fills it.
 
+mod misfit;
+
+pub use misfit::Misfit;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -81,6 +85,8 @@ pub struct Observed {
     pub no_node_fits: Option<Misfit>,
     /// Nodes with pods of ours on which they may not run by `spec.placement`, and why: a DaemonSet ends those pods at once.
     pub unfit_nodes: BTreeMap<String, Misfit>,
+    /// No node takes a pod of a DaemonSet now, by `spec.placement`: one whose template changes ends its pods and makes no others.
+    pub no_node_takes_pods: bool,
     /// Nodes with pods of ours whose kubelet is not ready, or not heard of.
     pub dead_nodes: BTreeSet<String>,
     /// PodDisruptionBudgets of the namespace that may select its pods, each selector once; its own is not among them.
@@ -111,28 +117,6 @@ pub enum LostPods {
     NoPolicy,
     /// The operator takes them out of the Service.
     TakenOut,
-}
-
-/// What of `spec.placement` keeps our pods off a node: the first that does, in the order in which nodes are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Misfit {
-    /// It does not have the labels of `nodeSelector`, or `kubernetes.io/os: linux`.
-    NodeSelector,
-    /// No required term of `affinity.nodeAffinity` matches it.
-    NodeAffinity,
-    /// It has a taint with the effect `NoExecute` that `tolerations` do not tolerate. Only where each node has a pod.
-    Tolerations,
-}
-
-impl Misfit {
-    /// The field of the spec.
-    pub fn field(self) -> &'static str {
-        match self {
-            Misfit::NodeSelector => "spec.placement.nodeSelector",
-            Misfit::NodeAffinity => "spec.placement.affinity.nodeAffinity",
-            Misfit::Tolerations => "spec.placement.tolerations",
-        }
-    }
 }
 
 /// Another Service of the namespace that serves DNS: clients can ask port 53 of its clusterIP.

@@ -8,19 +8,28 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
 };
 
-use super::cluster_size::{EndingTaint, SlimNode, is_virtual};
+use super::cluster_size::{NO_EXECUTE, NO_SCHEDULE, SlimNode, Taint, is_virtual};
 use crate::decide::adoption::is_per_node;
 use crate::desired::default_tolerations;
 use crate::observe::observed::Misfit;
 
-/// Taints that Kubernetes writes on a node whose kubelet is not ready: pods of a DaemonSet stay there.
-const STAYS_WITH: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// Taints that Kubernetes writes on a node whose kubelet is not ready, and takes away by itself.
+const PASSING: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// What the controller of DaemonSets lets each of its pods tolerate. Not the `NoSchedule` of a kubelet that is not ready.
+const ALWAYS_TOLERATED: [(&str, &str); 6] = [
+    (PASSING[0], NO_EXECUTE),
+    (PASSING[1], NO_EXECUTE),
+    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
+    ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
+];
 
 /// What a node must have for our pods.
 pub(super) struct Wanted {
     labels: BTreeMap<String, String>,
     affinity: Option<NodeSelector>,
-    /// None where taints end no pod at once: a Deployment replaces its pods one by one.
+    /// None where taints end no pod: a Deployment replaces its pods one by one.
     tolerations: Option<Vec<Toleration>>,
 }
 
@@ -37,8 +46,25 @@ impl Wanted {
         Wanted { labels, affinity, tolerations }
     }
 
-    /// What keeps our pods off this node; none: they may run there. With a pod on each node: what would end one that runs.
+    /// What keeps new pods of ours off this node until a person changes it, so that a kubelet that is not ready is no reason;
+    /// none: they may run there.
     pub(super) fn misfit(&self, node: &SlimNode) -> Option<Misfit> {
+        self.excluded(node, |taint| !PASSING.contains(&taint.key.as_str()))
+    }
+
+    /// With a pod on each node: what ends one that runs there at once.
+    pub(super) fn ends_pods(&self, node: &SlimNode) -> Option<Misfit> {
+        self.excluded(node, |taint| taint.effect == NO_EXECUTE)
+    }
+
+    /// Does a DaemonSet make a pod on it now? If not, one that runs there has no successor: it ends when the template
+    /// changes.
+    pub(super) fn takes_pod(&self, node: &SlimNode) -> bool {
+        self.excluded(node, |_| true).is_none()
+    }
+
+    /// What keeps our pods off this node, of its taints only these.
+    fn excluded(&self, node: &SlimNode, counts: impl Fn(&Taint) -> bool) -> Option<Misfit> {
         let has = |(key, value): (&String, &String)| node.label(key) == Some(value.as_str());
         if !self.labels.iter().all(has) {
             return Some(Misfit::NodeSelector);
@@ -47,29 +73,39 @@ impl Wanted {
         if terms.is_some_and(|terms| !terms.iter().any(|term| matches(term, node))) {
             return Some(Misfit::NodeAffinity);
         }
-        let tolerated = |taint: &EndingTaint| {
+        let tolerated = |taint: &Taint| {
             let all = self.tolerations.as_ref();
-            STAYS_WITH.contains(&taint.key.as_str())
+            ALWAYS_TOLERATED.contains(&(taint.key.as_str(), taint.effect.as_str()))
                 || all.is_none_or(|all| all.iter().any(|one| tolerates(one, taint)))
         };
-        (!node.ending_taints().iter().all(tolerated)).then_some(Misfit::Tolerations)
+        let mut taints = node.taints().iter().filter(|taint| counts(taint));
+        (!taints.all(tolerated)).then_some(Misfit::Tolerations)
     }
 }
 
-/// How many nodes our pods may run on, virtual ones left out; and what keeps them off every node: of the node that fits best. None:
-/// one fits, or there is none.
-pub(super) fn fit<'a>(
-    nodes: impl IntoIterator<Item = &'a SlimNode>,
-    wanted: &Wanted,
-) -> (u32, Option<Misfit>) {
+/// How the nodes of the cluster fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fit {
+    /// Nodes on which our pods may run, virtual ones left out.
+    pub(super) count: u32,
+    /// What keeps them off every node: of the node that fits best. None: one fits, or there is none.
+    pub(super) misfit: Option<Misfit>,
+    /// There are nodes, and none takes a pod of a DaemonSet now.
+    pub(super) none_takes_pods: bool,
+}
+
+pub(super) fn fit<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>, wanted: &Wanted) -> Fit {
     let (mut count, mut fits, mut best) = (0, false, None);
+    let (mut nodes, mut takers) = (nodes.into_iter().peekable(), 0);
+    let has_nodes = nodes.peek().is_some();
     for node in nodes {
+        takers += u32::from(wanted.takes_pod(node));
         match wanted.misfit(node) {
             None => (count, fits) = (count + u32::from(!is_virtual(node)), true),
             misfit @ Some(_) => best = misfit.max(best),
         }
     }
-    (count, best.filter(|_| !fits))
+    Fit { count, misfit: best.filter(|_| !fits), none_takes_pods: has_nodes && takers == 0 }
 }
 
 /// An empty term matches no node.
@@ -100,10 +136,10 @@ fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-fn tolerates(toleration: &Toleration, taint: &EndingTaint) -> bool {
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let text = |written: &Option<String>| written.clone().unwrap_or_default();
     let (key, effect) = (text(&toleration.key), text(&toleration.effect));
-    (effect.is_empty() || effect == "NoExecute")
+    (effect.is_empty() || effect == taint.effect)
         && (key.is_empty() || key == taint.key)
         && match text(&toleration.operator).as_str() {
             "" | "Equal" => text(&toleration.value) == taint.value,
@@ -117,6 +153,8 @@ mod tests {
     use super::*;
     use crate::fixtures::{dns, from};
     use serde_json::{Value, json};
+
+    const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
     fn node(taints: Value) -> SlimNode {
         let labels = json!({"kubernetes.io/os": "linux", "pool": "infra", "cores": "16"});
@@ -133,14 +171,42 @@ mod tests {
         let is_virtual =
             node(json!({"kubernetes.io/os": "linux", "pool": "dns", "type": "virtual-kubelet"}));
         let misfit = Some(Misfit::NodeSelector);
-        for (nodes, expected) in [
-            (vec![], (0, None)),
-            (vec![&other, &other], (0, misfit)),
-            (vec![&other, &fits, &other, &fits, &is_virtual], (2, None)),
-            (vec![&is_virtual], (0, None)),
+        for (nodes, (count, misfit), none_takes_pods) in [
+            (vec![], (0, None), false),
+            (vec![&other, &other], (0, misfit), true),
+            (vec![&other, &fits, &other, &fits, &is_virtual], (2, None), false),
+            (vec![&is_virtual], (0, None), false),
         ] {
-            assert_eq!(fit(nodes, &wanted), expected);
+            assert_eq!(fit(nodes, &wanted), Fit { count, misfit, none_takes_pods });
         }
+    }
+
+    #[test]
+    fn o2_nodes_on_which_a_daemonset_never_has_a_pod_do_not_count() {
+        let wanted = Wanted::of(&dns("{scaling: {perNode: {}}}"));
+        let linux = json!({"kubernetes.io/os": "linux"});
+        let taint = |key: &str| json!([{"key": key, "value": "x", "effect": "NoSchedule"}]);
+        let mut nodes: Vec<SlimNode> = vec![from(json!({"metadata": {"labels": linux}})); 499];
+        for key in ["eks.amazonaws.com/compute-type", "dedicated"] {
+            nodes
+                .push(from(json!({"metadata": {"labels": linux}, "spec": {"taints": taint(key)}})));
+        }
+        assert_eq!(fit(&nodes, &wanted), Fit { count: 499, ..Fit::default() });
+    }
+
+    #[test]
+    fn o2_nodes_that_are_not_ready_fit_and_take_no_pod_now() {
+        let tainted = |key: &str| node(json!([{"key": key, "effect": "NoSchedule"}]));
+        let (dead, reserved) = (tainted(PASSING[1]), tainted("dedicated"));
+        let of = |spec: &str, nodes: &[&SlimNode]| {
+            let fit = fit(nodes.iter().copied(), &Wanted::of(&dns(spec)));
+            (fit.count, fit.misfit, fit.none_takes_pods)
+        };
+        let default = "{scaling: {perNode: {}}}";
+        assert_eq!(of(default, &[&dead, &reserved]), (1, None, true));
+        assert_eq!(of(default, &[&reserved]), (0, Some(Misfit::Tolerations), true));
+        let all = "{scaling: {perNode: {}}, placement: {tolerations: [{operator: Exists}]}}";
+        assert_eq!(of(all, &[&dead, &reserved]), (2, None, false));
     }
 
     fn misfit(spec: &str, taints: Value) -> Option<Misfit> {
@@ -203,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn o2_a_taint_that_ends_pods_is_a_misfit_where_each_node_has_a_pod() {
+    fn o2_a_taint_that_is_not_tolerated_is_a_misfit_where_each_node_has_a_pod() {
         let taint =
             |key: &str, effect: &str| json!([{"key": key, "value": "dns", "effect": effect}]);
         let (fits, no) = (None, Some(Misfit::Tolerations));
@@ -211,7 +277,20 @@ mod tests {
             ("[]", json!([]), fits),
             ("[]", json!(null), fits),
             ("[]", taint("pool", "NoExecute"), no),
-            ("[]", taint("pool", "NoSchedule"), fits),
+            ("[]", taint("pool", "NoSchedule"), no),
+            ("[]", taint("pool", "PreferNoSchedule"), fits),
+            ("[]", taint("node.kubernetes.io/unschedulable", "NoSchedule"), fits),
+            ("[]", taint("node.kubernetes.io/memory-pressure", "NoSchedule"), fits),
+            ("[]", taint("node.kubernetes.io/not-ready", "NoSchedule"), fits),
+            ("[]", taint("node.kubernetes.io/unreachable", "NoSchedule"), fits),
+            ("[]", taint("node.kubernetes.io/network-unavailable", "NoSchedule"), no),
+            ("[{key: dedicated, operator: Exists}]", taint(CONTROL_PLANE, "NoSchedule"), no),
+            (
+                "[{key: pool, operator: Exists, effect: NoSchedule}]",
+                taint("pool", "NoSchedule"),
+                fits,
+            ),
+            ("[{key: pool, operator: Exists, effect: NoExecute}]", taint("pool", "NoSchedule"), no),
             ("[]", taint("node.kubernetes.io/not-ready", "NoExecute"), fits),
             ("[]", taint("node.kubernetes.io/unreachable", "NoExecute"), fits),
             ("[]", taint("node.kubernetes.io/out-of-service", "NoExecute"), no),
@@ -235,5 +314,15 @@ mod tests {
         }
         let by_default = |key: &str| misfit("{scaling: {perNode: {}}}", taint(key, "NoExecute"));
         assert_eq!([by_default("CriticalAddonsOnly"), by_default("pool")], [fits, no]);
+        let by_default = misfit("{scaling: {perNode: {}}}", taint(CONTROL_PLANE, "NoSchedule"));
+        assert_eq!(by_default, fits);
+    }
+
+    #[test]
+    fn o2_only_a_taint_that_ends_pods_ends_those_that_run() {
+        let wanted = Wanted::of(&dns("{scaling: {perNode: {}}}"));
+        let ends =
+            |effect: &str| wanted.ends_pods(&node(json!([{"key": "pool", "effect": effect}])));
+        assert_eq!([NO_EXECUTE, NO_SCHEDULE].map(ends), [Some(Misfit::Tolerations), None]);
     }
 }

@@ -101,6 +101,63 @@ async fn o4_a_leader_that_begins_while_a_right_is_denied_puts_back_what_it_can()
     assert_eq!(lock(&story.cluster).get(Kind::Deployment, image), "clusterdns:test");
 }
 
+const PER_NODE: &str = "{ttlSeconds: 5, scaling: {perNode: {}}}";
+
+/// Each node has a taint that new pods do not tolerate, or is not ready. The controller of DaemonSets ends the pods of an older
+/// template there.
+async fn on_nodes_that_take_no_pods() -> Story {
+    let mut story = Story::begun(PER_NODE).await;
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "clusterdns-default", "uid": "u",
+        "controller": true}]);
+    for pod in &mut story.observed.pods {
+        pod.metadata.owner_references = Some(from(owner.clone()));
+    }
+    story.observed.no_node_takes_pods = true;
+    story
+}
+
+#[tokio::test]
+async fn o2_a_daemonset_does_not_change_while_no_node_takes_a_new_pod() {
+    let class = "/spec/template/spec/priorityClassName";
+    let get = |story: &Story| lock(&story.cluster).get(Kind::DaemonSet, class);
+    let mut story = on_nodes_that_take_no_pods().await;
+    let before = get(&story);
+    assert!(story.reconciled().await.is_complete(), "nothing is new");
+    story.becomes("{ttlSeconds: 7, scaling: {perNode: {}}, placement: {priorityClassName: other}}");
+    for _ in 0..3 {
+        // What another client edits is put back meanwhile.
+        lock(&story.cluster).edit(Kind::DaemonSet, class, Some(json!("theirs")));
+        let outcome = story.reconciled().await;
+        assert_eq!(get(&story), before);
+        let [(what, why)] = &outcome.applied.failures[..] else { panic!("{outcome:?}") };
+        assert_eq!(what, "DaemonSet kube-system/clusterdns-default");
+        assert!(why.starts_with("waits for a node that takes a new pod"), "{why}");
+    }
+    story.observed.no_node_takes_pods = false;
+    assert!(story.reconciled().await.is_complete());
+    assert_eq!(get(&story), "other");
+    // No pod is lost by it where none of a DaemonSet is ready.
+    let mut story = on_nodes_that_take_no_pods().await;
+    story.observed.pods.clear();
+    story.becomes("{scaling: {perNode: {}}, placement: {priorityClassName: other}}");
+    story.reconciled().await;
+    assert_eq!(get(&story), "other");
+}
+
+#[tokio::test]
+async fn o2_a_newer_operator_changes_no_daemonset_while_no_node_takes_a_new_pod() {
+    let image = "/spec/template/spec/containers/0/image";
+    let mut story = on_nodes_that_take_no_pods().await;
+    story.with_another_leader("clusterdns:newer").await;
+    for (takes_none, expected) in
+        [(true, "clusterdns:test"), (true, "clusterdns:test"), (false, "clusterdns:newer")]
+    {
+        story.observed.no_node_takes_pods = takes_none;
+        story.reconciled().await;
+        assert_eq!(lock(&story.cluster).get(Kind::DaemonSet, image), expected);
+    }
+}
+
 /// The pods of the story serve, and the Service that was adopted is to lead to them.
 pub(super) async fn switched(story: &Story) -> Outcome {
     let (dns, now) = (&story.dns, at(100));

@@ -1,6 +1,8 @@
 //! Which ClusterDNS are enqueued when all watches start, and which when one object changes. The API server is a
 //! function.
 
+use std::collections::BTreeSet;
+
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use futures::{FutureExt, StreamExt};
 use hyper::body::Bytes;

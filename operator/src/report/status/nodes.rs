@@ -23,13 +23,16 @@ pub(super) fn no_node_fits(dns: &ClusterDNS, observed: &Observed) -> Option<Prob
         }
         Misfit::NodeAffinity => ("has what a required term asks for", "Correct it, or label nodes"),
         Misfit::Tolerations => (
-            "is without a taint with the effect NoExecute that they do not tolerate",
+            "is without a taint with the effect NoSchedule or NoExecute that they do not tolerate",
             "Tolerate it, or take it from nodes",
         ),
     };
-    let next = match is_per_node(dns) {
-        true => "no pod runs before a node fits",
-        false => "new pods wait for a node that fits, for example from an autoscaler",
+    let next = match (is_per_node(dns), pods::ready(observed).next()) {
+        (true, None) => "no pod runs before a node fits",
+        (true, Some(_)) => {
+            "no new pod runs before a node fits. Pods that run stay, and the DaemonSet gets no new content before that"
+        }
+        (false, _) => "new pods wait for a node that fits, for example from an autoscaler",
     };
     problem(
         "PlacementMatchesNoNode",
@@ -48,10 +51,14 @@ pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Pro
         return None;
     }
     let (namespace, own) = (names::service(dns).0, names::child(&dns.name_any()));
+    let then = match pods::ready(observed).next() {
+        None => "no pod of it runs",
+        Some(_) => "no new pod of it runs",
+    };
     let message = match per_node {
         true => format!(
-            "DaemonSet {own} wants a pod on none of {nodes} nodes, so no pod of it runs: spec.placement does not tolerate a taint \
-             of each node, or nodes have other labels. kubectl describe nodes shows both"
+            "DaemonSet {own} wants a pod on none of {nodes} nodes, so {then}: spec.placement does not tolerate a taint of each \
+             node, or nodes have other labels. kubectl describe nodes shows both"
         ),
         false => format!(
             "another client scaled the Deployment to 0 pods. The operator scales it back unless managementState is Unmanaged: \

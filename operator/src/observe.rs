@@ -126,6 +126,9 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
     let wanted_nodes = placement::Wanted::of(dns);
     let fit = caches.fit(&wanted_nodes);
+    let uncounted_nodes = daemon_set.as_ref().map(placement::Wanted::of_daemon_set).map(|set| {
+        caches.of_nodes(&pods, |node| (!set.takes_pod(node)).then_some(())).into_keys().collect()
+    });
     let dead_nodes = caches.of_nodes(&pods, |node| node.is_dead().then_some(()));
     let mut observed = Observed {
         services_of_others: others::services(&ctx.caches, &others),
@@ -148,6 +151,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         no_node_takes_pods: fit.none_takes_pods,
         unfit_nodes: caches.of_nodes(&pods, |node| wanted_nodes.ends_pods(node)),
         dead_nodes: dead_nodes.into_keys().collect(),
+        uncounted_nodes: uncounted_nodes.unwrap_or_default(),
         budgets,
         refused_watches: caches.refused_watches(&namespace),
         is_unwatched: false,

@@ -89,6 +89,8 @@ pub struct Observed {
     pub no_node_takes_pods: bool,
     /// Nodes with pods of ours whose kubelet is not ready, or not heard of.
     pub dead_nodes: BTreeSet<String>,
+    /// Nodes with pods of ours on which the DaemonSet wants none now, such as for a taint. Its status does not count them.
+    pub uncounted_nodes: BTreeSet<String>,
     /// PodDisruptionBudgets of the namespace that may select its pods, each selector once; its own is not among them.
     pub budgets: Vec<PodDisruptionBudget>,
     /// Kinds of which the operator does not keep some objects of its namespace whole: its caches are full.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
 };
@@ -46,6 +47,17 @@ impl Wanted {
         Wanted { labels, affinity, tolerations }
     }
 
+    /// What the DaemonSet that exists asks for.
+    pub(super) fn of_daemon_set(set: &DaemonSet) -> Wanted {
+        let template = set.spec.as_ref().and_then(|spec| spec.template.spec.clone());
+        let pod = template.unwrap_or_default();
+        let affinity = pod.affinity.and_then(|affinity| affinity.node_affinity);
+        let affinity =
+            affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution);
+        let labels = pod.node_selector.unwrap_or_default();
+        Wanted { labels, affinity, tolerations: Some(pod.tolerations.unwrap_or_default()) }
+    }
+
     /// What keeps new pods of ours off this node until a person changes it, so that a kubelet that is not ready is no reason;
     /// none: they may run there.
     pub(super) fn misfit(&self, node: &SlimNode) -> Option<Misfit> {
@@ -57,7 +69,7 @@ impl Wanted {
         self.excluded(node, |taint| taint.effect == NO_EXECUTE)
     }
 
-    /// Does a DaemonSet make a pod on it now? If not, one that runs there has no successor: it ends when the template
+    /// Does a DaemonSet make a pod on it now, and count it? If not, one that runs there has no successor: it ends when the template
     /// changes.
     pub(super) fn takes_pod(&self, node: &SlimNode) -> bool {
         self.excluded(node, |_| true).is_none()
@@ -207,6 +219,27 @@ mod tests {
         assert_eq!(of(default, &[&reserved]), (0, Some(Misfit::Tolerations), true));
         let all = "{scaling: {perNode: {}}, placement: {tolerations: [{operator: Exists}]}}";
         assert_eq!(of(all, &[&dead, &reserved]), (2, None, false));
+    }
+
+    #[test]
+    fn o7_a_daemonset_counts_the_nodes_that_its_own_template_tolerates() {
+        let set = |tolerations: Value| -> DaemonSet {
+            let pod = json!({"containers": [], "nodeSelector": {"pool": "infra"}, "tolerations": tolerations});
+            from(json!({"metadata": {}, "spec": {"selector": {}, "template": {"spec": pod}}}))
+        };
+        let takes = |tolerations: Value, key: &str, effect: &str| {
+            let node = node(json!([{"key": key, "effect": effect}]));
+            Wanted::of_daemon_set(&set(tolerations)).takes_pod(&node)
+        };
+        let default = || json!([{"key": "CriticalAddonsOnly", "operator": "Exists"}]);
+        assert!(takes(default(), PASSING[0], NO_EXECUTE));
+        assert!(!takes(default(), PASSING[0], NO_SCHEDULE));
+        assert!(takes(json!([{"operator": "Exists"}]), PASSING[0], NO_SCHEDULE));
+        assert!(takes(default(), "node.kubernetes.io/unschedulable", NO_SCHEDULE));
+        assert!(!takes(default(), "node.kubernetes.io/network-unavailable", NO_SCHEDULE));
+        assert!(!takes(json!(null), "CriticalAddonsOnly", NO_SCHEDULE));
+        let elsewhere: SlimNode = from(json!({"metadata": {"labels": {"pool": "web"}}}));
+        assert!(!Wanted::of_daemon_set(&set(default())).takes_pod(&elsewhere));
     }
 
     fn misfit(spec: &str, taints: Value) -> Option<Misfit> {

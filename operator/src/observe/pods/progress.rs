@@ -22,9 +22,10 @@ pub struct Progress {
     /// Of these, the ones that have been ready for as long as the workload demands (`minReadySeconds`): one that became ready a
     /// moment ago may be about to fail.
     pub available: u32,
-    /// Nodes that are not ready and whose pod is of an older template: nothing changes there before the node is back or gone.
+    /// Of the nodes with a pod of `desired`, those that are not ready and whose pod is of an older template: nothing changes there
+    /// before the node is back or gone.
     pub left_out: u32,
-    /// Nodes that are not ready and have no ready pod of ours.
+    /// Of the same nodes, those that are not ready and have no ready pod of ours.
     pub dead: u32,
     /// Its controller has seen the last write, and it is not being deleted.
     pub is_seen: bool,
@@ -91,8 +92,9 @@ fn of_deployment(deployment: &Deployment) -> Progress {
 }
 
 fn of_daemon_set(daemon_set: &DaemonSet, observed: &Observed) -> Progress {
-    let dead: Vec<Vec<&Pod>> =
-        observed.dead_nodes.iter().map(|node| unready_pods_on(node, observed)).collect();
+    // By its own taint, a node that is not ready is counted nowhere in the status unless pods tolerate that.
+    let dead = observed.dead_nodes.difference(&observed.uncounted_nodes);
+    let dead: Vec<Vec<&Pod>> = dead.map(|node| unready_pods_on(node, observed)).collect();
     let newest = newest_template_of_daemon_set(observed);
     let is_older = |pod: &&Pod| label(pod, DAEMON_TEMPLATE_HASH) != newest;
     let left_out = dead.iter().filter(|pods| pods.iter().any(is_older)).count();
@@ -112,10 +114,11 @@ fn of_daemon_set(daemon_set: &DaemonSet, observed: &Observed) -> Progress {
     }
 }
 
-/// Our pods on this node; `None` if one of them is ready.
+/// The pods that a DaemonSet made for this node; none if one of them is ready.
 fn unready_pods_on<'a>(node: &str, observed: &'a Observed) -> Vec<&'a Pod> {
-    let pods: Vec<&Pod> =
-        observed.pods.iter().filter(|pod| super::node(pod) == Some(node)).collect();
+    let is_there =
+        |pod: &&Pod| super::node(pod) == Some(node) && label(pod, DAEMON_TEMPLATE_HASH).is_some();
+    let pods: Vec<&Pod> = observed.pods.iter().filter(is_there).collect();
     if pods.iter().any(|pod| is_ready(pod)) { Vec::new() } else { pods }
 }
 

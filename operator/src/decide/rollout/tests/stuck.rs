@@ -104,6 +104,20 @@ fn o7_with_a_pod_on_each_node_a_dead_node_keeps_no_edit_waiting() {
     let progress = pods::progress(&story.observed, true);
     assert!(progress.is_complete() && progress.left_out == 1, "{progress:?}");
     assert!(story.reconcile(12).canary.is_some(), "it is tried without the dead node");
+    // It has a taint that its pod does not tolerate, as by default: the status counts it nowhere, and two other pods are wanted.
+    story.observed.uncounted_nodes = ["c".to_owned()].into();
+    let status = story.observed.daemon_set.as_mut().unwrap().status.as_mut().unwrap();
+    let counted = status.clone();
+    (status.desired_number_scheduled, status.number_misscheduled) = (2, 1);
+    (status.updated_number_scheduled, status.number_available) = (Some(1), Some(1));
+    let progress = pods::progress(&story.observed, true);
+    assert!(!progress.has_newest_pods() && !progress.is_complete(), "{progress:?}");
+    story.observed.uncounted_nodes.clear();
+    story.observed.daemon_set.as_mut().unwrap().status = Some(counted);
+    // One that a Deployment made is not counted by a DaemonSet.
+    let labels = story.observed.pods[2].metadata.labels.as_mut().unwrap();
+    labels.remove("controller-revision-hash");
+    assert!(!pods::progress(&story.observed, true).has_newest_pods());
     // A dead node whose pod is of the newest template takes the place of no other.
     let labels = story.observed.pods[2].metadata.labels.as_mut().unwrap();
     labels.insert("controller-revision-hash".to_owned(), "new".to_owned());

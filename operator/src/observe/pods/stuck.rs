@@ -38,16 +38,18 @@ const DEADLINE: SignedDuration = SignedDuration::from_secs(600);
 /// Is the workload on its way to a template and does not get there: its pods do not start, or it makes no step? Its old pods
 /// stay for as long as that lasts.
 pub fn is_stuck(observed: &Observed, per_node: bool, now: Timestamp) -> bool {
-    does_not_start(observed)
+    does_not_start(observed, per_node)
         || match per_node {
             true => has_stalled(observed, now),
             false => is_past_deadline(observed) || is_paused(observed) || is_ignored(observed, now),
         }
 }
 
-fn does_not_start(observed: &Observed) -> bool {
+fn does_not_start(observed: &Observed, per_node: bool) -> bool {
     let is_alive = |pod: &&Pod| !is_leaving(pod) && !has_ended(pod) && !is_ready(pod);
-    let alive = observed.pods.iter().filter(is_alive);
+    let newest = newest_template_of_daemon_set(observed);
+    let stops_others = |pod: &&Pod| !per_node || stops_daemon_set((pod, newest), observed);
+    let alive = observed.pods.iter().filter(is_alive).filter(stops_others);
     let statuses = alive.filter_map(|pod| pod.status.as_ref());
     let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
     containers.any(|container| {
@@ -91,9 +93,9 @@ fn was_written_long_ago(metadata: &ObjectMeta, now: Timestamp) -> bool {
     written_at(metadata).is_some_and(|at| now.duration_since(at) >= DEADLINE)
 }
 
-/// Does a DaemonSet that is not rolled out make no step any more? A pod of the newest template is not ready for that long, and
-/// one such pod ends the rollout of all others; or no pod is made, as where an admission webhook refuses it. Nothing in the
-/// status of a DaemonSet says so.
+/// Does a DaemonSet that is not rolled out make no step any more? A pod of the newest template is not ready for that long beside
+/// one of an older template that is, and one such pair ends the rollout of all others; or no pod is made, as where an admission
+/// webhook refuses it. Nothing in the status of a DaemonSet says so.
 pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     let Some(set) = &observed.daemon_set else { return false };
     // Its controller makes pods of a new template before it says that it has seen it: until then the newest pod is of an older one.
@@ -110,14 +112,25 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     let newest = newest_template_of_daemon_set(observed);
     let is_cut_off = |pod: &Pod| node(pod).is_some_and(|node| observed.dead_nodes.contains(node));
     let waits = |pod: &&Pod| {
-        label(pod, DAEMON_TEMPLATE_HASH) == newest
-            && !is_ready(pod)
+        stops_daemon_set((pod, newest), observed)
             && !is_cut_off(pod)
             && unready_since(pod).is_some_and(is_long)
     };
     // A new template may be on its way to its first pod. A pod that waits is not ready, also if something was written.
     let is_on_its_way = written_at(&set.metadata).is_some_and(|at| !is_long(at));
     pods.iter().any(waits) || !is_on_its_way && youngest.is_some_and(is_long)
+}
+
+/// Do all other nodes wait until this pod is ready? It is of the newest template, and on its node one of an older template is
+/// ready. Where none is, the older one is deleted at once, and the other nodes have their turns.
+fn stops_daemon_set((pod, newest): (&Pod, Option<&str>), observed: &Observed) -> bool {
+    let is_elder = |it: &Pod| {
+        let hash = label(it, DAEMON_TEMPLATE_HASH);
+        node(it) == node(pod) && is_ready(it) && hash.is_some() && hash != newest
+    };
+    label(pod, DAEMON_TEMPLATE_HASH) == newest
+        && !is_ready(pod)
+        && observed.pods.iter().any(is_elder)
 }
 
 /// When a client that has fields of its spec wrote it last, or deleted it. One that writes annotations changes no pod.

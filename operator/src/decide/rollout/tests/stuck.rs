@@ -186,6 +186,18 @@ fn o7_with_a_pod_on_each_node_a_rollout_that_makes_steps_is_waited_for() {
     assert!(!stalled(&story.observed, 900), "a pod was made ten seconds ago");
     story.observed.dead_nodes.clear();
     assert!(stalled(&story.observed, 900), "also where nodes come, whose pods are new");
+    // The older pod there is not ready: it is deleted, and the rollout continues on other nodes.
+    let elder = story.observed.pods[2].clone();
+    story.observed.pods[2] = unready(elder.clone());
+    assert!(!stalled(&story.observed, 900), "no node waits for a pod that is not ready");
+    // The same for one that has no image: only beside a ready one it stops all others.
+    let crashes = json!([{"name": "dns", "ready": false, "restartCount": 0, "image": "x", "imageID": "",
+        "state": {"waiting": {"reason": "ImagePullBackOff"}}}]);
+    let surge = story.observed.pods.iter_mut().find(|pod| pods::name(pod) == "dns-surge").unwrap();
+    surge.status.as_mut().unwrap().container_statuses = Some(from(crashes));
+    assert!(!pods::is_stuck(&story.observed, true, at(400)));
+    story.observed.pods[2] = elder;
+    assert!(pods::is_stuck(&story.observed, true, at(400)));
     // An admission webhook refuses pods: none waits, and none comes.
     story.observed.pods.retain(|pod| pods::is_ready(pod) && pods::name(pod) != "dns-9");
     assert!(!stalled(&story.observed, 599) && stalled(&story.observed, 605));

@@ -3,8 +3,9 @@
 pub(crate) mod api;
 pub(crate) mod many;
 
+use std::io;
 use std::net::{TcpListener, UdpSocket};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use crds::v1alpha1::ClusterDNSStatus;
@@ -15,6 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use kube::Client;
 use kube::runtime::reflector::{self, Store};
 use serde_json::{Value, json};
+use tracing::subscriber::DefaultGuard;
 
 use crate::ask_pods::canary_analysis::RoundPermits;
 use crate::context::Context;
@@ -247,4 +249,31 @@ pub(crate) fn compared(pod: &str, revision: &str, canary: bool, stable: bool) ->
 /// Reads an object from JSON.
 pub(crate) fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object")
+}
+
+/// What is logged on one thread.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Of this thread, until the guard is dropped.
+    pub(crate) fn of_this_thread() -> (Lines, DefaultGuard) {
+        let lines = Lines::default();
+        let logged = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || logged.clone()).finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no thread panicked")).into_owned()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no thread panicked").write(octets)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -113,6 +113,7 @@ impl Lists {
         mut to: impl FnMut(Result<K, Undecodable>),
     ) -> kube::Result<Page> {
         request.extensions_mut().insert(ReadByObject);
+        let path = request.uri().path().to_owned();
         let body = timeout(ANSWER, client.request_stream(request)).await;
         let body = body.map_err(|_| silent(ANSWER))??;
         let mut body = std::pin::pin!(body);
@@ -127,7 +128,9 @@ impl Lists {
                 break;
             }
             page.octets += length;
-            items.add(chunk, |part| take(part, &mut page, &mut to)).map_err(|Unread(it)| it)?;
+            items
+                .add(chunk, |part| take(part, &path, &mut page, &mut to))
+                .map_err(|Unread(it)| it)?;
             AsyncBufRead::consume(body.as_mut(), length);
         }
         items.finish().map_err(|error| Unread::from(error).0)?;
@@ -137,6 +140,7 @@ impl Lists {
 
 fn take<K: DeserializeOwned>(
     part: Part<'_>,
+    path: &str,
     page: &mut Page,
     to: &mut impl FnMut(Result<K, Undecodable>),
 ) -> Result<(), Unread> {
@@ -151,23 +155,24 @@ fn take<K: DeserializeOwned>(
             page.objects += 1;
             let read = decode::object(text);
             if let Err(undecodable) = &read {
-                skip(page, undecodable);
+                skip(path, page, undecodable);
             }
             to(read);
         }
         Part::TooLong => {
             page.objects += 1;
-            skip(page, &format_args!("it has more than {MAX_OBJECT} octets"));
+            skip(path, page, &format_args!("it has more than {MAX_OBJECT} octets"));
         }
     }
     Ok(())
 }
 
-/// The log has the first of each page: someone may write thousands.
-fn skip(page: &mut Page, why: &dyn std::fmt::Display) {
+/// The log has the first of each page: someone may write thousands. It does not say what to do: the object may be one that a
+/// newer version of the operator reads, such as a ClusterDNS that serves.
+fn skip(path: &str, page: &mut Page, why: &dyn std::fmt::Display) {
     page.skipped += 1;
     if page.skipped == 1 {
-        tracing::warn!("the operator skips an object of a list, delete it: {why}");
+        tracing::warn!("the operator skips an object of {path}: {why}");
     }
 }
 
@@ -194,10 +199,12 @@ mod tests {
     use futures::Stream;
     use futures::future::join_all;
     use hyper::body::Bytes;
+    use kube::Resource;
     use kube::core::DynamicObject;
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::Lines;
     use crate::fixtures::api::{self, Reply};
 
     /// Of the largest objects that etcd stores, this many in each page.
@@ -263,5 +270,25 @@ mod tests {
         join_all((0..4).map(|_| list())).await;
         assert_eq!(bodies.most.load(Ordering::SeqCst), 1, "pages at a time");
         assert_eq!(most.load(Ordering::SeqCst), 1, "objects at a time");
+    }
+
+    #[tokio::test]
+    async fn k23_a_log_line_of_a_skipped_object_names_its_list_and_advises_no_deletion() {
+        // As a newer version of the resource has it: this operator is the older one.
+        let newer = json!({"metadata": {"name": "default"}, "spec": {"managementState": "Paused"}});
+        let too_long = json!({"metadata": {"name": "x".repeat(MAX_OBJECT)}});
+        for (object, words) in [(newer, "/default: "), (too_long, "more than")] {
+            let list = json!({"metadata": {"resourceVersion": "7"}, "items": [object]});
+            let client = api::client(move |_| Reply::ok(list.clone()));
+            let (lines, _guard) = Lines::of_this_thread();
+            let path = crds::ClusterDNS::url_path(&(), None);
+            let keep = |_: crds::ClusterDNS| panic!("it cannot be read");
+            let (lists, params) = (Lists::default(), ListParams::default());
+            let page = lists.page(&client, &path, &params, keep).await.unwrap();
+            assert_eq!(page.skipped, 1);
+            let text = lines.text();
+            assert!(text.contains(&path) && text.contains(words), "{text}");
+            assert!(!text.contains("delete"), "{text}");
+        }
     }
 }

@@ -87,14 +87,14 @@ fn object_path(path: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use k8s_openapi::api::core::v1::Pod;
     use kube::api::{Patch, PatchParams};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::Lines;
     use crate::fixtures::api::{self, Log, Reply};
     use crate::runtime::decode::lenient;
 
@@ -184,35 +184,19 @@ mod tests {
         assert!(!is_patched && asked.len() == 3, "{asked:?}");
     }
 
-    /// What is logged on this thread.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(octets)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     #[tokio::test]
     async fn k23_a_log_line_says_what_to_do_also_where_the_object_may_not_be_read() {
         let late =
             json!([{"manager": "late", "operation": "Update", "time": "10000-01-01T00:59:59Z"}]);
         for (read, is_said) in [(403, true), (404, false)] {
-            let lines = Lines::default();
-            let logged = lines.clone();
-            let subscriber = tracing_subscriber::fmt().with_writer(move || logged.clone()).finish();
-            let _guard = tracing::subscriber::set_default(subscriber);
+            let (lines, _guard) = Lines::of_this_thread();
             let (client, log) = server(&late, read, true);
             let client = lenient(client);
             let pods = kube::Api::<Pod>::namespaced(client, "dns");
             let patch = Patch::Merge(json!({}));
             assert!(pods.patch_status("a", &PatchParams::default(), &patch).await.is_err());
             assert_eq!(log.all().len(), 2);
-            let text = String::from_utf8_lossy(&lines.0.lock().unwrap()).into_owned();
+            let text = lines.text();
             assert_eq!(text.contains("without managedFields"), is_said, "{read}: {text}");
             assert_eq!(text.contains(POD), is_said, "{read}: {text}");
         }

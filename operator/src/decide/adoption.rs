@@ -14,14 +14,13 @@ mod shared_pods;
 
 pub use cluster_ips::asks_for_others;
 pub(crate) use cluster_ips::cluster_ips;
-pub use deleted::{emptied, last_seen, lost_addresses, restorable};
+pub use deleted::{addresses_without_service, emptied, last_seen, lost_addresses, restorable};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
 pub use traffic::leads_to_own_node_only;
 pub(crate) use traffic::{is_local, remedy};
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use crds::ClusterDNS;
@@ -29,9 +28,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::Endpoint;
 
+use crate::decide::config_map;
 use crate::decide::plan::{Refusal, SelectorPatch, ServicePlan, Size};
 use crate::decide::scale;
 use crate::desired::ports as served;
+use crate::names;
 use crate::names::{ADOPTED_BY, FIELD_MANAGER, INSTANCE, MANAGED_BY};
 use crate::observe::observed::Observed;
 use crate::observe::other_dns::{Workload, is_of_others};
@@ -87,7 +88,7 @@ pub fn plan(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Result<Ser
     }
     let labels = selector_without_us(service);
     if dns.spec.service.clone().unwrap_or_default().adopt {
-        is_adoptable(dns, service)?;
+        is_adoptable(dns, observed, service)?;
         shared_pods::are_not_of_others(dns, observed, service)?;
         let patch = switch::patch(dns, observed, service, now);
         Ok(ServicePlan::Adopted { labels, patch })
@@ -209,41 +210,11 @@ fn leaves_it_to_others(dns: &ClusterDNS, observed: &Observed, service: &Service)
 }
 
 /// Can our pods replace those that are behind it now?
-fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
+fn is_adoptable(dns: &ClusterDNS, observed: &Observed, service: &Service) -> Result<(), Refusal> {
     let spec = service.spec.clone().unwrap_or_default();
     let refuse = |reason, field: &str, what: String| Err(Refusal::new(reason, field, what));
-    if service.metadata.deletion_timestamp.is_some() {
-        return refuse(
-            "ServiceNotAdoptable",
-            "spec.service.adopt",
-            format!(
-                "{} is being deleted: when it is gone, it is created again as it was",
-                shown(service)
-            ),
-        );
-    }
-    if selector_without_us(service).is_empty() {
-        return refuse(
-            "ServiceNotAdoptable",
-            "spec.service.adopt",
-            format!(
-                "{} selects no pods, so it cannot move to ours: create this ClusterDNS again \
-                 with another service.name",
-                shown(service)
-            ),
-        );
-    }
-    let real: BTreeSet<IpAddr> = cluster_ips(service).collect();
-    if real.is_empty() {
-        return refuse(
-            "ServiceNotAdoptable",
-            "spec.service.adopt",
-            format!(
-                "{} has no clusterIP that clients could ask: create this ClusterDNS \
-                 again with another service.name",
-                shown(service)
-            ),
-        );
+    if let Some(why) = not_adoptable(dns, observed, service) {
+        return refuse("ServiceNotAdoptable", "spec.service.adopt", why);
     }
     addresses::can_keep(dns, service)?;
     traffic::can_move(dns, service)?;
@@ -255,6 +226,55 @@ fn is_adoptable(dns: &ClusterDNS, service: &Service) -> Result<(), Refusal> {
         ),
         None => Ok(()),
     }
+}
+
+/// No spec of a ClusterDNS could take it over as it is. Where clients ask its addresses, a Service of another name is no way out.
+fn not_adoptable(dns: &ClusterDNS, observed: &Observed, service: &Service) -> Option<String> {
+    let last = config_map::state(observed).service;
+    let shown = shown(service);
+    if service.metadata.deletion_timestamp.is_some() {
+        let then = match last.manifest {
+            Some(_) => "when it is gone, it is created again as it was",
+            None => "wait until it is gone; Accepted then says what to do",
+        };
+        return Some(format!("{shown} is being deleted: {then}"));
+    }
+    if let Some(why) = without_addresses(dns, observed) {
+        return Some(why);
+    }
+    let another = "create this ClusterDNS again with another service.name";
+    if selector_without_us(service).is_empty() {
+        let labels = last.manifest.as_ref().map(deleted::labels).unwrap_or_default();
+        let what_to_do = match (last.cluster_ips.as_slice(), labels.is_empty()) {
+            ([], _) | (_, true) => another.to_owned(),
+            (known, false) => {
+                let labels: Vec<String> =
+                    labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let (known, labels) = (known.join(", "), labels.join(","));
+                format!("clients ask {known}: give it the selector {labels} again")
+            }
+        };
+        return Some(format!("{shown} selects no pods, so it cannot move to ours: {what_to_do}"));
+    }
+    let has_none = cluster_ips(service).next().is_none();
+    has_none.then(|| format!("{shown} has no clusterIP that clients could ask: {another}"))
+}
+
+/// What is said where the Service lost every address, as by an edit to the type ExternalName. The operator gives one of ours its
+/// addresses back, and writes nothing but the selector of another one.
+pub fn without_addresses(dns: &ClusterDNS, observed: &Observed) -> Option<String> {
+    let lost = addresses_without_service(dns, observed).join(", ");
+    if lost.is_empty() {
+        return None;
+    }
+    let (namespace, name) = names::service(dns);
+    let what_to_do = match has_own(dns, observed) {
+        true => String::new(),
+        false => format!(": set its type to ClusterIP, with clusterIPs {lost}"),
+    };
+    Some(format!(
+        "Service {namespace}/{name} has no clusterIP any more, and clients ask {lost}{what_to_do}"
+    ))
 }
 
 /// May the Service move? Our workload is fully rolled out with the labels of its selector, and enough pods are ready

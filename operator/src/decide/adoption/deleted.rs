@@ -167,24 +167,36 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
 /// Ours, where another client took every address from it, as an edit to the type ExternalName does: unless it is written with the
 /// addresses that clients know, the API server chooses others.
 pub fn emptied(dns: &ClusterDNS, observed: &Observed) -> Option<LastService> {
-    let has_addresses = cluster_ips(observed.service.as_ref()?).next().is_some();
-    if has_addresses || !super::has_own(dns, observed) {
+    let cluster_ips = addresses_without_service(dns, observed);
+    if cluster_ips.is_empty() || !super::has_own(dns, observed) {
         return None;
     }
     let before = config_map::state(observed).service;
-    let cluster_ips = known_or_reported(dns, &before);
-    if cluster_ips.is_empty() {
-        return None;
-    }
     let (is_pinned, is_ours, is_given_back) = (true, true, false);
     Some(LastService { cluster_ips, is_pinned, is_ours, is_given_back, ..before })
+}
+
+/// Addresses that clients know, where the Service is there and has none any more, whoever's it is. Those of one that was given
+/// back are not our concern.
+pub fn addresses_without_service(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
+    let Some(service) = &observed.service else { return Vec::new() };
+    let before = config_map::state(observed).service;
+    if cluster_ips(service).next().is_some() || is_left_to_others(dns, &before) {
+        return Vec::new();
+    }
+    known_or_reported(dns, &before)
+}
+
+/// It was given back, and the spec does not ask for it again.
+fn is_left_to_others(dns: &ClusterDNS, last: &LastService) -> bool {
+    last.is_given_back && !dns.spec.service.clone().unwrap_or_default().adopt
 }
 
 /// Addresses that clients know and that the Service of this name, which another client created in its place, does not have. Those
 /// of one that was given back are not our concern.
 pub fn lost_addresses(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     let before = config_map::state(observed).service;
-    if before.is_given_back && !dns.spec.service.clone().unwrap_or_default().adopt {
+    if is_left_to_others(dns, &before) {
         return Vec::new();
     }
     observed.service.as_ref().map(|service| missing(dns, &before, service)).unwrap_or_default()
@@ -218,7 +230,7 @@ fn reported(dns: &ClusterDNS) -> &[String] {
 }
 
 /// Labels of its selector, without our key.
-fn labels(manifest: &Value) -> BTreeMap<String, String> {
+pub(super) fn labels(manifest: &Value) -> BTreeMap<String, String> {
     let selector = manifest.pointer("/spec/selector").cloned().unwrap_or_default();
     let mut labels: BTreeMap<String, String> = serde_json::from_value(selector).unwrap_or_default();
     labels.remove(INSTANCE);

@@ -51,11 +51,14 @@ pub(super) fn count<T>(all: impl Iterator<Item = T>) -> u32 {
 /// The addresses that clients ask.
 pub(super) fn cluster_ips(observed: &Observed, plan: &Plan) -> Vec<String> {
     match plan.service {
-        // The addresses that clients know, also while the Service is gone.
+        // The addresses that clients know, also while the Service is gone, or has none.
         ServicePlan::Own | ServicePlan::Adopted { .. } | ServicePlan::Recreated { .. } => {
-            let real = observed.service.as_ref().map(adoption::cluster_ips);
-            let real = real.map(|real| real.map(|ip| ip.to_string()).collect());
-            real.unwrap_or_else(|| plan.rollout.state.service.cluster_ips.clone())
+            let real = observed.service.iter().flat_map(adoption::cluster_ips);
+            let real: Vec<String> = real.map(|ip| ip.to_string()).collect();
+            match real.is_empty() {
+                true => plan.rollout.state.service.cluster_ips.clone(),
+                false => real,
+            }
         }
         ServicePlan::Released { .. } => Vec::new(),
     }

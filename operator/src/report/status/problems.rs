@@ -79,15 +79,25 @@ pub(super) fn problems(
     first.into_iter().flatten().chain(failing).chain(then.into_iter().flatten()).collect()
 }
 
-/// The Service is gone, so clients have no DNS. It is created again unless another problem prevents it.
+/// The Service is gone, or lost every address, so clients have no DNS. It is created or written again unless another problem
+/// prevents it.
 fn service_gone(
     dns: &ClusterDNS,
     plan: &Plan,
     applied: &Applied,
     observed: &Observed,
 ) -> Option<Problem> {
-    let addresses = &plan.rollout.state.service.cluster_ips;
-    if observed.service.is_some() || addresses.is_empty() {
+    let (addresses, what, again, cannot) = match observed.service {
+        None => {
+            let addresses = plan.rollout.state.service.cluster_ips.clone();
+            (addresses, "was deleted", "created again", "be created again with")
+        }
+        Some(_) => {
+            let addresses = adoption::emptied(dns, observed).map(|last| last.cluster_ips);
+            (addresses.unwrap_or_default(), "has no clusterIP any more", "given them back", "get")
+        }
+    };
+    if addresses.is_empty() {
         return None;
     }
     let (namespace, name) = names::service(dns);
@@ -96,18 +106,18 @@ fn service_gone(
     let failure = applied.failures.iter().find(|(object, _)| object.starts_with(kind));
     let why = match (dns.spec.management_state, failure) {
         (ManagementState::Unmanaged, _) => format!(
-            "managementState is Unmanaged, so it is not created again: kubectl patch clusterdns {own} --type=merge -p \
+            "managementState is Unmanaged, so it is not {again}: kubectl patch clusterdns {own} --type=merge -p \
              '{{\"spec\":{{\"managementState\":\"Managed\"}}}}'"
         ),
         (ManagementState::Managed, Some((_, why))) => format!(
-            "it cannot be created again with these addresses, and never gets others: {why}. If another Service has one of them \
+            "it cannot {cannot} these addresses, and never gets others: {why}. If another Service has one of them \
              (kubectl get services -A | grep -wF '{}'), delete that one",
             addresses[0]
         ),
         (ManagementState::Managed, None) => return None,
     };
     let message = format!(
-        "Service {namespace}/{name} was deleted, and clients ask {}: {why}",
+        "Service {namespace}/{name} {what}, and clients ask {}: {why}",
         addresses.join(", ")
     );
     Some(Problem { reason: "ServiceGone", message, needs_a_person: true })
@@ -116,13 +126,14 @@ fn service_gone(
 /// Another client created the Service in place of a deleted one, with other addresses. It is served; clients that started
 /// before ask addresses that no longer exist.
 fn addresses_changed(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    let lost = adoption::lost_addresses(dns, observed);
-    if lost.is_empty() {
+    let lost = adoption::lost_addresses(dns, observed).join(", ");
+    let real = observed.service.iter().flat_map(adoption::cluster_ips).map(|ip| ip.to_string());
+    let real = real.collect::<Vec<_>>().join(", ");
+    // Without any it is gone for clients.
+    if lost.is_empty() || real.is_empty() {
         return None;
     }
     let (namespace, name) = names::service(dns);
-    let real = observed.service.iter().flat_map(adoption::cluster_ips).map(|ip| ip.to_string());
-    let (real, lost) = (real.collect::<Vec<_>>().join(", "), lost.join(", "));
     let message = format!(
         "Service {namespace}/{name} was replaced by one with {real}, and clients still ask {lost}: if {real} is meant, write it \
          into spec.service.clusterIPs; otherwise delete that Service, and it is created again with {lost}",

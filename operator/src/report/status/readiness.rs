@@ -14,11 +14,17 @@ use crate::names;
 use crate::observe::observed::Observed;
 use crate::observe::pods;
 
+/// No Service has the addresses that clients ask.
+const GONE: &str = "ServiceGone";
+
 /// Do pods of an earlier spec still answer?
 pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionState {
     let serving = |reason: &str, message: &str| {
         unless_excluded(ConditionState::yes(reason, message), observed)
     };
+    if let Some(why) = adoption::without_addresses(dns, observed) {
+        return ConditionState::no(GONE, &why);
+    }
     let (namespace, name) = names::service(dns);
     let is_ours = observed.service.is_some()
         && adoption::standing(dns, observed.service.as_ref()) != Standing::Foreign;
@@ -78,11 +84,14 @@ pub(super) fn readiness(
             lost => {
                 let lost = lost.join(", ");
                 ConditionState::no(
-                    "ServiceGone",
+                    GONE,
                     &format!("the Service was deleted, and clients ask {lost}"),
                 )
             }
         };
+    }
+    if let Some(why) = adoption::without_addresses(dns, observed) {
+        return ConditionState::no(GONE, &why);
     }
     let (namespace, name) = names::service(dns);
     let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
@@ -138,6 +147,10 @@ pub(super) fn readiness(
                 .flat_map(adoption::cluster_ips)
                 .map(|ip| ip.to_string())
                 .collect();
+            if ips.is_empty() {
+                let message = format!("Service {namespace}/{name} has no clusterIP yet");
+                return ConditionState::no("ServiceMissing", &message);
+            }
             let at = ips.join(", ");
             let message = format!("Service {namespace}/{name} answers at {at}");
             unless_excluded(ConditionState::yes("Serving", &message), observed)

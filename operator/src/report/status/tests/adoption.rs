@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fixtures::from;
+use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 /// A pod of the other DNS server is behind the Service too.
@@ -60,6 +61,17 @@ fn o15_a_take_over_is_no_outage_while_the_other_server_answers() {
     assert_eq!(not_ready(&story.reconcile(6)), ("NotAccepted", false));
 }
 
+/// As our patch leaves it.
+fn switched() -> Service {
+    let mut switched = kube_dns();
+    switched.metadata.resource_version = Some("101".to_owned());
+    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
+    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
+    switched.metadata.annotations =
+        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
+    switched
+}
+
 /// A ClusterDNS whose Service has moved and was reset, while the other DNS server has no pods.
 fn reset_without_others() -> Story {
     let mut story = Story::new("{service: {adopt: true}}");
@@ -68,12 +80,7 @@ fn reset_without_others() -> Story {
     expose(&mut story.observed);
     story.reconcile(0);
     story.pods_follow();
-    let mut switched = kube_dns();
-    switched.metadata.resource_version = Some("101".to_owned());
-    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
-    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
-    switched.metadata.annotations =
-        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
+    let mut switched = switched();
     story.observed.service = Some(switched.clone());
     story.reconcile(10);
     switched.spec = kube_dns().spec;
@@ -114,12 +121,7 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     is(&story, "True=Valid False=NotSwitched True=Switching False=AsExpected", Kstatus::InProgress);
     story.pods_follow();
     expose(&mut story.observed);
-    let mut switched = kube_dns();
-    switched.metadata.resource_version = Some("101".to_owned());
-    let selector = switched.spec.as_mut().unwrap().selector.as_mut().unwrap();
-    selector.insert(crate::names::INSTANCE.to_owned(), "default".to_owned());
-    switched.metadata.annotations =
-        Some([(crate::names::ADOPTED_BY.to_owned(), "default".to_owned())].into());
+    let switched = switched();
     story.observed.service = Some(switched.clone());
     story.reconcile(10);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
@@ -185,4 +187,108 @@ fn o14_a_cluster_dns_that_is_created_again_waits_and_has_not_failed() {
     let status = story.reconcile(5);
     assert_eq!(condition(&status, "Accepted").unwrap().status, "True");
     assert_eq!(kstatus(&story.dns), Kstatus::InProgress);
+}
+
+/// As another client leaves it with the type ExternalName: the API server takes every address from it.
+fn external_name(mut service: Service) -> Service {
+    let spec = service.spec.as_mut().unwrap();
+    (spec.type_, spec.external_name) = (Some("ExternalName".into()), Some("dns.example".into()));
+    (spec.cluster_ip, spec.cluster_ips) = (None, None);
+    service
+}
+
+#[test]
+fn o16_a_service_of_ours_that_lost_every_address_is_no_green_status() {
+    let mut story = Story::settled("{}");
+    story.observed.service = Some(external_name(own_service()));
+    let status = story.reconcile(10);
+    is(&story, "True=Valid False=ServiceGone False=Complete False=AsExpected", Kstatus::InProgress);
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(
+        message.ends_with("has no clusterIP any more, and clients ask 10.96.0.10"),
+        "{message}"
+    );
+    assert_eq!(status.cluster_ips, ["10.96.0.10"], "which clients ask");
+    let failed = ("Service kube-system/kube-dns".to_owned(), "it is taken".to_owned());
+    story.applied.failures = vec![failed];
+    let status = story.reconcile(11);
+    is(&story, "True=Valid False=ServiceGone False=Complete True=ServiceGone", Kstatus::Failed);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("clients ask 10.96.0.10: it cannot get these"), "{message}");
+    assert!(!message.contains(" with ,") && !message.contains("if  is"), "{message}");
+
+    story.applied.failures.clear();
+    story.edit("{managementState: Unmanaged}");
+    let status = story.reconcile(12);
+    is(&story, "True=Valid False=ServiceGone False=Unmanaged True=ServiceGone", Kstatus::Failed);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("kubectl patch clusterdns default"), "{message}");
+    assert_eq!(status.cluster_ips, ["10.96.0.10"]);
+    // The same where the spec is refused.
+    story.dns.spec.ttl_seconds = 5_000;
+    assert_eq!(not_ready(&story.reconcile(13)), ("ServiceGone", false));
+}
+
+#[test]
+fn o16_an_adopted_service_that_lost_every_address_is_no_green_status() {
+    let mut without_selector = external_name(switched());
+    without_selector.spec.as_mut().unwrap().selector = None;
+    for emptied in [external_name(switched()), without_selector] {
+        let mut story = Story::new("{service: {adopt: true}}");
+        story.observed.service = Some(switched());
+        deploy(&mut story.observed, 2);
+        expose(&mut story.observed);
+        story.reconcile(0);
+        story.pods_follow();
+        story.reconcile(1);
+        is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+        story.observed.service = Some(emptied);
+        story.observed.slices.clear();
+        let status = story.reconcile(10);
+        let expected = "False=ServiceNotAdoptable False=ServiceGone False=NotAccepted True=ServiceNotAdoptable";
+        is(&story, expected, Kstatus::Failed);
+        assert_eq!(status.cluster_ips, ["10.96.0.10"], "which clients ask");
+        for kind in ["Ready", "Degraded"] {
+            let message = &condition(&status, kind).unwrap().message;
+            let words =
+                "clients ask 10.96.0.10: set its type to ClusterIP, with clusterIPs 10.96.0.10";
+            assert!(message.contains(words), "{message}");
+            assert!(!message.contains("another service.name"), "{message}");
+        }
+        story.dns.spec.ttl_seconds = 5_000;
+        assert_eq!(not_ready(&story.reconcile(11)), ("ServiceGone", false));
+    }
+}
+
+#[test]
+fn o15_a_service_that_clients_ask_is_not_to_be_replaced_by_one_of_another_name() {
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = Some(switched());
+    deploy(&mut story.observed, 2);
+    expose(&mut story.observed);
+    story.reconcile(0);
+    let mut unselecting = switched();
+    unselecting.spec.as_mut().unwrap().selector = None;
+    story.observed.service = Some(unselecting.clone());
+    let refused = |status: &ClusterDNSStatus| {
+        let accepted = condition(status, "Accepted").unwrap();
+        assert_eq!(accepted.reason, "ServiceNotAdoptable");
+        accepted.message.clone()
+    };
+    let message = refused(&story.reconcile(10));
+    let words = "clients ask 10.96.0.10: give it the selector k8s-app=kube-dns again";
+    assert!(message.contains(words), "{message}");
+
+    let being_deleted = |mut service: Service| {
+        service.metadata.deletion_timestamp = Some(from(json!("2026-01-01T00:00:00Z")));
+        Some(service)
+    };
+    let words = "created again as it was";
+    story.observed.service = being_deleted(switched());
+    assert!(refused(&story.reconcile(11)).contains(words), "it is remembered");
+    let mut story = Story::new("{service: {adopt: true}}");
+    story.observed.service = being_deleted(kube_dns());
+    assert!(!refused(&story.reconcile(0)).contains(words), "nothing is known of it");
+    story.observed.service = Some(Service { metadata: kube_dns().metadata, ..unselecting });
+    assert!(refused(&story.reconcile(1)).contains("another service.name"), "no client asks it");
 }

@@ -12,10 +12,10 @@ use crate::desired::Kind;
 use crate::desired::adopted_service::lost_from_adopted_service;
 use crate::names;
 use crate::observe::observed::Observed;
-use crate::report::status::conditions::NOT_SWITCHED;
+use crate::report::status::conditions::{ALSO, NOT_SWITCHED};
 
-/// Reasons of `Degraded` about which `rollout` has an Event of its own.
-const SAID_ELSEWHERE: [&str; 1] = ["CanaryFailed"];
+/// The reason of `Degraded` about which `rollout` has an Event of its own.
+const SAID_ELSEWHERE: &str = "CanaryFailed";
 
 /// A change of status that is worth a Kubernetes Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,9 @@ fn of_degraded(before: &ClusterDNSStatus, status: &ClusterDNSStatus) -> Option<C
     match (degraded(before), degraded(status)) {
         (before, Some(now)) if before.as_ref() != Some(&now) => {
             let (reason, message) = now;
-            (!SAID_ELSEWHERE.contains(&reason.as_str())).then(|| change(true, &reason, message))
+            // It may stay for days, and what is wrong besides is said only here.
+            let is_said = reason == SAID_ELSEWHERE && !message.starts_with(ALSO);
+            (!is_said).then(|| change(true, &reason, message))
         }
         (Some((reason, _)), None) => {
             Some(change(false, "Recovered", format!("the problem {reason} is over")))
@@ -276,6 +278,14 @@ mod tests {
         let two = with("ImagePullFailed", "dns-0, dns-1", "True");
         assert_eq!(of(Some(&one), &two, &[], None).len(), 1);
         assert_eq!(of(Some(&two), &fine, &[], None)[0].reason, "Recovered");
-        assert_eq!(of(Some(&fine), &with("CanaryFailed", "m", "True"), &[], None), []);
+        // Rollout has an Event of it, but not of what is wrong besides.
+        let failed = with("CanaryFailed", "m", "True");
+        assert_eq!(of(Some(&fine), &failed, &[], None), []);
+        let next = with("CanaryFailed", "m, and again later", "True");
+        assert_eq!(of(Some(&failed), &next, &[], None), []);
+        let both = with("CanaryFailed", "also: NoUsableUpstream; m; no server", "True");
+        let news = "Warning CanaryFailed: also: NoUsableUpstream; m; no server";
+        assert_eq!(lines(&of(Some(&failed), &both, &[], None)), [news]);
+        assert_eq!(of(Some(&both), &failed, &[], None), [], "the other one is over");
     }
 }

@@ -71,7 +71,7 @@ pub fn of(
     );
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
     conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan, observed, now)));
-    let degraded = not_ready::with_too_few_first(&problems);
+    let degraded = not_ready::described(&problems);
     conditions.set(
         "Degraded",
         match problems.first() {

@@ -22,6 +22,10 @@ pub const WITHOUT_PODS: &str = "ServiceWithoutPods";
 /// The reasons of `Ready` with which it is false although clients of the Service have DNS: it does not come from where the spec says.
 pub const SERVED_OTHERWISE: [&str; 3] = [NOT_SWITCHED, RELEASING, OTHERS_SERVE];
 
+/// With this the message of `Degraded` begins where there are several problems: their reasons follow, without the first, which
+/// is the reason of the condition.
+pub const ALSO: &str = "also: ";
+
 /// Status, reason and message of one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConditionState {

@@ -5,7 +5,7 @@ use crds::bounds::MESSAGE;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::conditions::Conditions;
+use super::conditions::{ALSO, Conditions};
 use super::problem::{Problem, problem};
 use crate::decide::adoption::is_per_node;
 use crate::desired::CONTAINER;
@@ -41,10 +41,20 @@ pub(super) fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Prob
 }
 
 /// The messages of all problems. That of this one is first: the next look knows it by its words, so they must not be cut off.
-pub(super) fn with_too_few_first(problems: &[Problem]) -> String {
+/// Before them are the reasons of all that are not the first, because what follows a long message is cut off.
+pub(super) fn described(problems: &[Problem]) -> String {
+    let first = problems.first().map(|problem| problem.reason);
+    let mut others: Vec<&str> = problems.iter().map(|problem| problem.reason).collect();
+    others.retain(|reason| Some(*reason) != first);
+    others.dedup();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("{ALSO}{}; ", others.join(", ")),
+    };
     let mut all: Vec<&Problem> = problems.iter().collect();
     all.sort_by_key(|problem| problem.reason != TOO_FEW);
-    all.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ")
+    let messages: Vec<&str> = all.iter().map(|problem| problem.message.as_str()).collect();
+    format!("{others}{}", messages.join("; "))
 }
 
 /// `text` and then this problem, in the length that a condition may have: the next look knows it by its words.
@@ -117,7 +127,7 @@ mod tests {
         let long = "0/9 nodes are available. ".repeat(60);
         let too_few = || problem(TOO_FEW, format!("0 of 6 pods are ready, {FEWER}")).unwrap();
         let all = [problem("PodsUnschedulable", long.clone()).unwrap(), too_few()];
-        assert!(shortened(&with_too_few_first(&all), MESSAGE).contains(FEWER));
+        assert!(shortened(&described(&all), MESSAGE).contains(FEWER));
         let text = with_too_few_last(&long, &too_few());
         assert!(text.len() <= MESSAGE && text.contains(FEWER), "{text}");
     }

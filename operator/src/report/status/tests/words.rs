@@ -1,6 +1,8 @@
 //! What the conditions say about edits, refusals, fields without effect, and servers that can never be asked.
 
 use super::*;
+use crate::observe::observed::EmptyGroup;
+use crate::report::changes;
 
 /// A pod has refused the configuration that it tried, at second 20.
 pub(super) fn failed_trial() -> Story {
@@ -10,6 +12,30 @@ pub(super) fn failed_trial() -> Story {
     reported(&mut story.observed, "dns-0").rejection = Some("no".to_owned());
     story.reconcile(20);
     story
+}
+
+#[test]
+fn o19_what_is_wrong_beside_a_failed_trial_is_named_first_and_is_news() {
+    let mut story = Story::settled("{}");
+    story.edit("{ttlSeconds: 7}");
+    story.reconcile(10);
+    reported(&mut story.observed, "dns-0").rejection = Some("x".repeat(2_000));
+    let before = story.reconcile(20);
+    reported(&mut story.observed, "dns-0").rejection = None;
+    let before_alone = story.reconcile(21);
+    let empty = EmptyGroup { group: "upstreams".to_owned(), why: "y".repeat(300) };
+    for pod in ["dns-0", "dns-1"] {
+        reported(&mut story.observed, pod).upstreams_without_servers = vec![empty.clone()];
+    }
+    let after = story.reconcile(22);
+    let degraded = condition(&after, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "CanaryFailed");
+    assert!(degraded.message.starts_with("also: NoUsableUpstream; configuration "), "{degraded:?}");
+    assert!(degraded.message.len() <= MESSAGE);
+    let changes = changes::of(Some(&before), &before_alone, &[], None);
+    assert_eq!(changes, [], "rollout has an Event of it");
+    let changes = changes::of(Some(&before_alone), &after, &[], None);
+    assert!(changes.len() == 1 && changes[0].message == degraded.message, "{changes:?}");
 }
 
 fn up_to_date(story: &Story) -> (String, String) {

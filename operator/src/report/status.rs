@@ -70,18 +70,14 @@ pub fn of(
         readiness(dns, plan, observed, &replicas, (conditions.was_not_false("Ready"), now)),
     );
     conditions.set("UpToDate", up_to_date(dns, plan, applied, observed, way.as_ref(), &conditions));
-    conditions.set("Progressing", way.clone().unwrap_or_else(|| at_rest(dns, plan, observed, now)));
-    let degraded = not_ready::described(&problems);
-    conditions.set(
-        "Degraded",
-        match problems.first() {
-            Some(first) => ConditionState::yes(first.reason, &degraded),
-            None => silent_pods::until_heard(observed, conditions.before("Degraded"))
-                .unwrap_or_else(|| {
-                    ConditionState::no("AsExpected", as_expected(observed.lost_pods))
-                }),
-        },
-    );
+    let degraded = match problems.first() {
+        Some(first) => Some(ConditionState::yes(first.reason, &not_ready::described(&problems))),
+        None => silent_pods::until_heard(observed, conditions.before("Degraded")),
+    };
+    let rests = || at_rest(dns, plan, observed, degraded.is_some(), now);
+    conditions.set("Progressing", way.clone().unwrap_or_else(rests));
+    let as_expected = || ConditionState::no("AsExpected", as_expected(observed.lost_pods));
+    conditions.set("Degraded", degraded.unwrap_or_else(as_expected));
     let stalled = problems.iter().find(|problem| problem.needs_a_person);
     conditions.set_if(
         "Stalled",
@@ -165,7 +161,13 @@ fn accepted(message: &str, used: &[WithoutEffect], missing_kinds: &[&str]) -> Co
     ConditionState::yes(reason, &message)
 }
 
-fn at_rest(dns: &ClusterDNS, plan: &Plan, observed: &Observed, now: Timestamp) -> ConditionState {
+fn at_rest(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+    is_degraded: bool,
+    now: Timestamp,
+) -> ConditionState {
     let RolloutState { failed, stable, .. } = &plan.rollout.state;
     match dns.spec.management_state {
         ManagementState::Managed if failed == &plan.rollout.desired_revision => {
@@ -190,7 +192,11 @@ fn at_rest(dns: &ClusterDNS, plan: &Plan, observed: &Observed, now: Timestamp) -
                          ({most}): raise it if they are busy"
                     ),
                 };
-                ConditionState::no("Complete", &format!("everything is as the spec says{scaling}"))
+                let problems = if is_degraded { ": Degraded says what is wrong" } else { "" };
+                let message = format!(
+                    "no rollout, trial or move of the Service is in progress{problems}{scaling}"
+                );
+                ConditionState::no("Complete", &message)
             }
         },
         ManagementState::Unmanaged => ConditionState::no(

@@ -374,6 +374,12 @@ fn an_object_that_cannot_be_written_is_named() {
     is(&story, "True=Valid True=Serving False=Complete True=ApplyFailed", Kstatus::Current);
     let message = &condition(&status, "Degraded").unwrap().message;
     assert!(message.contains("Deployment kube-system/clusterdns-default: forbidden"), "{message}");
+    let message = &condition(&status, "Progressing").unwrap().message;
+    assert!(!message.contains("as the spec says"), "{message}");
+    assert!(message.ends_with("is in progress: Degraded says what is wrong"), "{message}");
+    story.applied.failures.clear();
+    let message = condition(&story.reconcile(11), "Progressing").unwrap().message.clone();
+    assert!(message.ends_with("is in progress"), "{message}");
 }
 
 #[test]

@@ -35,8 +35,17 @@ impl PolicyStanding {
     fn set(&self, now: LostPods) {
         let before =
             std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
-        if before != now {
-            tracing::info!("pods that no longer answer: {now:?}");
+        if before == now {
+            return;
+        }
+        match now {
+            LostPods::TakenOut => {
+                tracing::info!("lost pods are taken out of their Service from now on");
+            }
+            LostPods::NoPolicy => tracing::warn!(
+                "lost pods stay in their Service: the ValidatingAdmissionPolicy {NAME} or its binding is missing or does not refuse"
+            ),
+            LostPods::LeftAlone => tracing::info!("lost pods stay in their Service"),
         }
     }
 }
@@ -111,6 +120,7 @@ fn narrows(policy: &Value, binding: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::Lines;
     use serde_json::json;
 
     #[test]
@@ -135,5 +145,19 @@ mod tests {
             edit(&mut policy, &mut binding);
             assert!(!narrows(&policy, &binding), "{what}");
         }
+    }
+
+    #[test]
+    fn o20_the_log_says_what_happens_to_lost_pods_and_why() {
+        let (lines, _guard) = Lines::of_this_thread();
+        let standing = PolicyStanding::default();
+        standing.set(LostPods::TakenOut);
+        let text = lines.text();
+        assert!(text.contains("lost pods are taken out of their Service from now on"), "{text}");
+        standing.set(LostPods::NoPolicy);
+        standing.set(LostPods::NoPolicy);
+        let text = lines.text().split_off(text.len());
+        assert!(text.contains("WARN") && text.contains("does not refuse"), "{text}");
+        assert_eq!(text.lines().count(), 1, "said once: {text}");
     }
 }

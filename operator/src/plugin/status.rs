@@ -205,8 +205,12 @@ impl Screen {
             }
         }
         let refused = config.rejection.into_iter().flat_map(|rejection| rejection.violations);
-        let refused = refused.map(|it| {
-            format!("{} refused its configuration: {}: {}", row.name, it.field, it.message)
+        let refused = refused.map(|it| match (it.field.as_str(), it.reason.as_str()) {
+            ("", "Missing") => format!("{} was given no configuration: {}", row.name, it.message),
+            ("", _) => format!("{} refused its configuration: {}", row.name, it.message),
+            (field, _) => {
+                format!("{} refused its configuration: {field}: {}", row.name, it.message)
+            }
         });
         for warning in refused.chain(config.warnings).chain(upstreams.warnings) {
             if !self.warnings.contains(&warning) {
@@ -263,5 +267,20 @@ mod tests {
         let ended = json!({"phase": "Failed", "reason": "Evicted"});
         assert_eq!(row(&pod(ended)).state, "ended");
         assert_eq!(row(&pod(json!({"phase": "Running"}))).state, "not ready");
+    }
+
+    #[test]
+    fn o14_a_pod_without_a_configuration_is_not_said_to_refuse_one() {
+        let warning = |field: &str, reason: &str| {
+            let violation = json!({"field": field, "reason": reason, "message": "why"});
+            let config = json!({"rejection": {"violations": [violation]}});
+            let pages = Pages { config: from(config), ..Pages::default() };
+            let row = PodRow { name: "dns-0".to_owned(), ..PodRow::default() };
+            Screen::of(None, vec![(row, Ok(pages))]).warnings[0].clone()
+        };
+        assert_eq!(warning("", "Missing"), "dns-0 was given no configuration: why");
+        assert_eq!(warning("", "Malformed"), "dns-0 refused its configuration: why");
+        let of_field = "dns-0 refused its configuration: spec.domain: why";
+        assert_eq!(warning("spec.domain", "Missing"), of_field);
     }
 }

@@ -128,7 +128,9 @@ impl Changes {
             ));
         }
         let revisions = (before.revision(), after.revision());
+        let moves = move_of_service(old, new);
         let say = match (settings.is_empty(), revisions.0 == revisions.1) {
+            (false, true) if moves.is_some() => Some("data planes run the same configuration"),
             (false, true) => Some(
                 "data planes run the same configuration: answers stay, only how they run changes",
             ),
@@ -137,7 +139,7 @@ impl Changes {
             ),
             (true, true) | (false, false) => None,
         };
-        notes.extend(say.map(str::to_owned));
+        notes.extend(say.into_iter().chain(moves).map(str::to_owned));
         Ok(Changes {
             cluster_dns: name,
             against: against.to_owned(),
@@ -146,6 +148,22 @@ impl Changes {
             settings,
             notes,
         })
+    }
+}
+
+/// Clients ask the address of the Service: which server answers there is no part of the configuration of data planes.
+fn move_of_service(old: &ClusterDNS, new: &ClusterDNS) -> Option<&'static str> {
+    let adopts = |dns: &ClusterDNS| dns.spec.service.as_ref().is_some_and(|service| service.adopt);
+    match (adopts(old), adopts(new)) {
+        (false, true) => Some(
+            "spec.service.adopt: a Service of another DNS server is taken over, and its clients then get the answers of this \
+             ClusterDNS",
+        ),
+        (true, false) => Some(
+            "spec.service.adopt: a Service that was taken over is given back, and its clients then get the answers of the other \
+             DNS server",
+        ),
+        (false, false) | (true, true) => None,
     }
 }
 
@@ -280,5 +298,18 @@ mod tests {
             let is_said = changes.notes.iter().any(|note| note.contains("update the plugin"));
             assert_eq!(is_said, !expected.is_empty(), "{:?}", changes.notes);
         }
+    }
+
+    #[test]
+    fn diff_says_that_clients_get_other_answers_where_the_service_moves() {
+        let of = |adopt: bool| resource(json!({"service": {"adopt": adopt}})).0;
+        let text = |old, new| Changes::of(&of(old), &of(new), "the cluster").unwrap().text();
+        for (old, new, words) in [(false, true, "taken over"), (true, false, "given back")] {
+            let text = text(old, new);
+            assert!(text.contains(words) && !text.contains("answers stay"), "{text}");
+        }
+        let faster = resource(json!({"scaling": {"fixed": {"replicas": 3}}})).0;
+        let text = Changes::of(&of(false), &faster, "the cluster").unwrap().text();
+        assert!(text.contains("answers stay"), "{text}");
     }
 }

@@ -155,13 +155,14 @@ fn release(
 
 /// Clients would lose the pods that serve them, or may.
 fn no_other_server(observed: &Observed, service: &Service) -> Refusal {
+    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
     let service = shown(service);
     let (reason, message) = match &observed.unread_foreign_pods {
         None => (
             "NoOtherServer",
             format!(
                 "{service} cannot be given back: no pod of the other DNS server is ready{}, or set adopt to true",
-                start_others(observed)
+                start_others(observed, namespace)
             ),
         ),
         Some(why) => (
@@ -177,18 +178,18 @@ fn no_other_server(observed: &Observed, service: &Service) -> Refusal {
 }
 
 /// What people do so that a pod of the other DNS server becomes ready. Where it has pods that find no node, it was started.
-fn start_others(observed: &Observed) -> String {
+fn start_others(observed: &Observed, namespace: &str) -> String {
     let mut waiting = observed.foreign_pods.iter().filter(|pod| pods::unschedulable(pod).is_some());
     let Some(first) = waiting.next() else { return ". Start that server".to_owned() };
     let more = match waiting.count() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    let name = pods::name(first);
     format!(
-        ", and the scheduler finds no node for {}{more}: kubectl describe pod shows the reason. If it is a required \
-         podAntiAffinity of that server, it counts pods of this ClusterDNS too, which have the labels of the Service: make it a \
-         preferred one",
-        pods::name(first)
+        ", and the scheduler finds no node for {name}{more}: kubectl -n {namespace} describe pod {name} shows the reason. If it \
+         is a required podAntiAffinity of that server, it counts pods of this ClusterDNS too, which have the labels of the \
+         Service: make it a preferred one"
     )
 }
 

@@ -46,6 +46,10 @@ pub(super) fn is_due(dns: &ClusterDNS, state: &RolloutState, now: Timestamp) -> 
     now >= retry_at || retry_at > far || annotation(dns) != state.retried
 }
 
+/// What an Event of a trial that ended says about the next one.
+pub(super) const LATER: &str = "Degraded shows the time of the next trial";
+pub(super) const NEVER: &str = "There is no trial while there is only one pod";
+
 /// When the revision that failed is tried again, for status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextTrial {

@@ -85,12 +85,12 @@ impl<'a> Trial<'a> {
             }
             Verdict::Held { held, is_overdue } => self.hold(pod, held, is_overdue, round.state),
             Verdict::Passed => self.pass(pod, rounds::unasked(comparison), round.state),
-            Verdict::Failed(why) => self.fail(pod, &why),
+            Verdict::Failed(why) => self.fail(pod, &why, retry::LATER),
             Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
                 let why = format!(
                     "{MAX_LOSSES} pods in a row failed while they tried it; the last one {why}"
                 );
-                self.fail(pod, &why)
+                self.fail(pod, &why, retry::LATER)
             }
             Verdict::Lost(_) => self.begin(losses + 1),
             Verdict::Replaced => self.begin(losses),
@@ -106,17 +106,18 @@ impl<'a> Trial<'a> {
     /// Ends the trial, because no second pod comes: the only one gets the configuration if nothing speaks against it.
     pub(super) fn end_alone(self) -> RolloutPlan {
         let canary = self.state.canary_pod.clone().unwrap_or_default();
-        let is_on_trial = self.state.canary == self.asked.revision;
-        if is_on_trial && self.state.losses > 0 {
-            return self.fail(&canary, "a pod failed while it tried this configuration, and there is no second pod to compare with");
+        let worse = self.state.worse.first().map(|worse| format!("{worse} failed once"));
+        let why = match self.state.losses {
+            0 => worse,
+            _ => Some("a pod failed while it tried this configuration".to_owned()),
+        };
+        match why.filter(|_| self.state.canary == self.asked.revision) {
+            Some(why) => {
+                let why = format!("{why}, and there is no second pod to compare with");
+                self.fail(&canary, &why, retry::NEVER)
+            }
+            None => untried(self.asked, ONE_POD),
         }
-        if let Some(worse) = self.state.worse.first().filter(|_| is_on_trial) {
-            return self.fail(
-                &canary,
-                &format!("{worse} failed once, and there is no second pod to compare with"),
-            );
-        }
-        untried(self.asked, ONE_POD)
     }
 
     fn verdict(
@@ -349,7 +350,8 @@ impl<'a> Trial<'a> {
 
     /// The pod returns to the stable configuration. The revision is not marked as bad.
     fn take_back(self, canary: &CanaryPod, held: Held) -> RolloutPlan {
-        let mut plan = self.end(canary, &held.why, (held.by.reason(), held.by.advice()));
+        let advice = format!("{}. {}", retry::LATER, held.by.advice());
+        let mut plan = self.end(canary, &held.why, (held.by.reason(), &advice));
         plan.state.is_unjudged = true;
         plan.state.unjudged_by = held.by.reason().to_owned();
         plan.state.failure = shortened(&held.why, MAX_FAILURE);
@@ -358,13 +360,14 @@ impl<'a> Trial<'a> {
         plan
     }
 
-    fn fail(self, canary: &CanaryPod, why: &str) -> RolloutPlan {
-        let advice =
-            "Correct the spec, or set spec.rollout.canary to false to give it to every pod";
-        self.end(canary, why, ("CanaryFailed", advice))
+    fn fail(self, canary: &CanaryPod, why: &str, next: &str) -> RolloutPlan {
+        let advice = format!(
+            "{next}. Correct the spec, or set spec.rollout.canary to false to give it to every pod"
+        );
+        self.end(canary, why, ("CanaryFailed", &advice))
     }
 
-    /// Ends the trial without promotion; `event` is its reason, and what a person can do.
+    /// Ends the trial without promotion; `event` is its reason, and what is next and what a person can do.
     fn end(self, canary: &CanaryPod, why: &str, event: (&'static str, &str)) -> RolloutPlan {
         let mut plan = keep(self.stable, self.state);
         // The pod may be gone.
@@ -373,7 +376,7 @@ impl<'a> Trial<'a> {
             name => (format!(" from pod {name}"), format!("pod {name}: ")),
         };
         let message = format!(
-            "configuration {} was taken back{from}: {why}. Every pod keeps {}. Degraded shows the time of the next trial. {}",
+            "configuration {} was taken back{from}: {why}. Every pod keeps {}. {}",
             self.asked.revision, self.state.stable, event.1
         );
         plan.notices.push(Notice { is_warning: true, reason: event.0, message });

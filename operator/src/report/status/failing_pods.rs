@@ -222,9 +222,9 @@ fn no_progress(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<
         [] => format!(
             "and it makes no others. kubectl -n {namespace} describe {of_kind} {own} shows the reason"
         ),
-        names => format!(
-            "and some do not become ready ({}). kubectl describe pod shows the reason",
-            names.join(", ")
+        [first, ..] => format!(
+            "and some do not become ready ({}). kubectl -n {namespace} describe pod {first} shows the reason",
+            waiting.join(", ")
         ),
     };
     Some(trouble(

@@ -360,3 +360,21 @@ fn an_edit_of_a_configuration_that_took_its_pod_down_is_tried_in_its_turn() {
     story.edit(OLD);
     assert_eq!(story.reconcile(160).state.canary, "");
 }
+
+#[test]
+fn d1_a_trial_that_ends_because_one_pod_is_wanted_promises_no_next_one() {
+    let mut story = Story::with_pods(3);
+    story.edit(NEW);
+    story.reconcile(100);
+    story.pods_follow();
+    story.compare(false, true);
+    story.reconcile(101);
+    assert_eq!(config_map::state(&story.observed).worse.len(), 1, "it failed once");
+    story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
+    story.observed.comparison = None;
+    let plan = story.reconcile(102);
+    assert_eq!((&*plan.state.failed, &*plan.notices[0].reason), (&*revision(NEW), "CanaryFailed"));
+    let message = &plan.notices[0].message;
+    assert!(message.contains("There is no trial while there is only one pod. "), "{message}");
+    assert!(!message.contains("time of the next trial"), "{message}");
+}

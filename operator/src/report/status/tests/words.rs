@@ -15,6 +15,19 @@ pub(super) fn failed_trial() -> Story {
 }
 
 #[test]
+fn o19_a_command_about_pods_names_their_namespace() {
+    let mut story = Story::settled("{}");
+    let conditions = serde_json::json!([{"type": "Progressing", "status": "False",
+        "reason": "ProgressDeadlineExceeded"}]);
+    let deployment = story.observed.deployment.as_mut().unwrap();
+    deployment.status.as_mut().unwrap().conditions = Some(crate::fixtures::from(conditions));
+    story.observed.pods[1] = unready(story.observed.pods[1].clone());
+    let status = story.reconcile(10);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.contains("kubectl -n kube-system describe pod dns-1 shows"), "{message}");
+}
+
+#[test]
 fn o19_what_is_wrong_beside_a_failed_trial_is_named_first_and_is_news() {
     let mut story = Story::settled("{}");
     story.edit("{ttlSeconds: 7}");

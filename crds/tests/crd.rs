@@ -183,6 +183,46 @@ fn every_field_is_explained_and_every_list_string_and_number_has_a_bound() {
     assert_eq!(missing, Vec::<String>::new());
 }
 
+/// Comments of fields that are written in the schema, by file and field.
+fn comments_of_fields() -> Vec<(String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/v1alpha1");
+    let mut comments = Vec::new();
+    for file in fs::read_dir(folder).expect(folder) {
+        let path = file.expect("a file").path();
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let (mut is_in_schema, mut comment) = (false, Vec::new());
+        for line in text.lines().map(str::trim) {
+            let field = line.strip_prefix("pub ").and_then(|rest| rest.split_once(": "));
+            if let Some(words) = line.strip_prefix("///") {
+                comment.push(words.trim());
+            } else if line.starts_with("#[derive") {
+                is_in_schema = line.contains("JsonSchema");
+            } else if let Some((field, _)) = field {
+                if is_in_schema && !comment.is_empty() {
+                    comments.push((format!("{}: {field}", path.display()), comment.join(" ")));
+                }
+                comment.clear();
+            } else if !line.starts_with('#') {
+                comment.clear();
+            }
+        }
+    }
+    comments
+}
+
+#[test]
+fn the_comment_of_every_field_is_in_a_description() {
+    let mut descriptions = Vec::new();
+    visit(&schema(), "", &mut |_, schema| {
+        descriptions.extend(schema["description"].as_str().map(str::to_owned));
+    });
+    let comments = comments_of_fields();
+    assert!(comments.len() > 100, "{}", comments.len());
+    let is_shown = |comment: &str| descriptions.iter().any(|shown| shown.contains(comment));
+    let lost = comments.iter().filter(|(_, comment)| !is_shown(comment));
+    assert_eq!(lost.collect::<Vec<_>>(), Vec::<&(String, String)>::new());
+}
+
 #[test]
 fn the_schema_is_in_the_terms_of_api_servers() {
     fn all(value: &Value, path: &str) {

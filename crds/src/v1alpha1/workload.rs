@@ -50,7 +50,8 @@ pub struct Service {
     #[schemars(extend("x-kubernetes-validations" = [rules::pod_port_is_free()]))]
     pub pod_port: u16,
 
-    /// Which pods a client's queries prefer: PreferSameZone or PreferSameNode. Default: no preference.
+    /// Which pods a client's queries prefer.
+    // Its description is the comment of its type: values and default are there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic_distribution: Option<TrafficDistribution>,
 }
@@ -68,8 +69,10 @@ impl Default for Service {
     }
 }
 
-/// Which pods a client's queries prefer. A hint: kube-proxy follows it, a replacement of it may not, such as Cilium without
-/// loadBalancer.serviceTopology. The operator does not write it to an adopted Service: set it there yourself.
+/// Which pods a client's queries prefer. PreferSameZone: ready pods in its zone, others when there is none. PreferSameNode: the
+/// one on its node, then those in its zone. A hint: kube-proxy follows it, a replacement of it may not, such as Cilium without
+/// loadBalancer.serviceTopology. The operator does not write it to an adopted Service: set it there yourself. Default:
+/// PreferSameNode with scaling.perNode, and no preference otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub enum TrafficDistribution {
     /// Ready pods in the client's zone, others when there is none.

@@ -151,7 +151,7 @@ impl Changes {
     }
 }
 
-/// Clients ask the address of the Service: which server answers there is no part of the configuration of data planes.
+/// Clients ask the address of the Service: which server answers there is not in the configuration of data planes.
 fn move_of_service(old: &ClusterDNS, new: &ClusterDNS) -> Option<&'static str> {
     let adopts = |dns: &ClusterDNS| dns.spec.service.as_ref().is_some_and(|service| service.adopt);
     match (adopts(old), adopts(new)) {

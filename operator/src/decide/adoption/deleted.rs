@@ -176,7 +176,7 @@ pub fn emptied(dns: &ClusterDNS, observed: &Observed) -> Option<LastService> {
     Some(LastService { cluster_ips, is_pinned, is_ours, is_given_back, ..before })
 }
 
-/// Addresses that clients know, where the Service is there and has none any more, whoever's it is. Those of one that was given
+/// Addresses that clients know, where the Service is there and has none any more, ours or not. Those of one that was given
 /// back are not our concern.
 pub fn addresses_without_service(dns: &ClusterDNS, observed: &Observed) -> Vec<String> {
     let Some(service) = &observed.service else { return Vec::new() };

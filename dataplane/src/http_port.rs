@@ -231,11 +231,21 @@ fn notes(status: &Status) -> String {
         let first = rejection.violations.first().map(|violation| &*violation.field);
         let first = first.filter(|field| !field.is_empty());
         let field = first.map(|field| format!(" because of {field}")).unwrap_or_default();
-        let note = format!(
-            "warning: {} was refused{field}, and the configuration before it runs: /config says what to write instead",
-            rejection.origin,
-        );
-        notes.push_str(&printable(&note));
+        let instead = match reported.is_unconfigured {
+            true => "none is in use yet",
+            false => "the configuration before it runs",
+        };
+        let origin = &rejection.origin;
+        let note = match rejection.is_of_none() {
+            true => {
+                let why = rejection.violations.first().map(|violation| &*violation.message);
+                format!("no configuration was given, and {instead}: {}", why.unwrap_or_default())
+            }
+            false => format!(
+                "{origin} was refused{field}, and {instead}: /config says what to write instead"
+            ),
+        };
+        notes.push_str(&printable(&format!("warning: {note}")));
         notes.push('\n');
     }
     if reported.serves_former_cluster() {

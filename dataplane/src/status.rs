@@ -45,7 +45,7 @@ pub struct Running {
     pub without_effect: Vec<WithoutEffect>,
 }
 
-/// A configuration that was refused; the one before stays in use.
+/// A configuration that was refused, or that is expected and was not given; the one before, if there is one, stays in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rejection {
@@ -53,6 +53,27 @@ pub struct Rejection {
     pub origin: String,
     /// Field, reason and what to write instead.
     pub violations: Vec<Violation>,
+}
+
+impl Rejection {
+    /// Nothing was written that could be refused, such as where there is no ConfigMap.
+    pub fn is_of_none(&self) -> bool {
+        let is_missing = |it: &Violation| it.field.is_empty() && it.reason == "Missing";
+        self.violations.len() == 1 && self.violations.iter().all(is_missing)
+    }
+
+    /// What happened, and what is in use instead, for the log.
+    fn summary(&self, is_unconfigured: bool) -> String {
+        let what = match self.is_of_none() {
+            true => "no configuration was given",
+            false => "configuration refused",
+        };
+        let instead = match is_unconfigured {
+            true => "and none is in use yet",
+            false => "the last good one stays in use",
+        };
+        format!("{what}, {instead}")
+    }
 }
 
 /// One mistake in a configuration.
@@ -243,7 +264,7 @@ impl Status {
         }
     }
 
-    /// A configuration was refused: logs its violations, once.
+    /// A configuration was refused, or was not given: logs why, once.
     pub fn reject(&self, rejection: Rejection) {
         let rejection = Arc::new(rejection);
         let mut reported = self.read();
@@ -252,6 +273,7 @@ impl Status {
         }
         reported.rejections += 1;
         reported.rejection = Some(Arc::clone(&rejection));
+        let summary = rejection.summary(reported.is_unconfigured);
         drop(reported);
         for violation in rejection.violations.iter().take(MAX_LINES) {
             tracing::error!(
@@ -259,7 +281,7 @@ impl Status {
                 field = %printable(&violation.field),
                 line = violation.line,
                 reason = %violation.reason,
-                "configuration refused, the last good one stays in use: {}",
+                "{summary}: {}",
                 printable(&violation.message)
             );
         }
@@ -302,5 +324,30 @@ mod tests {
         let field = "spec.ttlSeconds".to_owned();
         let lines = ineffective(&[WithoutEffect { field, instead: "every TTL is 5".into() }]);
         assert_eq!(lines, ["spec.ttlSeconds has no effect: every TTL is 5"]);
+    }
+
+    fn violation(field: &str, reason: &str) -> Violation {
+        let [field, reason, message] = [field, reason, "why"].map(str::to_owned);
+        Violation { field, reason, message, line: None }
+    }
+
+    #[test]
+    fn e44_the_log_says_what_is_in_use_where_a_configuration_is_refused_or_not_given() {
+        let summary = |violations: Vec<Violation>, is_unconfigured| {
+            Rejection { origin: "it".to_owned(), violations }.summary(is_unconfigured)
+        };
+        let refused = || vec![violation("spec.domain", "Malformed")];
+        let none = || vec![violation("", "Missing")];
+        let stays = "configuration refused, the last good one stays in use";
+        assert_eq!(summary(refused(), false), stays);
+        assert_eq!(summary(refused(), true), "configuration refused, and none is in use yet");
+        let stays = "no configuration was given, the last good one stays in use";
+        assert_eq!(summary(none(), false), stays);
+        assert_eq!(summary(none(), true), "no configuration was given, and none is in use yet");
+        let both = vec![violation("", "Missing"), violation("", "Malformed")];
+        assert!(summary(both, false).starts_with("configuration refused"));
+        assert!(
+            summary(vec![violation("spec", "Missing")], false).starts_with("configuration ref")
+        );
     }
 }

@@ -66,8 +66,10 @@ struct Shown {
     revision: String,
     /// Empty when it is ready.
     why_not_ready: Vec<String>,
-    /// The configuration that was refused last; another one runs.
+    /// The configuration that was refused last, or was not given.
     rejection: Option<Arc<Rejection>>,
+    /// No other one runs.
+    is_unconfigured: bool,
     /// Fields that were written and that do nothing, each with why.
     ignored: Vec<String>,
     /// Files whose last good content is used.
@@ -199,6 +201,7 @@ fn shown(views: &Views, running: &Running, explained: Option<Explained>) -> Show
         revision: reported.running.revision.clone(),
         why_not_ready,
         rejection: reported.rejection.clone(),
+        is_unconfigured: reported.is_unconfigured,
         ignored: unknown.chain(without_effect).take(MAX_LISTED).collect(),
         bad_files: reported.bad_files.iter().take(MAX_LISTED).cloned().collect(),
         bad_file_count: reported.bad_files.len(),

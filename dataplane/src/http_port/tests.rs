@@ -36,6 +36,27 @@ fn d5_readiness_never_drops_for_a_refused_configuration() {
     assert!(said.contains("\"a\" was refused because of spec.domain,"), "{said}");
 }
 
+#[test]
+fn e44_readyz_says_what_runs_where_a_configuration_is_refused_or_not_given() {
+    let said = |field: &str, reason: &str, is_unconfigured| {
+        let status = Status::default();
+        status.contact();
+        status.read().is_unconfigured = is_unconfigured;
+        let [field, reason, message] = [field, reason, "there is no ConfigMap a/b"];
+        let [field, reason, message] = [field, reason, message].map(str::to_owned);
+        let violations = vec![Violation { field, reason, message, line: None }];
+        status.reject(Rejection { origin: "ConfigMap a/b".into(), violations });
+        notes(&status)
+    };
+    let missing = said("", "Missing", false);
+    assert!(!missing.contains("was refused") && missing.contains("before it runs"), "{missing}");
+    assert!(missing.contains("there is no ConfigMap a/b"), "{missing}");
+    for (field, reason) in [("", "Missing"), ("spec.domain", "Malformed")] {
+        let text = said(field, reason, true);
+        assert!(!text.contains("before it runs") && text.contains("none is in use yet"), "{text}");
+    }
+}
+
 fn is_loaded(status: &Status, age_s: u64) {
     let mut reported = status.read();
     reported.snapshot.loaded = Some(loaded(age_s));

@@ -41,6 +41,7 @@ pub(super) fn write(page: &mut Page<'_>, serving: &ServeCounters) -> fmt::Result
         let is_bad = certificate.trouble.is_some();
         ([("secret", certificate.secret.as_str())], f64::from(u8::from(is_bad)))
     });
-    let help = "1 while the mounted certificate cannot be used; the last good one stays";
+    let help =
+        "1 while the mounted certificate cannot be used; the last good one, if there is one, stays";
     page.gauges("certificate_is_bad", help, rows)
 }

@@ -163,7 +163,11 @@ impl Certificate {
             }
             Err(error) => {
                 let has_one = self.in_use.load().is_some();
-                tracing::warn!(%folder, has_one, "a certificate cannot be used, the last good one stays: {error}");
+                let instead = match has_one {
+                    true => "the last good one stays in use",
+                    false => "and its listener is off",
+                };
+                tracing::warn!(%folder, has_one, "a certificate cannot be used, {instead}: {error}");
                 state.trouble = Some(error);
             }
         }

@@ -4,6 +4,7 @@
 use std::fmt::{Display, Write};
 
 use super::{Explained, Shown};
+use crate::status::Rejection;
 
 /// Letters as wide as the device; one column; light or dark as the device says.
 const STYLE: &str = "\
@@ -106,20 +107,7 @@ pub(super) fn page(shown: &Shown, nonce: &str) -> String {
 /// What was written and does not run: nothing where all of it runs.
 fn refused(page: &mut String, shown: &Shown) {
     if let Some(rejection) = &shown.rejection {
-        let _ = writeln!(
-            page,
-            "<h2>Refused: {}</h2>\n<p>The last good configuration stays in use.</p>",
-            escaped(&rejection.origin)
-        );
-        let rows = rejection.violations.iter().map(|violation| {
-            vec![
-                or_dash(violation.line),
-                violation.field.clone(),
-                violation.reason.clone(),
-                violation.message.clone(),
-            ]
-        });
-        table(page, &["#line", "field", "reason", "what to write"], rows);
+        rejected(page, rejection, shown.is_unconfigured);
     }
     if !shown.ignored.is_empty() {
         page.push_str("<h2>Fields without effect</h2>\n");
@@ -132,6 +120,24 @@ fn refused(page: &mut String, shown: &Shown) {
         let rows = shown.bad_files.iter().map(|file| vec![file.path.clone(), file.error.clone()]);
         table(page, &["file", "why its last good content is used"], rows);
     }
+}
+
+fn rejected(page: &mut String, rejection: &Rejection, is_unconfigured: bool) {
+    let what = if rejection.is_of_none() { "No configuration was given" } else { "Refused" };
+    let instead = match is_unconfigured {
+        true => "No configuration is in use yet.",
+        false => "The last good configuration stays in use.",
+    };
+    let _ = writeln!(page, "<h2>{what}: {}</h2>\n<p>{instead}</p>", escaped(&rejection.origin));
+    let rows = rejection.violations.iter().map(|violation| {
+        vec![
+            or_dash(violation.line),
+            violation.field.clone(),
+            violation.reason.clone(),
+            violation.message.clone(),
+        ]
+    });
+    table(page, &["#line", "field", "reason", "what to write"], rows);
 }
 
 fn explain_box(page: &mut String, explained: Option<&Explained>) {
@@ -239,6 +245,7 @@ fn data(page: &mut String, shown: &Shown) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Violation;
 
     #[test]
     fn what_others_wrote_cannot_become_markup() {
@@ -255,5 +262,24 @@ mod tests {
     fn durations_have_the_unit_that_people_read() {
         let shown = [None, Some(0.000_25), Some(0.0042), Some(1.25)].map(duration);
         assert_eq!(shown, ["-", "250 us", "4.2 ms", "1.2 s"]);
+    }
+
+    #[test]
+    fn e44_the_page_says_what_runs_where_a_configuration_is_refused_or_not_given() {
+        let shown = |reason: &str, is_unconfigured| {
+            let [field, reason, message] = ["", reason, "why"].map(str::to_owned);
+            let violations = vec![Violation { field, reason, message, line: None }];
+            let rejection = Rejection { origin: "ConfigMap a/b".to_owned(), violations };
+            let mut page = String::new();
+            rejected(&mut page, &rejection, is_unconfigured);
+            page
+        };
+        for (reason, what) in [("Missing", "No configuration was given: "), ("Bad", "Refused: ")] {
+            for (is_unconfigured, stays) in [(true, false), (false, true)] {
+                let page = shown(reason, is_unconfigured);
+                assert!(page.starts_with(&format!("<h2>{what}ConfigMap a/b")), "{page}");
+                assert_eq!(page.contains("stays in use"), stays, "{page}");
+            }
+        }
     }
 }

@@ -40,7 +40,7 @@ const PROMISED: [(&str, &str, &str); 17] = [
     (
         "dataplane/src/forward/server/edns.rs::WITHOUT",
         RULES,
-        "If that works for a probe of FW27 or FW28, no OPT to it for 15 minutes",
+        "each question of that probe was refused with OPT, no OPT to it for 15 minutes",
     ),
     (
         "dataplane/src/forward/server/edns.rs::SEEN_TWICE_IN",

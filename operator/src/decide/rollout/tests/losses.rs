@@ -373,7 +373,7 @@ fn d1_a_trial_that_ends_because_one_pod_is_wanted_promises_no_next_one() {
     story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 1}}}");
     story.observed.comparison = None;
     let plan = story.reconcile(102);
-    assert_eq!((&*plan.state.failed, &*plan.notices[0].reason), (&*revision(NEW), "CanaryFailed"));
+    assert_eq!((&*plan.state.failed, plan.notices[0].reason), (&*revision(NEW), "CanaryFailed"));
     let message = &plan.notices[0].message;
     assert!(message.contains("There is no trial while there is only one pod. "), "{message}");
     assert!(!message.contains("time of the next trial"), "{message}");

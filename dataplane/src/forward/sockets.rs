@@ -240,9 +240,9 @@ impl Pool {
             Draw::Pooled => match self.pooled(reader.as_ref(), now) {
                 Ok(port) => Drawn::Shared(port),
                 Err(error) if open.to_draw == 0 => return Err(error),
-                Err(_) => self.shared(by),
+                Err(_) => self.shared(by, now)?,
             },
-            Draw::Shared => self.shared(by),
+            Draw::Shared => self.shared(by, now)?,
         })
     }
 
@@ -259,10 +259,15 @@ impl Pool {
     }
 
     /// One of the sockets that are open.
-    fn shared(&self, by: ReaderNumber) -> Drawn {
-        let Some(port) = self.open().draw(by, random()) else { return Drawn::None };
+    fn shared(self: &Arc<Self>, by: ReaderNumber, now: Instant) -> io::Result<Drawn> {
+        let Some(port) = self.open().draw(by, random()) else { return Ok(Drawn::None) };
+        // One system call, where a query would count against the server that never left.
+        if port.is_cut_off() {
+            self.close_cut_off(now);
+            return self.drawn(now);
+        }
         self.common.drew_shared();
-        Drawn::Shared(port)
+        Ok(Drawn::Shared(port))
     }
 
     /// Sends a query from a socket of its own.
@@ -295,6 +300,18 @@ impl Pool {
         drop((open, ports));
         // Each costs two system calls: no query waits for them.
         over.iter().for_each(|port| port.close());
+    }
+
+    /// Closes those that are cut off. Often many are at the same time.
+    fn close_cut_off(&self, now: Instant) {
+        let cut_off = self.open().take_cut_off(now);
+        let mut ports = self.common.ports();
+        cut_off.iter().for_each(|_| ports.closed(self.server, now));
+        drop(ports);
+        for port in cut_off {
+            port.failed();
+            port.close();
+        }
     }
 
     /// Closes every socket: the server is gone.

@@ -88,6 +88,17 @@ impl OpenPorts {
         over
     }
 
+    /// Takes out those that are cut off. They rest.
+    pub(super) fn take_cut_off(&mut self, now: Instant) -> Vec<Arc<Port>> {
+        let mut cut_off = Vec::new();
+        for OfReader { open, resting, .. } in &mut self.of {
+            let before = cut_off.len();
+            cut_off.extend(open.extract_if(.., |port| port.is_cut_off()));
+            resting.extend((before..cut_off.len()).map(|_| now + REST));
+        }
+        cut_off
+    }
+
     /// Takes out all.
     pub(super) fn take_all(&mut self) -> Vec<Arc<Port>> {
         std::mem::take(&mut self.of).into_iter().flat_map(|of| of.open).collect()

@@ -261,6 +261,12 @@ impl Port {
         (self.take_calls(&mut asked, &late), next)
     }
 
+    /// It has lost its peer, and no query can be sent from it any more: Cilium cuts sockets off in this way whose packets it led
+    /// to a pod that is gone.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.socket().peer_addr().is_err()
+    }
+
     /// No query waits on it, and none used it for a while or it is too old.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let asked = self.asked();
@@ -325,8 +331,8 @@ impl Port {
         }
     }
 
-    /// An ICMP error may be about any of the queries.
-    fn failed(&self) {
+    /// An ICMP error may be about any of the queries; where the socket is cut off, none gets its reply.
+    pub(super) fn failed(&self) {
         let mut asked = self.asked();
         asked.to_tasks(|| Arrival::Failed);
         let ids: Vec<u16> = asked.calls().map(|(id, _)| id).collect();

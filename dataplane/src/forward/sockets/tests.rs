@@ -1,5 +1,6 @@
 //! Sockets against a server on loopback that answers what the test says.
 
+mod cut_off;
 mod drawn;
 mod emptied;
 mod looked_after;

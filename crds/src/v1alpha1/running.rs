@@ -40,7 +40,8 @@ pub struct Limits {
     #[schemars(extend("x-kubernetes-validations" = [rules::tcp_buffers_are_in_range()]))]
     pub tcp_buffers: Memory,
 
-    /// Largest UDP reply in octets, 512-4096, and what is advertised. Default 1232, which is never fragmented.
+    /// Largest UDP reply in octets, 512-4096, and what is advertised. Default 1232, which fits every path of
+    /// 1280 octets.
     #[serde(default = "number::<{ defaults::UDP_PAYLOAD_BYTES }>")]
     #[schemars(range(min = bounds::UDP_PAYLOAD_MIN, max = bounds::UDP_PAYLOAD_MAX))]
     pub udp_payload_bytes: u32,

@@ -4,6 +4,7 @@ mod address;
 mod batch;
 mod control;
 mod memory;
+mod path_mtu;
 mod poller;
 mod stamps;
 
@@ -56,6 +57,7 @@ impl Socket {
                 }
             }
         }
+        path_mtu::ignore(descriptor, address.ip());
         inner.set_reuse_port(options.reuse_port)?;
         inner.set_read_timeout(Some(options.wait))?;
         let stamps = Stamps::begin(descriptor);

@@ -4,6 +4,9 @@
 //! clients that take all they can get then leave a share for the next one: `n` of them take `n / (n + 1)` of the places.
 //! With the default limits this changes nothing for a client that is alone. Its places in one group do not count in another:
 //! a group that is silent would else take its clients away from one that is healthy.
+//!
+//! The same holds for groups, where there are several: many clients with one place each could else fill all places with names
+//! of two groups whose servers are slow.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::net::IpAddr;
@@ -140,7 +143,8 @@ impl Slot {
     fn move_to(&self, upstreams: &Upstreams, group: usize, purpose: Purpose) -> Result<(), Limit> {
         let in_flight = &self.forwarder.in_flight;
         let Some(group) = upstreams.group(group) else { return Ok(()) };
-        let (next, limit) = (group.in_flight(), group.max_in_flight);
+        let next = group.in_flight();
+        let limit = in_flight.limit_of_group(upstreams, next, group.max_in_flight);
         if !enter(next, limit) {
             return Err(in_flight.refuse(Limit::Group, purpose));
         }
@@ -179,6 +183,18 @@ impl InFlight {
 
     pub(super) fn refused_prefetches(&self, limit: Limit) -> u64 {
         self.refused_prefetches[limit as usize].load(Ordering::Relaxed)
+    }
+
+    /// How many places a group may have that has this limit and holds `count`, while one more is being taken: `total` has that
+    /// already. Besides its limit it may hold no more than are free, so that two groups whose servers are slow leave places for
+    /// a third. That is half of what it holds and what is free: its own places do not change it.
+    fn limit_of_group(&self, upstreams: &Upstreams, count: &AtomicUsize, limit: usize) -> usize {
+        // Where there is no other group, nobody needs what it leaves.
+        if upstreams.groups().nth(1).is_none() {
+            return limit;
+        }
+        let free = free_with_own(&self.total, upstreams.max_in_flight);
+        limit.min(count.load(Ordering::Relaxed).saturating_add(free) / 2 + 1)
     }
 
     /// Counts a refusal; returns its limit.
@@ -261,6 +277,7 @@ pub(super) fn take(
     if !enter(&in_flight.total, upstreams.max_in_flight) {
         return Err(in_flight.refuse(Limit::Total, purpose));
     }
+    let group_limit = in_flight.limit_of_group(upstreams, &count, group_limit);
     if !enter(&count, group_limit) {
         in_flight.total.fetch_sub(1, Ordering::Relaxed);
         return Err(in_flight.refuse(Limit::Group, purpose));
@@ -289,112 +306,4 @@ impl Drop for Slot {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use super::*;
-    use crds::config::{Config, Group, GroupLimits, GroupOptions, StubDomain};
-
-    fn upstreams(total: u32, group: u32, client: u32) -> Upstreams {
-        let mut config = Config::default();
-        config.limits.in_flight = total;
-        config.limits.in_flight_per_client = client;
-        let limits = GroupLimits { in_flight: group };
-        let options = GroupOptions { limits, ..GroupOptions::default() };
-        let stub = Group { servers: Vec::new(), options };
-        config.stub_domains = vec![StubDomain { domain: "corp.example".into(), group: stub }];
-        Upstreams::of(&config, std::path::Path::new("/nonexistent/resolv.conf"))
-    }
-
-    #[test]
-    fn fw52_each_limit_turns_away_and_gives_back() {
-        for (limit, total, group, client) in
-            [(Limit::Total, 2, 9, 9), (Limit::Group, 9, 2, 9), (Limit::Client, 9, 9, 2)]
-        {
-            let (forwarder, upstreams) = (Forwarder::new(), upstreams(total, group, client));
-            let take = || forwarder.slot(&upstreams, 1, IpAddr::from([10, 0, 0, 1]));
-            let (first, second) = (take(), take());
-            assert!(first.is_some() && second.is_some() && take().is_none(), "{limit:?}");
-            let refused = Limit::ALL.map(|limit| forwarder.limited(limit));
-            assert_eq!(refused, Limit::ALL.map(|other| u64::from(other == limit)));
-            drop(first);
-            assert_eq!(forwarder.in_flight(), 1);
-            assert!(take().is_some(), "{limit:?}");
-            drop(second);
-            assert_eq!(forwarder.in_flight(), 0);
-            assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
-        }
-    }
-
-    #[test]
-    fn fw52_clients_that_take_all_they_can_leave_places_for_the_next() {
-        for upstreams in [upstreams(640, 9000, 160), upstreams(9000, 640, 160)] {
-            let forwarder = Forwarder::new();
-            let slot = |client: u8| forwarder.slot(&upstreams, 1, [10, 0, 0, client].into());
-            let mut held: VecDeque<Slot> = std::iter::from_fn(|| slot(0)).collect();
-            assert_eq!(held.len(), 160, "alone, a client has its own limit");
-            for greedy in 1..16 {
-                held.extend(std::iter::from_fn(|| slot(greedy)));
-            }
-            // Each lookup ends in its turn, and all of them try to take its place.
-            for _ in 0..640 {
-                held.pop_front();
-                held.extend((0..16).filter_map(slot));
-            }
-            let modest: Vec<_> = (100..110).map(slot).collect();
-            assert!(modest.iter().all(Option::is_some), "{} are held", held.len());
-        }
-    }
-
-    #[test]
-    fn l16_fw52_a_silent_group_does_not_take_its_clients_away_from_another() {
-        let stub = |(domain, in_flight): (&str, u32)| {
-            let limits = GroupLimits { in_flight };
-            let options = GroupOptions { limits, ..GroupOptions::default() };
-            StubDomain { domain: domain.into(), group: Group { servers: Vec::new(), options } }
-        };
-        let stub_domains = [("silent.example", 2048), ("corp.example", 100)].map(stub).into();
-        let config = Config { stub_domains, ..Config::default() };
-        let upstreams = Upstreams::of(&config, std::path::Path::new("/nonexistent/resolv.conf"));
-        let forwarder = Forwarder::new();
-        let slot = |group| forwarder.slot(&upstreams, group, [10, 0, 0, 1].into());
-        let silent: Vec<_> = (0..150).map_while(|_| slot(1)).collect();
-        assert_eq!(silent.len(), 150);
-        let healthy: Vec<_> = std::iter::from_fn(|| slot(2)).collect();
-        assert_eq!(healthy.len(), 51, "about as many as are left for others");
-        drop((silent, healthy));
-        assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn fw42_fw52_a_place_moves_to_the_group_that_is_asked_next() {
-        let (forwarder, upstreams) = (Forwarder::new(), upstreams(9, 2, 9));
-        let in_group =
-            |group: usize| upstreams.group(group).unwrap().in_flight().load(Ordering::Relaxed);
-        let slot = Arc::new(forwarder.slot(&upstreams, 0, [10, 0, 0, 1].into()).unwrap());
-        let moved = slot.for_lookup(&upstreams, 1, Purpose::Miss).unwrap();
-        assert!(Arc::ptr_eq(&slot, &moved));
-        assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (0, 1, 1));
-        // A lookup has it: the next one needs another.
-        let taken = Taken::of(moved);
-        let other = slot.for_lookup(&upstreams, 0, Purpose::Miss).unwrap();
-        assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (1, 1, 2));
-        drop((other, taken));
-        let _last = forwarder.slot(&upstreams, 1, [10, 0, 0, 2].into()).unwrap();
-        let first = Arc::new(forwarder.slot(&upstreams, 0, [10, 0, 0, 3].into()).unwrap());
-        let refused = first.for_lookup(&upstreams, 1, Purpose::Miss);
-        assert_eq!(refused.unwrap_err(), Limit::Group);
-        assert_eq!((in_group(0), forwarder.limited(Limit::Group)), (1, 1), "it stays where it was");
-        drop((slot, first, _last));
-        assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
-        assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (0, 0, 0));
-    }
-
-    #[test]
-    fn fw52_one_client_cannot_take_the_places_of_another() {
-        let (forwarder, upstreams) = (Forwarder::new(), upstreams(9, 9, 1));
-        let _first = forwarder.slot(&upstreams, 1, "10.0.0.1".parse().unwrap()).unwrap();
-        assert!(forwarder.slot(&upstreams, 1, "::ffff:10.0.0.1".parse().unwrap()).is_none());
-        assert!(forwarder.slot(&upstreams, 1, "10.0.0.2".parse().unwrap()).is_some());
-    }
-}
+mod tests;

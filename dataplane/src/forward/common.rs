@@ -2,7 +2,7 @@
 //! the taps.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dataplane_core::{Discard, Unusable};
@@ -16,6 +16,8 @@ use crate::taps::Taps;
 #[derive(Debug, Default)]
 pub(super) struct Common {
     ports: Mutex<Ports>,
+    /// The port of the QUIC listener, which may be opened at any time: no query leaves from it. 0 without one.
+    kept_port: AtomicU16,
     /// A probe may be due.
     pub(super) woken: Notify,
     discards: [AtomicU64; Discard::ALL.len()],
@@ -31,6 +33,16 @@ pub(super) struct Common {
 impl Common {
     pub(super) fn ports(&self) -> MutexGuard<'_, Ports> {
         self.ports.lock().expect("nothing panics while it counts")
+    }
+
+    /// No query leaves from this port from now on.
+    pub(super) fn keep_port(&self, port: Option<u16>) {
+        self.kept_port.store(port.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether the port is kept for a listener.
+    pub(super) fn keeps(&self, port: u16) -> bool {
+        self.kept_port.load(Ordering::Relaxed) == port
     }
 
     /// Whether no thread uses the ports.

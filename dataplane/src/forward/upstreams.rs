@@ -160,6 +160,7 @@ impl Upstreams {
         let limits = &config.limits;
         let defaults = groups[0].as_ref().map_or(&[][..], |group| &group.servers);
         let max_in_flight = limits.in_flight as usize;
+        registry.common.keep_port(config.listeners.quic.as_ref().map(|quic| quic.port));
         let servers = taking.replace(ports(limits.upstream_ports), max_in_flight, defaults);
         let mut counters: Vec<Arc<ServerCounters>> = Vec::with_capacity(servers.len());
         for server in &servers {

@@ -257,9 +257,16 @@ impl Failure {
         let port = address.port();
         let advice = match error.kind() {
             ErrorKind::AddrInUse => {
-                let option = if transport == "UDP" { 'u' } else { 't' };
+                let (shown, holder) = match transport {
+                    // Before there was this listener, a query may have left from its port, and its socket may be open still.
+                    "UDP" if chosen == IN_THE_RESOURCE => {
+                        ("anup", "another program, or for some minutes our socket to an upstream,")
+                    }
+                    "UDP" => ("lunp", "another program"),
+                    _ => ("ltnp", "another program"),
+                };
                 format!(
-                    "another program holds this port (`ss -l{option}np 'sport = :{port}'` shows which): stop it, or choose another port {chosen}"
+                    "{holder} holds this port (`ss -{shown} 'sport = :{port}'` shows which): stop it, or choose another port {chosen}"
                 )
             }
             ErrorKind::PermissionDenied if port < 1024 => format!(

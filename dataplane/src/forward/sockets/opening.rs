@@ -21,7 +21,8 @@ const FIRST_PORT: u16 = 1024;
 impl Pool {
     /// A socket for the port that was drawn.
     pub(super) fn opened(&self) -> io::Result<UdpSocket> {
-        let socket = bind(self.address).and_then(|socket| {
+        let is_kept = |port| self.common.keeps(port);
+        let socket = bind(self.address, is_kept).and_then(|socket| {
             socket.connect(self.address).map_err(unreachable)?;
             Ok(socket)
         });
@@ -76,21 +77,27 @@ impl Pool {
     }
 }
 
-fn bind(server: SocketAddr) -> io::Result<UdpSocket> {
+fn bind(server: SocketAddr, is_kept: impl Fn(u16) -> bool) -> io::Result<UdpSocket> {
     let any = wildcard(server.ip());
     // It never waits: that is said with the call that makes it, as another call would cost time for each query.
     let kind = Type::DGRAM.nonblocking();
     let socket = socket2::Socket::new(Domain::for_address(server), kind, Some(Protocol::UDP))?;
-    draw_port(|port| socket.bind(&SocketAddr::new(any, port).into()))?;
+    draw_port(is_kept, |port| socket.bind(&SocketAddr::new(any, port).into()))?;
     Ok(socket.into())
 }
 
-/// Binds a random port, or the one that the system chooses (0) where those drawn are taken.
-fn draw_port<T>(bind: impl Fn(u16) -> io::Result<T>) -> io::Result<T> {
+/// Binds a random port, or the one that the system chooses (0) where those drawn are taken. None that is kept for a listener.
+fn draw_port<T>(
+    is_kept: impl Fn(u16) -> bool,
+    bind: impl Fn(u16) -> io::Result<T>,
+) -> io::Result<T> {
     for _ in 0..PORT_ATTEMPTS {
         let range = u64::from(u16::MAX - FIRST_PORT) + 1;
         // 64 random bits over 64,512 ports: the bias is far below anything measurable.
         let port = FIRST_PORT + (random() % range) as u16;
+        if is_kept(port) {
+            continue;
+        }
         match bind(port) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             // A node may keep ports for others: it says nothing about the server.
@@ -116,19 +123,30 @@ mod tests {
                 drawn.borrow_mut().push(port);
                 if drawn.borrow().len() < 3 { Err(refusal.into()) } else { Ok(port) }
             };
-            let port = draw_port(third).expect("the third is free");
+            let port = draw_port(|_| false, third).expect("the third is free");
             assert!(drawn.borrow().iter().all(|drawn| *drawn >= FIRST_PORT), "{drawn:?}");
             assert_eq!(drawn.borrow()[2..], [port], "{refusal}");
         }
         let only_of_the_system =
             |port| if port == 0 { Ok(port) } else { Err(ErrorKind::PermissionDenied.into()) };
-        assert_eq!(draw_port(only_of_the_system).expect("one"), 0);
+        assert_eq!(draw_port(|_| false, only_of_the_system).expect("one"), 0);
         let times = RefCell::new(0);
         let lacks = |_| -> io::Result<u16> {
             *times.borrow_mut() += 1;
             Err(ErrorKind::OutOfMemory.into())
         };
-        assert_eq!(draw_port(lacks).unwrap_err().kind(), ErrorKind::OutOfMemory);
+        assert_eq!(draw_port(|_| false, lacks).unwrap_err().kind(), ErrorKind::OutOfMemory);
         assert_eq!(*times.borrow(), 1, "what we lack, another port lacks too");
+    }
+
+    #[test]
+    fn fw10_no_query_leaves_from_the_port_of_a_listener() {
+        let asked = RefCell::new(Vec::new());
+        let is_kept = |port| {
+            asked.borrow_mut().push(port);
+            asked.borrow().len() < 3
+        };
+        let port = draw_port(is_kept, Ok).expect("the third is not kept");
+        assert_eq!((asked.borrow().len(), asked.borrow()[2]), (3, port));
     }
 }

@@ -361,3 +361,15 @@ fn fw3_what_is_skipped_of_resolv_conf_is_reported() {
     let notes = upstreams.notes(now());
     assert!(notes.len() == 1 && notes[0].contains("nameserver 127.0.0.53"), "{notes:?}");
 }
+
+#[test]
+fn fw10_the_port_of_the_quic_listener_is_kept_while_there_is_one() {
+    let mut config = Config { upstreams: config::Upstreams::None, ..Config::default() };
+    let quic = config::QuicListener { port: 8853, certificate: "dns".into() };
+    config.listeners.quic = Some(quic);
+    let first = Upstreams::of(&config, Path::new(""));
+    assert!(first.registry.common.keeps(8853));
+    config.listeners.quic = None;
+    let next = first.next(&config, Path::new(""));
+    assert!(!next.registry.common.keeps(8853));
+}

@@ -94,6 +94,15 @@ fn a_taken_udp_port_is_named_with_the_way_out() {
     drop(taken);
 }
 
+/// The port of a new listener may be one from which a query left before.
+#[test]
+fn a_taken_port_of_quic_may_be_that_of_our_own_query() {
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("bind");
+    let error = datagrams(&[taken.local_addr().expect("address")]).expect_err("taken");
+    let text = error.to_string();
+    assert!(text.contains("our socket to an upstream") && text.contains("ss -anup"), "{text}");
+}
+
 #[test]
 fn a_taken_tcp_port_is_named_even_where_udp_is_shared() {
     let first = all(&Listen::at([address("127.0.0.1:0")]), 1).expect("first");

@@ -189,7 +189,7 @@ impl InFlight {
     /// already. Besides its limit it may hold no more than are free, so that two groups whose servers are slow leave places for
     /// a third. That is half of what it holds and what is free: its own places do not change it.
     fn limit_of_group(&self, upstreams: &Upstreams, count: &AtomicUsize, limit: usize) -> usize {
-        // Where there is no other group, nobody needs what it leaves.
+        // Where there is one group, no other needs what it leaves.
         if upstreams.groups().nth(1).is_none() {
             return limit;
         }

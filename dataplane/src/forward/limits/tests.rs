@@ -143,7 +143,7 @@ fn l16_fw52_two_groups_that_are_full_leave_places_for_a_third() {
     assert_eq!(refused.unwrap_err(), Limit::Group);
 }
 
-/// Where there is no other group, nobody needs what it leaves.
+/// Where there is no other group, no client needs what it leaves.
 #[test]
 fn fw52_the_only_group_has_all_places() {
     let mut config = Config { upstreams: config::Upstreams::None, ..Config::default() };

@@ -300,8 +300,6 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
         tracing::info!(name, "the ClusterDNS has changed, and its watch has not shown it yet");
         let newest = newest.clone().filter(|newest| newest.metadata.deletion_timestamp.is_none());
         let Some(newest) = newest else { return Action::requeue(AGAIN) };
-        // The verdict of a round of questions was not written: they are asked again.
-        ctx.rounds.forget(&name);
         reconciled = reconcile::reconcile(&newest, &ctx, true).await;
     }
     let (outcome, again) = match reconciled {

@@ -105,8 +105,9 @@ pub async fn reconcile(
     changes.extend(changes::of_adopted_service(dns, &observed));
     let reported = report(ctx, dns, status).await;
     ctx.events.publish_changes(dns, &changes).await;
-    // Events of a rollout are true only once its state is written; otherwise it is decided again.
+    // Events of a rollout are true only once its state is written; otherwise it is decided again, from the same questions.
     if !outcome.has_failed(Kind::ConfigMap) {
+        ctx.rounds.written(&dns.name_any());
         ctx.events.publish(dns, &plan.rollout.notices).await;
     }
     let reconciled = Reconciled {

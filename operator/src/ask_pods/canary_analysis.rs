@@ -79,9 +79,10 @@ impl Default for RoundPermits {
 }
 
 impl RoundPermits {
-    /// A reconcile ended before it wrote what its round of questions found: they are asked again.
-    pub fn forget(&self, dns: &str) {
-        self.trials.forget(dns);
+    /// rollout.json says what the round of this reconcile found, so the next one asks what follows. Without this it asks the same:
+    /// what was worse would be forgotten, and the trial pass.
+    pub fn written(&self, dns: &str) {
+        self.trials.written(dns);
     }
 
     /// A round of this trial ended early. Nothing it heard counts: pods may have run what the other client wrote.
@@ -136,6 +137,7 @@ pub fn look<'a>(
     observed: &Observed,
     rounds: &'a RoundPermits,
 ) -> Option<Look<'a>> {
+    rounds.trials.forget_unwritten(dns.metadata.name.as_deref().unwrap_or_default());
     let is_gone = observed.service.is_none() && !is_known_to_fail(dns);
     match observed.lost_document.is_some() || is_gone {
         true => rounds.interrupted(dns, observed).map(Look::Postponed),

@@ -1,8 +1,10 @@
 //! A change may have thousands of hosts and records, and a hundred stub domains. Each round asks the next part of them, and a configuration
-//! passes when all were asked. How far a trial is, is in memory: a new leader begins again.
+//! passes when all were asked. How far a trial is, is in memory: a new leader begins again. A part counts as asked when rollout.json
+//! says what was found: what was worse is remembered only there.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crds::ClusterDNS;
 
@@ -39,43 +41,78 @@ impl Trial {
 
 /// How far each trial is, by the name of its ClusterDNS.
 #[derive(Debug, Default)]
-pub struct Trials(Mutex<HashMap<String, (Trial, Progress)>>);
+pub struct Trials(Mutex<HashMap<String, Known>>);
+
+/// How far one trial is.
+#[derive(Debug)]
+struct Known {
+    trial: Trial,
+    progress: Progress,
+    /// After a round of which rollout.json does not say yet what it found.
+    unwritten: Option<Progress>,
+}
 
 impl Trials {
     /// Of a new trial: nothing was asked.
     pub(super) fn progress(&self, trial: &Trial) -> Progress {
-        let trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = trials.get(&trial.dns).filter(|(known, _)| known == trial);
-        known.map(|(_, progress)| *progress).unwrap_or_default()
-    }
-
-    /// What the rounds of this ClusterDNS have found is lost: its trial begins again with the first questions.
-    pub(super) fn forget(&self, dns: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(dns);
+        let trials = self.lock();
+        let known = trials.get(&trial.dns).filter(|known| known.trial == *trial);
+        known.map(|known| known.progress).unwrap_or_default()
     }
 
     /// A round ended early. Where the ConfigMap was deleted, the trial of that revision has begun again since the one before.
     pub(super) fn ended(&self, trial: Trial) {
-        let trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_revision = trials.get(&trial.dns).filter(|(it, _)| it.revision == trial.revision);
-        let before = of_revision.map_or(0, |(_, progress)| progress.ended);
-        drop(trials);
-        let progress = Progress { ended: before.saturating_add(1), ..self.progress(&trial) };
-        self.proceeded(trial, progress);
+        let is_same = |known: &&Known| known.trial.revision == trial.revision;
+        let before = self.lock().get(&trial.dns).filter(is_same).map(|known| known.progress.ended);
+        let ended = before.unwrap_or_default().saturating_add(1);
+        self.change(trial, |known| known.progress.ended = ended);
     }
 
     /// A round did not end early.
     pub(super) fn heard(&self, trial: Trial) {
-        let progress = Progress { ended: 0, ..self.progress(&trial) };
-        self.proceeded(trial, progress);
+        self.change(trial, |known| known.progress.ended = 0);
     }
 
+    /// A round came this far. It counts when what it found is [written](Trials::written).
     pub(super) fn proceeded(&self, trial: Trial, progress: Progress) {
-        let mut trials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.change(trial, |known| known.unwritten = Some(progress));
+    }
+
+    /// rollout.json says what the last round found.
+    pub(super) fn written(&self, dns: &str) {
+        if let Some(known) = self.lock().get_mut(dns)
+            && let Some(next) = known.unwritten.take()
+        {
+            known.progress = Progress { ended: known.progress.ended, ..next };
+        }
+    }
+
+    /// What the last round found will not be written any more: the next one asks the same.
+    pub(super) fn forget_unwritten(&self, dns: &str) {
+        if let Some(known) = self.lock().get_mut(dns) {
+            known.unwritten = None;
+        }
+    }
+
+    fn change(&self, trial: Trial, by: impl FnOnce(&mut Known)) {
+        let mut trials = self.lock();
         if trials.len() >= MAX_TRIALS && !trials.contains_key(&trial.dns) {
             trials.clear();
         }
-        trials.insert(trial.dns.clone(), (trial, progress));
+        let new = Known { trial, progress: Progress::default(), unwritten: None };
+        match trials.entry(new.trial.dns.clone()) {
+            Entry::Occupied(mut known) => {
+                if known.get().trial != new.trial {
+                    known.insert(new);
+                }
+                by(known.get_mut());
+            }
+            Entry::Vacant(place) => by(place.insert(new)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,6 +221,7 @@ mod tests {
         let mut progress = trials.progress(&trial("1"));
         progress.of_groups(questions(20), &[]);
         trials.proceeded(trial("1"), progress);
+        trials.written("default");
         assert_eq!(trials.progress(&trial("1")).unasked(), (4, 20));
         assert_eq!(trials.progress(&trial("2")), Progress::default());
         for number in 0..=MAX_TRIALS {

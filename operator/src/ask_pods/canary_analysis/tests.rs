@@ -3,6 +3,7 @@
 mod hidden;
 mod interrupted;
 mod servers;
+mod unwritten;
 
 use super::reply::{NoReply, Reply};
 use super::*;
@@ -227,9 +228,13 @@ fn o17_extended_dns_errors_say_what_a_server_did() {
 }
 
 fn on_trial() -> Observed {
+    on_trial_of("{ttlSeconds: 7}")
+}
+
+fn on_trial_of(spec: &str) -> Observed {
     let mut observed = Observed { service: Some(own_service()), ..Observed::default() };
     deploy(&mut observed, 3);
-    let canary = config(&dns("{ttlSeconds: 7}"));
+    let canary = config(&dns(spec));
     let state = RolloutState {
         stable: "s".to_owned(),
         canary: canary.revision(),

@@ -108,7 +108,8 @@ impl Elector {
             tokio::time::sleep(RETRY).await;
             match self.attempt().await {
                 Ok(true) => {}
-                Ok(false) if self.is_held_by_another() => self.leadership.lost(),
+                // Another has it, or may take it at any time.
+                Ok(false) if !self.is_mine() => self.leadership.lost(),
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!("cannot renew the lease {NAME}, trying again: {error:#}")
@@ -165,10 +166,6 @@ impl Elector {
         }
     }
 
-    fn is_held_by_another(&self) -> bool {
-        self.seen.as_ref().is_some_and(|seen| !seen.holder.is_empty() && seen.holder != self.me)
-    }
-
     async fn attempt(&mut self) -> anyhow::Result<bool> {
         match timeout(ATTEMPT, self.try_once()).await {
             Ok(outcome) => Ok(outcome?),
@@ -190,11 +187,9 @@ impl Elector {
         let mut tried = self.try_write(started).await?;
         if tried == Tried::Conflicts {
             self.read().await?;
-            // It is ours by a write whose answer never came. Only a write that is answered says since when, and the next attempt
-            // may end after the deadline.
-            if self.is_mine() {
-                tried = self.try_write(self.leadership.now()).await?;
-            }
+            // It is ours by a write whose answer never came, or free, because another client cleared or deleted it. Only a write
+            // that is answered says since when, and the next attempt may end after the deadline.
+            tried = self.try_write(self.leadership.now()).await?;
         }
         Ok(tried == Tried::Holds)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use hyper::Method;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -16,6 +17,8 @@ struct Server {
     /// Writes that are applied from now on, and of which no answer is sent.
     is_mute: Mutex<bool>,
     applied: Notify,
+    /// Others clear the record before each write of ours.
+    is_contended: Mutex<bool>,
     /// How long the next read is on its way.
     slow_read: Mutex<Option<Duration>>,
 }
@@ -37,6 +40,13 @@ impl Server {
         }
         let mut written = asked.body.clone();
         let is_released = written["spec"]["holderIdentity"] == "";
+        if asked.method == Method::PUT && lease.is_none() {
+            return Reply::not_found();
+        }
+        if let Some(lease) = lease.as_mut().filter(|_| *self.is_contended.lock().unwrap()) {
+            lease["spec"]["holderIdentity"] = json!("");
+            return Reply::status(409, "the object has been modified");
+        }
         let version = lease.as_ref().map(|it| it["metadata"]["resourceVersion"].clone());
         if version.as_ref().is_some_and(|held| written["metadata"]["resourceVersion"] != *held) {
             return Reply::status(409, "the object has been modified");
@@ -114,6 +124,36 @@ async fn o9_a_lease_that_another_has_taken_is_not_written_again() {
     first.seen.as_mut().expect("a lease").holder = first.me.clone();
     assert!(!first.attempt().await.expect("an answer"));
     assert_eq!(server.holder(), held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn o9_a_leader_that_finds_its_lease_free_takes_it_again_at_once() {
+    for is_deleted in [false, true] {
+        let server = Arc::new(Server::default());
+        let mut elector = elector(&server);
+        elector.acquire().await;
+        // A person does that.
+        {
+            let mut lease = server.lease.lock().unwrap();
+            let cleared = lease.as_mut().expect("a Lease");
+            cleared["spec"]["holderIdentity"] = json!("");
+            cleared["metadata"]["resourceVersion"] = json!("9");
+            *lease = lease.take().filter(|_| !is_deleted);
+        }
+        assert!(elector.attempt().await.expect("an answer"), "deleted: {is_deleted}");
+        assert_eq!(server.holder(), elector.me.as_str());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn o9_a_leader_whose_lease_is_not_its_own_any_more_stops_at_once() {
+    let server = Arc::new(Server::default());
+    let mut elector = elector(&server);
+    elector.acquire().await;
+    let began = elector.leadership.now();
+    *server.is_contended.lock().unwrap() = true;
+    elector.hold().await;
+    assert!(elector.leadership.now() - began <= RETRY * 2, "it wrote for longer");
 }
 
 #[tokio::test(start_paused = true)]

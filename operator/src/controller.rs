@@ -138,25 +138,33 @@ pub async fn run(
         () = unreadable::follow(&ctx) => {}
         () = follow_offers(&ctx, &triggers, offers_again_in) => {}
         () = forget_versions(&ctx, resets.subscribe()) => {}
+        () = say_when_they_begin(&ctx) => {}
         why = ctx.caches.critical.ended() => anyhow::bail!("{why}"),
     }
     Ok(())
 }
 
-/// What all decisions need has been read once: each ClusterDNS waits for its own namespace by itself ([`say_unread`]). Returns when
-/// to ask again what the API server offers.
+/// What the API server offers has been read once: each ClusterDNS waits for the lists that it needs by itself ([`say_unread`]).
+/// Returns when to ask again.
 async fn prepare(ctx: &Context) -> Duration {
-    let again_in = loop {
+    loop {
         match read_offers(ctx).await {
-            Ok((_, again_in)) => break again_in,
+            Ok((_, again_in)) => return again_in,
             Err(error) => {
                 tracing::warn!("cannot read what the API server offers, trying again: {error:#}")
             }
         }
         tokio::time::sleep(OFFERS_RETRY).await;
-    };
-    ctx.caches.wait_until_read("").await;
-    again_in
+    }
+}
+
+/// Says that reconciles begin, which is when every ClusterDNS was listed: none can say in its status that this fails.
+async fn say_when_they_begin(ctx: &Context) {
+    // It fails only if the store is not fed any more, and then this process ends.
+    if ctx.caches.resources.wait_until_ready().await.is_ok() {
+        ctx.metrics.reconciles();
+    }
+    std::future::pending().await
 }
 
 /// Whether it offers something else than before, and when to ask again.
@@ -210,12 +218,18 @@ fn is_without_service(dns: &ClusterDNS, ctx: &Context) -> bool {
         && !ctx.caches.is_incomplete(Kind::Service, &namespace)
 }
 
-/// Lists of its namespace were never complete, so nothing is decided and nothing is written to its objects: what is missing in
-/// a cache that was never filled may exist. Where they fail for long, its status and an Event say so.
+/// Lists of its namespace, or of what has none, were never complete, so nothing is decided and nothing is written to its objects:
+/// what is missing in a cache that was never filled may exist. Where they fail for long, its status and an Event say so.
 async fn say_unread(dns: &ClusterDNS, ctx: &Context) {
-    let Some(unlisted) = ctx.caches.why_unread(&names::service(dns).0) else { return };
-    let message = status::unread::message(dns, &unlisted);
-    if let Err(error) = report_unread(ctx, dns, &message).await {
+    // Another operator says it of the others.
+    if admit::is_managed(dns, &ctx.settings).is_err() {
+        return;
+    }
+    let own = names::service(dns).0;
+    let why = |namespace| Some((namespace, ctx.caches.why_unread(namespace)?));
+    let Some((namespace, unlisted)) = why("").or_else(|| why(own.as_str())) else { return };
+    let message = status::unread::message(namespace, &unlisted);
+    if let Err(error) = report_unread(ctx, dns, (namespace, &message)).await {
         tracing::warn!("the ClusterDNS {} is not reconciled: {message}: {error:#}", dns.name_any());
     }
 }
@@ -287,9 +301,9 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             }
         },
     };
-    if ctx.caches.is_unread(&names::service(&dns).0) {
+    if ctx.caches.is_unread(&names::service(&dns).0) || ctx.caches.is_unread("") {
         say_unread(&dns, &ctx).await;
-        // It is woken when the lists of its namespace are complete.
+        // It is woken when these lists are complete.
         return Action::requeue(AGAIN);
     }
     let mut reconciled = reconcile::reconcile(&dns, &ctx, false).await;
@@ -327,3 +341,6 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     ctx.metrics.reconciled(outcome, began.elapsed());
     Action::requeue(again)
 }
+
+#[cfg(test)]
+mod tests;

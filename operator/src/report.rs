@@ -108,12 +108,16 @@ pub async fn report(
     Ok(())
 }
 
-/// Says in its status and by an Event that its namespace cannot be read.
+/// Says in its status and by an Event that its namespace cannot be read, or with an empty one what has none.
 ///
 /// # Errors
 /// As of [`report`].
-pub async fn report_unread(ctx: &Context, dns: &ClusterDNS, message: &str) -> anyhow::Result<()> {
-    let event = status::unread::event(dns);
+pub async fn report_unread(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    (namespace, message): (&str, &str),
+) -> anyhow::Result<()> {
+    let event = status::unread::event(namespace);
     report_unreconciled(ctx, dns, message, (status::unread::REASON, &event)).await
 }
 

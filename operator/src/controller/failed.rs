@@ -12,6 +12,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::backoff::Failure;
 use crate::context::Context;
 use crate::decide::admit;
+use crate::names;
 use crate::observe::refusal;
 use crate::observe::stubs::is_stub;
 use crate::report::report_unreconciled;
@@ -84,7 +85,10 @@ pub async fn say(dns: &Arc<ClusterDNS>, ctx: &Context, in_a_row: u32, why: &Why)
     let (reason, message, event) = match why {
         // Of a stub only the ClusterDNS itself was read.
         Why::Error(error) => match refusal(error).filter(|_| !is_stub) {
-            Some(refused) => (unread::REASON, unread::refused(dns, &refused), unread::event(dns)),
+            Some(refused) => {
+                let namespace = names::service(dns).0;
+                (unread::REASON, unread::refused(dns, &refused), unread::event(&namespace))
+            }
             None => {
                 let why = shortened(&format!("{error:#}"), MAX_WHY);
                 (failing::REASON, failing::of_error(&why), failing::EVENT.to_owned())

@@ -81,9 +81,9 @@ pub fn of_slice(all: &[Arc<ClusterDNS>], slice: &EndpointSlice) -> Vec<String> {
     those(all, |dns| names::service(dns) == (namespace.to_owned(), service.to_owned()))
 }
 
-/// Those whose objects are in this namespace.
+/// Those whose objects are in this namespace. Empty: all, because each one needs what has no namespace.
 pub fn of_namespace(all: &[Arc<ClusterDNS>], namespace: &str) -> Vec<String> {
-    those(all, |dns| names::service(dns).0 == namespace)
+    those(all, |dns| namespace.is_empty() || names::service(dns).0 == namespace)
 }
 
 /// Those that an object of this kind concerns: its owner, and each ClusterDNS that refers to it.
@@ -199,6 +199,8 @@ mod tests {
         assert_eq!(names(Kind::ConfigMap, here("kube-proxy")), [] as [&str; 0]);
         let ours = json!({"name": "clusterdns-b", "labels": {"clusterdns.dev/instance": "b"}});
         assert_eq!(names(Kind::ClusterRole, ours), ["b"]);
+        assert_eq!(of_namespace(&all, "dns"), ["b"]);
+        assert_eq!(of_namespace(&all, ""), ["a", "b"], "each one needs what has no namespace");
     }
 
     #[test]

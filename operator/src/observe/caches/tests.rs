@@ -262,6 +262,7 @@ async fn k23_a_namespace_that_cannot_be_read_keeps_no_other_one_waiting() {
     let mut woken = Box::pin(triggers.stream());
     let mut next = async || woken.next().await.map(|it| it.name);
     assert_eq!(next().await.as_deref(), Some("a"), "its namespace is read");
+    assert_eq!(next().await.as_deref(), Some("b"), "what has no namespace is read");
     assert_eq!(next().await.as_deref(), Some("b"), "its lists were refused three times");
     let unlisted = caches.why_unread("gone").expect("a reason");
     assert!(unlisted.cause == Cause::Refused && unlisted.why.contains("forbidden"), "{unlisted:?}");

@@ -1,4 +1,4 @@
-//! The namespace of a ClusterDNS cannot be read, so nothing is decided about it (K23). Pure.
+//! The namespace of a ClusterDNS cannot be read, or what has none, so nothing is decided about it (K23). Pure.
 
 use crds::ClusterDNS;
 use crds::v1alpha1::ClusterDNSStatus;
@@ -17,6 +17,9 @@ pub const REASON: &str = "NamespaceUnread";
 /// What people do about a refusal.
 const GIVE_RIGHTS: &str = "Create the namespace again if it is gone, and the operator's Role in it (helm upgrade); or delete this ClusterDNS \
      and take the namespace out of workloadNamespaces";
+/// The same of kinds without a namespace.
+const GIVE_CLUSTER_RIGHTS: &str =
+    "Create the operator's ClusterRole and its ClusterRoleBinding again (helm upgrade)";
 
 /// A read was refused after all lists had been complete: why, and what to do.
 pub fn refused(dns: &ClusterDNS, why: &str) -> String {
@@ -27,33 +30,36 @@ pub fn refused(dns: &ClusterDNS, why: &str) -> String {
     )
 }
 
-/// What fails, and what to do.
-pub fn message(dns: &ClusterDNS, unlisted: &Unlisted) -> String {
+/// What fails in this namespace, and what to do. Empty: of what has none.
+pub fn message(namespace: &str, unlisted: &Unlisted) -> String {
     let Unlisted { cause, kind, others, why } = unlisted;
-    let (namespace, _) = names::service(dns);
     let more = match others {
         0 => String::new(),
         others => format!(" and {others} more kinds"),
     };
-    let remedy = match cause {
-        Cause::Refused => GIVE_RIGHTS,
+    let remedy = match (cause, namespace) {
+        (Cause::Refused, "") => GIVE_CLUSTER_RIGHTS,
+        (Cause::Refused, _) => GIVE_RIGHTS,
         // It says nothing about the namespace: nothing may be deleted because of it.
-        Cause::Fails => {
+        (Cause::Fails, _) => {
             "The operator tries again; see whether the API server is well, and the way to it"
         }
     };
-    format!(
-        "the operator cannot list {kind}{more} in namespace {namespace}, so it changes nothing there, and pods continue as they \
-         are: {why}. {remedy}"
-    )
+    let what = match namespace {
+        "" => format!("{kind}{more}, so it changes nothing"),
+        namespace => format!("{kind}{more} in namespace {namespace}, so it changes nothing there"),
+    };
+    format!("the operator cannot list {what}, and pods continue as they are: {why}. {remedy}")
 }
 
 /// The text of the Event. It does not say which kinds are missing: they come and go one by one, and each text is an Event.
-pub fn event(dns: &ClusterDNS) -> String {
+pub fn event(namespace: &str) -> String {
+    let what = match namespace {
+        "" => "what it needs of the cluster, so it changes nothing".to_owned(),
+        namespace => format!("namespace {namespace}, so it changes nothing there"),
+    };
     format!(
-        "the operator cannot read namespace {}, so it changes nothing there, and pods continue as they are: the condition \
-         Degraded says why",
-        names::service(dns).0
+        "the operator cannot read {what}, and pods continue as they are: the condition Degraded says why"
     )
 }
 
@@ -126,7 +132,7 @@ mod tests {
             "conditions": [one(0, "Ready", "True"), condition("Degraded", "False"),
                 condition("Accepted", "True"), one(0, "UpToDate", "True"),
                 condition("Reconciling", "True"), condition("OfOthers", "True")]})));
-        let message = message(&dns, &unlisted(Cause::Refused, 2));
+        let message = message("kube-system", &unlisted(Cause::Refused, 2));
         assert!(message.contains("cannot list services and 2 more kinds in namespace kube-system"));
         assert!(message.contains("services is forbidden"), "{message}");
         let status = of(&dns, REASON, &message, at(60));
@@ -162,18 +168,25 @@ mod tests {
 
     #[test]
     fn k23_an_error_that_is_no_refusal_advises_to_delete_nothing() {
-        let dns = dns("{}");
-        let said = |cause| message(&dns, &unlisted(cause, 0));
+        let said = |cause| message("kube-system", &unlisted(cause, 0));
         assert!(said(Cause::Refused).contains("delete this ClusterDNS"));
         assert!(!said(Cause::Fails).contains("delete"), "{}", said(Cause::Fails));
-        assert!(event(&dns).contains("namespace kube-system"));
+        assert!(event("kube-system").contains("namespace kube-system"));
+    }
+
+    #[test]
+    fn k23_what_has_no_namespace_is_said_to_be_missing_of_the_cluster() {
+        let said = message("", &unlisted(Cause::Refused, 0));
+        assert!(said.contains("cannot list services, so it changes nothing, and"), "{said}");
+        assert!(said.contains("ClusterRole") && !said.contains("delete"), "{said}");
+        assert!(event("").contains("of the cluster"));
     }
 
     #[test]
     fn k23_a_new_clusterdns_of_an_unread_namespace_is_not_ready() {
         let mut dns = dns("{}");
         dns.status = Some(first_status());
-        let message = message(&dns, &unlisted(Cause::Refused, 0));
+        let message = message("kube-system", &unlisted(Cause::Refused, 0));
         let mut status = of(&dns, REASON, &message, at(0));
         let ready = status.conditions.iter().find(|it| it.type_ == "Ready").unwrap();
         assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("Unknown", "NamespaceUnread"));

@@ -78,17 +78,18 @@ impl Listings {
         self.lock().insert(key(namespace, kind), Listing::default());
     }
 
-    /// The list of a kind is complete. True: it was the last one of its namespace that was never complete before.
+    /// The list of a kind is complete. True: no other one of its namespace is missing, so what it has found may be decided from. A
+    /// list that is repeated is news too: it shows what was deleted while no watch was open.
     pub(super) fn listed(&self, namespace: &str, kind: &str) -> bool {
         let mut all = self.lock();
         let Some(it) = all.get_mut(&key(namespace, kind)) else { return false };
-        let was_missing = !std::mem::replace(it, Listing::listed()).was_listed;
-        let is_last = was_missing && missing(&all, namespace).next().is_none();
+        *it = Listing::listed();
+        let is_read = missing(&all, namespace).next().is_none();
         drop(all);
-        if is_last {
+        if is_read {
             self.read.notify_waiters();
         }
-        is_last
+        is_read
     }
 
     /// A watch was accepted: its list was complete before.
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(lists.why_unread("dns"), None, "nothing has failed");
         assert!(lists.is_missing("dns", "services") && !lists.is_missing("dns", "pods"));
         assert!(lists.listed("dns", "services"));
-        assert!(!lists.listed("dns", "services"), "once");
+        assert!(lists.listed("dns", "services"), "it may show what was deleted");
         assert!(!lists.is_unread("dns"));
         assert!(!lists.is_unread("other"), "it is not watched");
         assert!(lists.is_unread("") && lists.is_unread("x"));
@@ -304,7 +305,7 @@ mod tests {
         lists.began("dns", "deployments");
         assert_eq!(lists.refused("dns").map(|it| (it.kind, it.others)), counted("roles", 0));
         assert_eq!(failed("deployments", 403, 200), counted("roles", 0), "it begins again");
-        assert!(!lists.listed("dns", "roles"), "it was listed before");
+        assert!(lists.listed("dns", "roles"));
         for at in 300..400 {
             assert_eq!(failed("pods", 503, at), None, "it says nothing about rights");
             assert_eq!(failed("pods", 404, at), None, "nor does this");

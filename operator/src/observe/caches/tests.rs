@@ -169,6 +169,40 @@ async fn o13_an_edit_wakes_also_those_whose_pods_are_not_selected_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn o13_a_repeated_list_wakes_those_whose_objects_are_gone() {
+    let (all, mut writer) = kube::runtime::reflector::store();
+    for (name, namespace) in [("d0", "dns"), ("other", "elsewhere")] {
+        let dns = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": name},
+            "spec": {"service": {"namespace": namespace, "name": name}}});
+        writer.apply_watcher_event(&Event::Apply(serde_json::from_value(dns).unwrap()));
+    }
+    let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
+    *api.has.lock().unwrap() = (1, 1);
+    let namespaces = ["dns".to_owned()];
+    let (metrics, lists) = (Arc::default(), Arc::default());
+    let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
+    caches.wait_until_read("").await;
+    caches.wait_until_read("dns").await;
+    let services = || caches.objects(Kind::Service, "dns").len();
+    let mut woken = Box::pin(triggers.stream());
+    while woken.next().now_or_never().is_some() {}
+    // It is deleted while the watch is away, which has missed too much.
+    *api.has.lock().unwrap() = (2, 0);
+    let expired = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old", "reason": "Expired", "code": 410});
+    while services() > 0 {
+        if let Some(watch) = api.watches.lock().unwrap().remove("services") {
+            let event = json!({"type": "ERROR", "object": expired});
+            watch.unbounded_send(format!("{event}\n").into()).unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut next = || woken.next().now_or_never().flatten().map(|it| it.name);
+    assert_eq!(next().as_deref(), Some("d0"));
+    assert_eq!(next(), None, "the others are of other namespaces");
+}
+
+#[tokio::test(start_paused = true)]
 async fn k22_caches_show_what_an_api_server_has_whose_etcd_was_restored() {
     let (all, _writer) = kube::runtime::reflector::store();
     let (api, triggers) = (Api::default(), Arc::<Triggers>::default());

@@ -3,10 +3,14 @@
 //! reported, and read from the API server when they are needed (K23: memory does not follow what others write). What is ours,
 //! and Nodes, are never refused: to miss one of them is to decide wrongly. ClusterDNS have a budget of their own.
 
+mod held;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use held::{Entry, Held, Octets};
 
 /// Octets of all objects that are kept, as they are counted in [`super::octets::octets`]. While a kind is listed again the
 /// objects from before are held as well, and the container has 256 MiB.
@@ -19,7 +23,7 @@ const STUB: usize = 512;
 /// The part of it that is reserved for stubs; when it is full, further objects are not kept at all. Stubs take no
 /// room from whole objects.
 const FOR_STUBS: usize = 8 << 20;
-/// Names of objects that are not kept whole, for people: this many in each watched namespace, so that a full one hides no other.
+/// Names of objects that are not kept whole, for people: this many of each kind in each watched namespace, so that none hides another.
 const MAX_NAMED: usize = 100;
 /// What happens with an object that is not kept whole.
 const READ_WHEN_NEEDED: &str = "the operator reads it from the API server when it needs it";
@@ -40,7 +44,7 @@ pub(super) enum BudgetVerdict {
 /// The bound, and what all stores hold.
 #[derive(Debug)]
 pub struct Budget {
-    most: usize,
+    most: Octets,
     /// What not to keep an object whole means, for people.
     consequence: &'static str,
     books: Mutex<Books>,
@@ -50,26 +54,13 @@ pub struct Budget {
 struct Books {
     /// Octets that each store holds, by its number.
     octets: HashMap<u64, Octets>,
-    /// Namespace, kind and name. At most [`MAX_NAMED`] of each namespace. What has no namespace is among them only as a ClusterDNS:
+    /// Namespace, kind and name. At most [`MAX_NAMED`] of each store. What has no namespace is among them only as a ClusterDNS:
     /// of ClusterRoles and ClusterRoleBindings only ours are watched, and Nodes and ours are always kept whole.
     refused: BTreeSet<(String, String, String)>,
+    /// Namespaces and kinds in which more objects were refused than are named.
+    unnamed: BTreeSet<(String, String)>,
     /// Kinds and namespaces in which some objects are not kept, not even as a stub.
     incomplete: BTreeSet<(String, String)>,
-}
-
-/// Whole objects and stubs have bounds of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Octets {
-    whole: usize,
-    stubs: usize,
-}
-
-impl std::ops::Add for Octets {
-    type Output = Octets;
-
-    fn add(self, other: Octets) -> Octets {
-        Octets { whole: self.whole + other.whole, stubs: self.stubs + other.stubs }
-    }
 }
 
 impl Default for Budget {
@@ -85,23 +76,27 @@ impl Budget {
     }
 
     pub(super) fn of(most: usize, consequence: &'static str) -> Budget {
-        Budget { most, consequence, books: Mutex::default() }
+        let stubs = FOR_STUBS.min(most / 4);
+        let most = Octets { whole: most - stubs, stubs };
+        Budget { most, ..Budget::without_stubs(0, consequence) }
+    }
+
+    /// One of objects that have no stubs: it reserves nothing for them.
+    pub(super) fn without_stubs(whole: usize, consequence: &'static str) -> Budget {
+        Budget { most: Octets { whole, stubs: 0 }, consequence, books: Mutex::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn most_of_stubs(&self) -> usize {
-        FOR_STUBS.min(self.most / 4)
-    }
-
     /// Kinds of which some objects of a namespace are not kept whole. The log names the objects: who writes them could change their
     /// names, number and octets all the time, and so the status.
     pub fn not_kept(&self, namespace: &str) -> BTreeSet<String> {
         let books = self.books();
-        let here = books.refused.iter().filter(|(of, _, _)| of == namespace);
-        here.map(|(_, kind, _)| kind.clone()).collect()
+        let named = books.refused.iter().map(|(of, kind, _)| (of, kind));
+        let all = named.chain(books.unnamed.iter().map(|(of, kind)| (of, kind)));
+        all.filter(|(of, _)| *of == namespace).map(|(_, kind)| kind.clone()).collect()
     }
 
     /// Octets of whole objects and of stubs that all stores hold.
@@ -131,45 +126,32 @@ pub(super) struct Share {
     listed: Option<Held>,
     /// The namespace of an object that is not kept at all.
     incomplete: Option<String>,
-    /// There was one in this list, or since.
-    has_refused: bool,
+    /// The namespace of one that is refused and has no name in the books.
+    unnamed: Option<String>,
+    /// What the books name.
+    named: BTreeSet<(String, String)>,
+    /// While a list is read: what they named before, and was not refused again yet.
+    named_before: BTreeSet<(String, String)>,
+    lacks: Lacks,
 }
 
+/// What the last list, and the events since, did not keep. Nothing is taken back before the next list.
 #[derive(Clone, Copy, Debug)]
-enum Entry {
-    Whole(usize),
-    Stub(usize),
+struct Lacks {
+    /// Of the smallest object that is not kept whole, and of the smallest stub that is not kept.
+    least: Octets,
+    /// An object is not kept at all.
+    has_incomplete: bool,
+    /// One has no name in the books.
+    has_unnamed: bool,
 }
 
-impl Entry {
-    fn octets(self) -> Octets {
-        match self {
-            Entry::Whole(whole) => Octets { whole, stubs: 0 },
-            Entry::Stub(stubs) => Octets { whole: 0, stubs },
-        }
-    }
-}
-
-/// Octets by object, and their sum.
-#[derive(Debug, Default)]
-struct Held {
-    by_key: HashMap<(String, String), Entry>,
-    total: Octets,
-}
-
-impl Held {
-    fn insert(&mut self, key: (String, String), entry: Entry) {
-        self.remove(&key);
-        self.total = self.total + entry.octets();
-        self.by_key.insert(key, entry);
-    }
-
-    fn remove(&mut self, key: &(String, String)) -> Option<Entry> {
-        let entry = self.by_key.remove(key)?;
-        self.total.whole -= entry.octets().whole;
-        self.total.stubs -= entry.octets().stubs;
-        Some(entry)
-    }
+impl Lacks {
+    const NOTHING: Lacks = Lacks {
+        least: Octets { whole: usize::MAX, stubs: usize::MAX },
+        has_incomplete: false,
+        has_unnamed: false,
+    };
 }
 
 impl Share {
@@ -182,7 +164,10 @@ impl Share {
             kept: Held::default(),
             listed: None,
             incomplete: None,
-            has_refused: false,
+            unnamed: None,
+            named: BTreeSet::new(),
+            named_before: BTreeSet::new(),
+            lacks: Lacks::NOTHING,
         }
     }
 
@@ -191,19 +176,35 @@ impl Share {
         for (key, entry) in self.listed.replace(Held::default()).unwrap_or_default().by_key {
             self.kept.insert(key, entry);
         }
-        self.has_refused = false;
+        self.named_before.append(&mut self.named);
+        self.lacks = Lacks::NOTHING;
     }
 
     /// The list is complete: what was held before and is not listed is gone.
     pub(super) fn listed(&mut self) {
         if let Some(listed) = self.listed.take() {
-            let gone = std::mem::replace(&mut self.kept, listed);
-            gone.by_key.keys().for_each(|key| self.forget(key));
-            if !self.has_refused {
+            self.kept = listed;
+            for gone in std::mem::take(&mut self.named_before) {
+                self.forget(&gone);
+            }
+            if !self.lacks.has_incomplete {
                 self.is_complete();
+            }
+            if !self.lacks.has_unnamed {
+                self.all_are_named();
             }
         }
         self.charge();
+    }
+
+    /// Would a list say or keep more than the last one? No event comes of an object that was refused when another one makes
+    /// room for it, nor of one that has no name when those leave that have one.
+    pub(super) fn has_to_be_listed(&self) -> bool {
+        let (held, most, least) =
+            (self.beside() + self.others(), self.budget.most, self.lacks.least);
+        held.whole.saturating_add(least.whole) <= most.whole
+            || held.stubs.saturating_add(least.stubs) <= most.stubs
+            || self.unnamed.is_some() && self.named.len() < MAX_NAMED
     }
 
     /// May this object be kept whole? It has this many octets. One that is needed always may, and one that is held whole and
@@ -213,8 +214,7 @@ impl Share {
         let before = self.take(&key);
         let stays = matches!(before, Some(Entry::Whole(before)) if octets <= before);
         let held = self.beside() + self.others();
-        let most = self.budget.most - self.budget.most_of_stubs();
-        let is_whole = is_needed || stays || held.whole + octets <= most;
+        let is_whole = is_needed || stays || held.whole + octets <= self.budget.most.whole;
         if is_whole {
             self.forget(&key);
             self.hold(key, Entry::Whole(octets));
@@ -235,18 +235,23 @@ impl Share {
         let key = key(metadata);
         let before = self.take(&key);
         let held = self.beside() + self.others();
-        let stub = stub.map(|stub| stub.max(STUB)).filter(|stub| {
+        let least = &mut self.lacks.least;
+        least.whole = least.whole.min(octets);
+        let stub = stub.map(|stub| stub.max(STUB));
+        let may_stay = stub.filter(|stub| {
             let stays = matches!(before, Some(Entry::Stub(before)) if *stub <= before);
-            stays || held.stubs + stub <= self.budget.most_of_stubs()
+            stays || held.stubs + stub <= self.budget.most.stubs
         });
-        self.refuse(key.clone(), octets);
-        let verdict = match stub {
+        self.refuse(&key, octets);
+        let verdict = match may_stay {
             Some(stub) => {
                 self.hold(key, Entry::Stub(stub));
                 BudgetVerdict::Stub
             }
             None => {
-                self.pass_over(&key.0);
+                let least = &mut self.lacks.least;
+                least.stubs = least.stubs.min(stub.unwrap_or(usize::MAX));
+                self.is_incomplete_in(&key.0);
                 BudgetVerdict::Nothing
             }
         };
@@ -254,9 +259,15 @@ impl Share {
         verdict
     }
 
-    /// Objects of this namespace were passed over: they are not kept at all.
+    /// Objects of this namespace were passed over, because they cannot be read: they are not kept at all, and a list says when
+    /// they can be read.
     pub(super) fn pass_over(&mut self, namespace: &str) {
-        self.has_refused = true;
+        self.lacks.least.whole = 0;
+        self.is_incomplete_in(namespace);
+    }
+
+    fn is_incomplete_in(&mut self, namespace: &str) {
+        self.lacks.has_incomplete = true;
         self.budget.books().incomplete.insert((self.kind.clone(), namespace.to_owned()));
         self.incomplete = Some(namespace.to_owned());
     }
@@ -298,24 +309,39 @@ impl Share {
         self.budget.books().octets.insert(self.store, octets);
     }
 
-    fn refuse(&self, (namespace, name): (String, String), octets: usize) {
-        let mut books = self.budget.books();
-        let named = books.refused.iter().filter(|(of, _, _)| *of == namespace).count();
-        let object = (namespace.clone(), self.kind.clone(), name.clone());
-        if named < MAX_NAMED && books.refused.insert(object) {
-            tracing::warn!(
-                "{namespace}/{} {name} takes {octets} octets and is not kept whole, because all objects together may take {}: {}. \
-                 Delete what is not needed",
-                self.kind,
-                self.budget.most,
-                self.budget.consequence
-            );
+    fn refuse(&mut self, key: &(String, String), octets: usize) {
+        if self.named_before.remove(key) || self.named.contains(key) {
+            self.named.insert(key.clone());
+            return;
         }
+        let (namespace, name) = key;
+        if self.named.len() + self.named_before.len() >= MAX_NAMED {
+            self.lacks.has_unnamed = true;
+            self.unnamed = Some(namespace.clone());
+            self.budget.books().unnamed.insert((namespace.clone(), self.kind.clone()));
+            return;
+        }
+        self.named.insert(key.clone());
+        self.budget.books().refused.insert(object(&self.kind, key));
+        tracing::warn!(
+            "{namespace}/{} {name} takes {octets} octets and is not kept whole, because all objects together may take {}: {}. \
+             Delete what is not needed",
+            self.kind,
+            self.budget.most.whole + self.budget.most.stubs,
+            self.budget.consequence
+        );
     }
 
-    fn forget(&self, (namespace, name): &(String, String)) {
-        let object = (namespace.clone(), self.kind.clone(), name.clone());
-        self.budget.books().refused.remove(&object);
+    fn forget(&mut self, key: &(String, String)) {
+        self.named_before.remove(key);
+        self.named.remove(key);
+        self.budget.books().refused.remove(&object(&self.kind, key));
+    }
+
+    fn all_are_named(&mut self) {
+        if let Some(namespace) = self.unnamed.take() {
+            self.budget.books().unnamed.remove(&(namespace, self.kind.clone()));
+        }
     }
 
     fn is_complete(&mut self) {
@@ -328,11 +354,18 @@ impl Share {
 /// A store that ends holds nothing.
 impl Drop for Share {
     fn drop(&mut self) {
-        let listed = self.listed.take().unwrap_or_default();
-        self.kept.by_key.keys().chain(listed.by_key.keys()).for_each(|key| self.forget(key));
+        self.named_before.append(&mut self.named);
+        for gone in std::mem::take(&mut self.named_before) {
+            self.forget(&gone);
+        }
         self.is_complete();
+        self.all_are_named();
         self.budget.books().octets.remove(&self.store);
     }
+}
+
+fn object(kind: &str, (namespace, name): &(String, String)) -> (String, String, String) {
+    (namespace.clone(), kind.to_owned(), name.clone())
 }
 
 fn key(metadata: &ObjectMeta) -> (String, String) {

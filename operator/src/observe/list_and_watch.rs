@@ -40,6 +40,8 @@ const WATCH_S: u32 = 180;
 const SILENCE: Duration = Duration::from_secs(90);
 /// A watch that ends in order sooner than this, without an event, is a failure: the API server would be asked in a loop.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+/// Least time between two lists of what has no room, or cannot be read, so that who writes such objects costs the API server little.
+const LIST_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// Which objects are followed, and which of their fields are kept.
 pub(super) struct Followed<K: Resource> {
@@ -100,7 +102,15 @@ pub(super) async fn follow<K>(
 {
     let (mut persistence, mut pages) = (Persistence::default(), Pages::new(FIRST_PAGE, PAGE));
     let mut waits = Waits::up_to(followed.longest_wait);
-    let mut keeper = Keeper { followed, writer, share, means, heard, has_passed_over: false };
+    let mut keeper = Keeper {
+        followed,
+        writer,
+        share,
+        means,
+        heard,
+        has_passed_over: false,
+        listed: time::Instant::now(),
+    };
     let mut version: Option<String> = None;
     loop {
         let error = match version.take() {
@@ -116,9 +126,7 @@ pub(super) async fn follow<K>(
             },
             Some(mut reached) => {
                 let ended = keeper.watch(&mut reached, &mut persistence, &mut waits).await;
-                // What has become of an object whose event was passed over, a list says, and once for each watch.
-                let must_list = std::mem::take(&mut keeper.has_passed_over) && ended.is_ok();
-                version = (!must_list).then_some(reached);
+                version = (ended.is_err() || !keeper.must_list()).then_some(reached);
                 match ended {
                     Ok(()) => continue,
                     Err(error) => error,
@@ -154,6 +162,8 @@ where
     heard: H,
     /// The watch had an event that is too long.
     has_passed_over: bool,
+    /// When a list was complete.
+    listed: time::Instant,
 }
 
 impl<K, H> Keeper<K, H>
@@ -180,9 +190,16 @@ where
                 return Err(Error::NoResourceVersion);
             }
             self.keep(Event::InitDone);
+            (self.has_passed_over, self.listed) = (false, time::Instant::now());
             (self.heard)(Heard::Listed);
             return Ok(page.version);
         }
+    }
+
+    /// What has become of an object whose event was passed over, a list says, and once for each watch. Of what was refused too.
+    fn must_list(&self) -> bool {
+        let is_due = self.listed.elapsed() >= LIST_AGAIN_AFTER;
+        self.has_passed_over || is_due && self.share.has_to_be_listed()
     }
 
     /// Reads a page. A later one that is refused or breaks off is asked for again, as long as it may pass.

@@ -222,3 +222,90 @@ fn k23_edits_of_what_does_not_fit_change_nothing_that_is_reported() {
         assert_eq!(budget.not_kept("dns"), before);
     }
 }
+
+#[test]
+fn k23_what_has_no_name_in_the_log_is_reported_until_a_list_shows_that_it_is_gone() {
+    let budget = Arc::new(Budget::of(4 * MIB, READ_WHEN_NEEDED));
+    let (mut full, mut other) = (share(&budget, 1), Share::new(budget.clone(), 2, "configmaps"));
+    assert_eq!(admit(&mut full, "first", 3 * MIB), BudgetVerdict::Whole);
+    let refused: Vec<String> = (0..MAX_NAMED + 50).map(|n| format!("m{n}")).collect();
+    for name in &refused {
+        assert_eq!(admit(&mut full, name, MIB), BudgetVerdict::Stub);
+    }
+    assert_eq!(admit(&mut other, "map", MIB), BudgetVerdict::Stub);
+    let both: BTreeSet<String> = ["configmaps", "services"].map(str::to_owned).into();
+    assert_eq!(budget.not_kept("dns"), both, "one kind hides no other");
+    assert!(!full.has_to_be_listed(), "nothing has changed");
+    let (with_name, unnamed) = refused.split_at(MAX_NAMED);
+    with_name.iter().for_each(|name| full.remove(&named(name)));
+    assert_eq!(budget.not_kept("dns"), both, "fifty are still there");
+    assert!(full.has_to_be_listed(), "to name them");
+    full.list();
+    assert_eq!(admit(&mut full, "first", 3 * MIB), BudgetVerdict::Whole);
+    for name in unnamed {
+        assert_eq!(admit(&mut full, name, MIB), BudgetVerdict::Stub);
+    }
+    full.listed();
+    assert_eq!(named_in(&budget, "dns").len(), 51);
+    assert!(!full.has_to_be_listed());
+    unnamed.iter().for_each(|name| full.remove(&named(name)));
+    assert_eq!(budget.not_kept("dns"), BTreeSet::from(["configmaps".to_owned()]));
+    drop(other);
+    assert!(budget.not_kept("dns").is_empty());
+}
+
+#[test]
+fn k23_an_object_that_left_while_no_watch_was_open_is_not_named_any_more() {
+    let budget = Arc::new(Budget::of(0, READ_WHEN_NEEDED));
+    let mut share = share(&budget, 1);
+    for name in ["gone", "stays"] {
+        assert!(!share.admit(&named(name), MIB, false));
+        assert_eq!(share.admit_stub(&named(name), MIB, None), BudgetVerdict::Nothing);
+    }
+    share.list();
+    assert_eq!(named_in(&budget, "dns").len(), 2, "the list is not complete");
+    share.admit_stub(&named("stays"), MIB, None);
+    share.listed();
+    assert_eq!(named_in(&budget, "dns"), ["services stays"]);
+    drop(share);
+    assert!(budget.not_kept("dns").is_empty(), "its kind is gone");
+}
+
+#[test]
+fn k23_a_list_is_due_when_an_object_fits_that_did_not() {
+    let budget = Arc::new(Budget::of(48 * MIB, READ_WHEN_NEEDED));
+    let (mut full, mut victim) = (share(&budget, 1), share(&budget, 2));
+    (0..39).for_each(|n| assert_eq!(admit(&mut full, &format!("m{n}"), MIB), BudgetVerdict::Whole));
+    assert_eq!(admit(&mut victim, "large", 3 * MIB), BudgetVerdict::Stub);
+    assert!(!victim.has_to_be_listed() && !full.has_to_be_listed());
+    full.remove(&named("m0"));
+    assert!(!victim.has_to_be_listed(), "2 MiB are free");
+    full.remove(&named("m1"));
+    assert!(victim.has_to_be_listed() && !full.has_to_be_listed(), "it has all of its own");
+    victim.list();
+    assert_eq!(admit(&mut victim, "large", 3 * MIB), BudgetVerdict::Whole);
+    victim.listed();
+    assert!(!victim.has_to_be_listed() && budget.not_kept("dns").is_empty());
+    // What cannot be read may be read later.
+    victim.pass_over("dns");
+    (2..4).for_each(|n| full.remove(&named(&format!("m{n}"))));
+    assert!(victim.has_to_be_listed());
+}
+
+#[test]
+fn k23_a_list_is_due_when_a_stub_fits_that_did_not() {
+    let budget = Arc::new(Budget::of(8 * STUB, READ_WHEN_NEEDED));
+    let mut full = share(&budget, 1);
+    let verdicts: Vec<_> = (0..3).map(|n| admit(&mut full, &format!("m{n}"), MIB)).collect();
+    assert_eq!(verdicts, [BudgetVerdict::Stub, BudgetVerdict::Stub, BudgetVerdict::Nothing]);
+    assert!(!full.has_to_be_listed());
+    full.remove(&named("m0"));
+    assert!(full.has_to_be_listed());
+    // Where objects have no stubs, none can.
+    let budget = Arc::new(Budget::without_stubs(8 * STUB, READ_WHEN_NEEDED));
+    let mut share = share(&budget, 1);
+    assert_eq!(admit(&mut share, "m0", 8 * STUB), BudgetVerdict::Whole, "nothing is reserved");
+    assert!(!share.admit(&named("m1"), STUB, false));
+    share.admit_stub(&named("m1"), STUB, None);
+    assert!(!share.has_to_be_listed());
+}

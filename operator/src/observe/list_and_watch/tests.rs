@@ -1,11 +1,12 @@
 //! Lists and watches of a scripted API server, with the clock of the test.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::stream;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde_json::json;
 
 use super::super::budget::Budget;
@@ -126,4 +127,107 @@ async fn e24_a_watch_without_a_bookmark_for_longer_than_they_take_begins_again()
     let server = Arc::new(Server::default());
     followed(&server, Duration::from_secs(100)).await;
     assert_eq!((server.asked("watch"), server.asked("page 1")), (2, 1));
+}
+
+/// Each watch ends in order after this time.
+const OF_A_WATCH: Duration = Duration::from_secs(80);
+
+/// Three ConfigMaps that leave no room for a Service, until they are deleted.
+#[derive(Default)]
+struct Full {
+    are_deleted: AtomicBool,
+    lists_of_services: AtomicUsize,
+}
+
+impl Full {
+    fn answer(&self, asked: &Asked) -> Reply {
+        let filling = "x".repeat(450_000);
+        let metadata = |name: &str| {
+            json!({"name": name, "namespace": "dns", "uid": name, "resourceVersion": "5",
+            "annotations": {"a": filling}})
+        };
+        let maps: Vec<_> =
+            ["a", "b", "c"].map(|name| json!({"metadata": metadata(name)})).into_iter().collect();
+        if !asked.is_watch() {
+            if asked.last() == "services" {
+                self.lists_of_services.fetch_add(1, Ordering::Relaxed);
+                return Reply::list([json!({"metadata": metadata("s")})]);
+            }
+            return Reply::list(maps);
+        }
+        let are_deleted = self.are_deleted.load(Ordering::Relaxed);
+        let deleted = maps.iter().filter(|_| are_deleted && asked.last() == "configmaps");
+        let mut events: String =
+            deleted.map(|map| format!("{}\n", json!({"type": "DELETED", "object": map}))).collect();
+        let reached = json!({"metadata": {"resourceVersion": "9"}});
+        events.push_str(&format!("{}\n", json!({"type": "BOOKMARK", "object": reached})));
+        Reply::stream(stream::once(async {
+            time::sleep(OF_A_WATCH).await;
+            events.into()
+        }))
+    }
+}
+
+/// Follows one kind forever, which has stubs without annotations.
+async fn followed_within<K>(budget: &Arc<Budget>, store: u64, client: &Client, writer: Writer<K>)
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + Debug
+        + Serialize
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let followed = Followed {
+        api: Api::<K>::namespaced(client.clone(), "dns"),
+        kind: (),
+        label: None,
+        slim: |_| {},
+        stub: Some(|object| object.annotations_mut().clear()),
+        is_needed: |_, _| false,
+        longest_wait: Duration::from_secs(30),
+    };
+    let means = Means {
+        client: client.clone(),
+        lists: Arc::default(),
+        metrics: Arc::default(),
+        gauge: Metrics::cached,
+        all: Writer::new(()).as_reader(),
+    };
+    let share = Share::new(budget.clone(), store, &K::plural(&()));
+    follow(followed, writer, share, means, |_| {}).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn k23_what_had_no_room_is_listed_again_when_others_have_made_room() {
+    let (server, budget) = (Arc::<Full>::default(), Arc::new(Budget::of(2 << 20, "")));
+    let it = server.clone();
+    let client = api::client(move |asked| it.answer(asked));
+    let (maps, services) = (Writer::<ConfigMap>::new(()), Writer::<Service>::new(()));
+    let (kept_maps, kept) = (maps.as_reader(), services.as_reader());
+    let is_whole = || kept.state().iter().all(|service| !service.annotations().is_empty());
+    let lists = || server.lists_of_services.load(Ordering::Relaxed);
+    let look = async {
+        // Many watches later it is as full as it was.
+        time::sleep(Duration::from_secs(1_200)).await;
+        assert_eq!((kept_maps.state().len(), kept.state().len(), is_whole()), (3, 1, false));
+        assert_eq!(lists(), 1, "a full cache is no reason to list");
+        assert_eq!(budget.not_kept("dns"), BTreeSet::from(["services".to_owned()]));
+        server.are_deleted.store(true, Ordering::Relaxed);
+        time::sleep(3 * OF_A_WATCH).await;
+        assert!(kept_maps.state().is_empty() && is_whole());
+        assert!(budget.not_kept("dns").is_empty());
+        time::sleep(Duration::from_secs(3_600)).await;
+        assert_eq!(lists(), 2, "once");
+    };
+    tokio::select! {
+        () = followed_within(&budget, 1, &client, maps) => {}
+        () = async {
+            time::sleep(Duration::from_secs(1)).await;
+            followed_within(&budget, 2, &client, services).await;
+        } => {}
+        () = look => {}
+    }
 }

@@ -1,5 +1,5 @@
 //! What the lookout for lost pods keeps (O20): of our pods and of each ClusterDNS the few fields that it reads. It runs in
-//! a standby too, which has no other caches, so it has a budget of its own. Anyone who may create Pods in a watched
+//! a standby too, which has no other caches, so it has budgets of its own. Anyone who may create Pods in a watched
 //! namespace can give them our label, and 1.5 MiB each.
 
 use std::collections::BTreeSet;
@@ -29,13 +29,18 @@ use crate::names;
 use crate::runtime::critical_tasks::CriticalTasks;
 use crate::runtime::metrics::Metrics;
 
-/// Octets of all that is kept here, as they are counted in [`super::octets::octets`]: some 6,800 pods, or 6,100 with two addresses.
-const MOST: usize = 48 << 20;
+/// Octets of all pods that are kept here, as they are counted in [`super::octets::octets`]: some 6,800, or 6,100 with two addresses.
+const MOST_OF_PODS: usize = 40 << 20;
+/// The same of every ClusterDNS. Without one of them none of its pods is asked, so pods do not take its room.
+const MOST_OF_RESOURCES: usize = 8 << 20;
 /// uids that are kept of pods that were out since the last look.
 const MOST_OUT: usize = 1_000;
-/// What happens with one that is not kept.
+/// What happens with a pod that is not kept.
 const NEVER_LOST: &str =
     "a pod is not asked whether it answers, so it stays in its Service if its node dies";
+/// The same of a ClusterDNS.
+const NONE_LOST: &str =
+    "its pods are not asked whether they answer, so they stay in their Service if their node dies";
 
 /// Our pods, and every ClusterDNS.
 pub struct PodsToAsk {
@@ -58,18 +63,19 @@ impl std::fmt::Debug for PodsToAsk {
 impl PodsToAsk {
     /// Starts the watches of pods in these namespaces, and of each ClusterDNS.
     pub fn start(client: &Client, namespaces: &[String], metrics: Arc<Metrics>) -> PodsToAsk {
-        let budget = Arc::new(Budget::of(MOST, NEVER_LOST));
-        PodsToAsk::within(&budget, client, namespaces, metrics)
+        PodsToAsk::within((MOST_OF_PODS, MOST_OF_RESOURCES), client, namespaces, metrics)
     }
 
     fn within(
-        budget: &Arc<Budget>,
+        (of_pods, of_resources): (usize, usize),
         client: &Client,
         namespaces: &[String],
         metrics: Arc<Metrics>,
     ) -> PodsToAsk {
         let writer = Writer::new(());
         let resources = writer.as_reader();
+        let of_resources = Budget::without_stubs(of_resources, NONE_LOST);
+        let of_pods = Arc::new(Budget::without_stubs(of_pods, NEVER_LOST));
         let means = Means {
             client: client.clone(),
             lists: Arc::default(),
@@ -77,17 +83,19 @@ impl PodsToAsk {
             gauge: Metrics::cached_for_lookout,
             all: resources.clone(),
         };
+        // The gauge shows pods: of each ClusterDNS little is kept.
+        let means_of_resources = Means { gauge: |_, _| {}, ..means.clone() };
         let (watches, critical) = (JoinSet::new(), CriticalTasks::default());
         let out_lately = Arc::default();
         let mut it = PodsToAsk { pods: Vec::new(), resources, out_lately, watches, critical };
-        let share = Share::new(budget.clone(), 0, "clusterdnses");
+        let share = Share::new(Arc::new(of_resources), 0, "clusterdnses");
         let all = followed(Api::all(client.clone()), None, slim_resource);
-        it.keep(all, writer, (share, &means), |_| {});
+        it.keep(all, writer, (share, &means_of_resources), |_| {});
         for (store, namespace) in (1..).zip(namespaces) {
             let writer = Writer::new(());
             it.pods.push(writer.as_reader());
             let pods = Api::namespaced(client.clone(), namespace);
-            let share = Share::new(budget.clone(), store, "pods");
+            let share = Share::new(of_pods.clone(), store, "pods");
             let out = it.out_lately.clone();
             let followed = followed(pods, Some(names::INSTANCE), slim_pod);
             it.keep(followed, writer, (share, &means), move |heard| note_out(&heard, &out));

@@ -1,5 +1,7 @@
 //! What is kept of pods and resources that are much larger than that. The API server is a function.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -11,6 +13,7 @@ use crate::observe::octets::octets;
 /// Much larger than what is kept.
 const FILLING: usize = 100_000;
 const PODS: usize = 30;
+const LATE: Duration = Duration::from_secs(1);
 
 /// A ready pod of ours whose author has filled everything that can be filled.
 fn large_pod(number: usize) -> Value {
@@ -41,22 +44,22 @@ fn server() -> Client {
     api::client(|asked| match asked.last() {
         _ if asked.is_watch() => Reply::stream(futures::stream::pending()),
         "pods" => Reply::list((0..PODS).map(large_pod).collect::<Vec<_>>()),
-        _ => Reply::list([large_resource()]),
+        // When the pods have taken all room that they can get.
+        _ => Reply::list([large_resource()]).after(LATE),
     })
 }
 
 async fn kept(most: usize, metrics: &Arc<Metrics>) -> PodsToAsk {
-    let budget = Arc::new(Budget::of(most, NEVER_LOST));
     let namespaces = ["dns".to_owned()];
-    let it = PodsToAsk::within(&budget, &server(), &namespaces, metrics.clone());
+    let it = PodsToAsk::within((most, most), &server(), &namespaces, metrics.clone());
     it.resources.wait_until_ready().await.unwrap();
     it.pods[0].wait_until_ready().await.unwrap();
     it
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
-    let it = kept(MOST, &Arc::default()).await;
+    let it = kept(MOST_OF_PODS, &Arc::default()).await;
     let all = it.pods[0].state();
     assert_eq!(all.len(), PODS);
     for pod in all {
@@ -82,12 +85,13 @@ async fn k23_of_pods_and_resources_only_what_the_lookout_reads_is_kept() {
     assert_eq!(dns.status.as_ref().unwrap().cluster_ips, ["fd00:96::a"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn k23_pods_beyond_the_budget_of_the_lookout_are_counted_and_not_kept() {
     let metrics = Arc::<Metrics>::default();
     let it = kept(128 << 10, &metrics).await;
     let held = it.pods[0].state().len();
     assert!(held > 0 && held < PODS, "{held} pods are kept");
+    assert_eq!(it.resources.state().len(), 1, "pods take no room of a ClusterDNS");
     let page = metrics.text();
     let expected =
         format!("clusterdns_operator_objects_not_kept_total{{resource=\"pods\"}} {}", PODS - held);

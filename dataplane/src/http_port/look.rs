@@ -23,6 +23,8 @@ use super::{STARTING, Views, parameter};
 const MAX_LOOKS: usize = 8;
 /// Octets of a reply that are read: its id and its flags say that it is one.
 const HEADER: usize = 12;
+/// Octets of a page that are read: `HTTP/1.1 200`.
+const STATUS: usize = 12;
 /// What is asked: one question, nothing else.
 const ONE_QUESTION: [u8; 10] = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 /// SOA, IN.
@@ -145,9 +147,11 @@ async fn over_http(server: SocketAddr) -> io::Result<()> {
     stream
         .write_all(b"GET /livez HTTP/1.1\r\nhost: clusterdns\r\nconnection: close\r\n\r\n")
         .await?;
-    let mut reply = [0; 5];
+    let mut reply = [0; STATUS];
     stream.read_exact(&mut reply).await?;
-    (&reply == b"HTTP/").then_some(()).ok_or_else(something_else)
+    // A proxy of a service mesh says 503 for a pod that does not answer it.
+    let is_ok = reply.starts_with(b"HTTP/1.") && reply.ends_with(b" 200");
+    is_ok.then_some(()).ok_or_else(something_else)
 }
 
 fn something_else() -> io::Error {
@@ -310,6 +314,32 @@ endpoints:
         assert_eq!(answers(local, (port, http), domain).await, Heard::Silence);
         drop(silent_http);
         assert_eq!(answers(local, (port, http), domain).await, Heard::Answer, "HTTP is refused");
+    }
+
+    #[tokio::test]
+    async fn o20_a_proxy_that_says_for_a_silent_pod_that_it_is_away_is_no_answer() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let (_silent_udp, _silent_tcp, port) = silent(local).await;
+        for (status, heard) in [
+            ("503 Service Unavailable", Heard::Silence),
+            ("404 Not Found", Heard::Silence),
+            ("200 OK", Heard::Answer),
+        ] {
+            let proxy = tokio::net::TcpListener::bind((local, 0)).await.unwrap();
+            let http = proxy.local_addr().unwrap().port();
+            let says = async {
+                let (mut stream, _) = proxy.accept().await.unwrap();
+                let page = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                stream.write_all(page.as_bytes()).await.unwrap();
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                it = answers(local, (port, http), b"\x07cluster\x05local\0") => {
+                    assert_eq!(it, heard, "{status}");
+                }
+                () = says => {}
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -121,15 +121,18 @@ fn is_its(question: &Message, reply: &[u8], name: &str) -> bool {
         && !is_another
 }
 
-/// A short page of a pod, with its head.
+/// A short page of a pod, with its head. Another status is not what a data plane says at these paths: a proxy of a service mesh
+/// says 503 for a pod that does not answer it.
 async fn get(address: &str, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut page = Vec::new();
     stream.take(MAX_PAGE).read_to_end(&mut page).await?;
-    if !page.starts_with(b"HTTP/") {
-        return Err(io::Error::new(ErrorKind::InvalidData, "that is no HTTP"));
+    let is_ok =
+        page.starts_with(b"HTTP/1.") && page.get(8..).is_some_and(|it| it.starts_with(b" 200"));
+    if !is_ok {
+        return Err(io::Error::new(ErrorKind::InvalidData, "that is no page of a data plane"));
     }
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
@@ -159,6 +162,32 @@ mod tests {
         assert_eq!(asked(&["10.96.0.10", "fd00:96::a"], &[v6, v4]), v6, "both are behind it");
         assert_eq!(asked(&[], &[v6, v4]), v6, "no Service yet");
         assert_eq!(asked(&["10.96.0.10"], &[v6]), v6, "it has no other");
+    }
+
+    #[tokio::test]
+    async fn o20_a_proxy_that_says_that_a_pod_is_away_does_not_answer_for_it() {
+        let local = "127.0.0.1:0";
+        let proxy = tokio::net::TcpListener::bind(local).await.unwrap();
+        let address = proxy.local_addr().unwrap().to_string();
+        for (status, is_answer) in
+            [("503 Service Unavailable", false), ("404 Not Found", false), ("200 OK", true)]
+        {
+            let page = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+            let says = async {
+                let (mut stream, _) = proxy.accept().await.unwrap();
+                stream.write_all(page.as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+                stream
+            };
+            let (got, _open) = tokio::join!(get(&address, "/livez"), says);
+            match got {
+                Ok(got) => assert!(is_answer && got == page, "{status}"),
+                // As where no answer came: it is silence.
+                Err(error) => {
+                    assert!(!is_answer && error.kind() == ErrorKind::InvalidData, "{status}");
+                }
+            }
+        }
     }
 
     #[test]

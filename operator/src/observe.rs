@@ -126,7 +126,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
 
     let wanted_nodes = placement::Wanted::of(dns);
     let fit = caches.fit(&wanted_nodes);
-    let uncounted_nodes = daemon_set.as_ref().map(placement::Wanted::of_daemon_set).map(|set| {
+    let wanted_by_set = daemon_set.as_ref().map(placement::Wanted::of_daemon_set);
+    let uncounted_nodes = wanted_by_set.as_ref().map(|set| {
         caches.of_nodes(&pods, |node| (!set.takes_pod(node)).then_some(())).into_keys().collect()
     });
     let dead_nodes = caches.of_nodes(&pods, |node| node.is_dead().then_some(()));
@@ -149,6 +150,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         nodes_that_fit: fit.count,
         no_node_fits: fit.misfit,
         no_node_takes_pods: fit.none_takes_pods,
+        no_node_fits_daemon_set: wanted_by_set.is_some_and(|set| caches.fit(&set).misfit.is_some()),
         unfit_nodes: caches.of_nodes(&pods, |node| wanted_nodes.ends_pods(node)),
         dead_nodes: dead_nodes.into_keys().collect(),
         uncounted_nodes: uncounted_nodes.unwrap_or_default(),

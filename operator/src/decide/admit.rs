@@ -118,7 +118,9 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
         ));
     }
     // A Deployment keeps its old pods until new ones are ready. A DaemonSet ends them at once, or as soon as its template changes.
-    if let Some(misfit) = observed.no_node_fits.filter(|_| ready(observed).next().is_some()) {
+    let is_refused =
+        |misfit: &Misfit| ready(observed).next().is_some() && !is_held(*misfit, observed);
+    if let Some(misfit) = observed.no_node_fits.filter(is_refused) {
         let (why, remedy) = match misfit {
             Misfit::NodeSelector => ("has these labels", "correct them, or label nodes first"),
             Misfit::NodeAffinity => {
@@ -153,6 +155,16 @@ fn fits_the_nodes(dns: &ClusterDNS, observed: &Observed) -> Result<(), Refusal> 
         ));
     }
     Ok(())
+}
+
+/// Did all nodes get taints that the DaemonSet of now does not tolerate either? No edit has caused that, and it gets no new content
+/// before a node takes a pod: all else that is edited, such as upstreams, goes out.
+fn is_held(misfit: Misfit, observed: &Observed) -> bool {
+    match misfit {
+        Misfit::Tolerations => observed.no_node_fits_daemon_set,
+        // Labels end pods at once, so that no pod of such a DaemonSet runs.
+        Misfit::NodeSelector | Misfit::NodeAffinity => false,
+    }
 }
 
 /// What rules out the nodes of all pods that are ready, where a DaemonSet would end them. Those of a Deployment stay until

@@ -240,6 +240,9 @@ mod tests {
         assert!(!takes(json!(null), "CriticalAddonsOnly", NO_SCHEDULE));
         let elsewhere: SlimNode = from(json!({"metadata": {"labels": {"pool": "web"}}}));
         assert!(!Wanted::of_daemon_set(&set(default())).takes_pod(&elsewhere));
+        let tainted = node(json!([{"key": "dedicated", "effect": NO_SCHEDULE}]));
+        let misfit = fit([&tainted], &Wanted::of_daemon_set(&set(default()))).misfit;
+        assert_eq!(misfit, Some(Misfit::Tolerations));
     }
 
     fn misfit(spec: &str, taints: Value) -> Option<Misfit> {

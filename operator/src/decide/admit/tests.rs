@@ -141,9 +141,12 @@ fn a_placement_that_matches_no_node_is_refused_only_where_it_ends_every_pod() {
         observed.no_node_fits = Some(misfit);
         assert_eq!(refused(&per_node, &observed), is("PlacementMatchesNoNode", misfit.field()));
     }
+    observed.no_node_fits_daemon_set = true;
+    assert_eq!(refused(&per_node, &observed), None, "all nodes got a taint: any edit");
     observed.no_node_fits = None;
     assert_eq!(refused(&per_node, &observed), None);
     observed.no_node_fits = misfit;
+    assert!(refused(&per_node, &observed).is_some(), "labels");
     observed.pods.clear();
     assert_eq!(refused(&per_node, &observed), None, "no pod can be lost");
 }

@@ -8,6 +8,7 @@ pub(crate) mod octets;
 pub mod caches;
 pub mod relist;
 mod cluster_size;
+mod left_elsewhere;
 mod placement;
 pub mod pods;
 pub mod pods_to_ask;
@@ -158,7 +159,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         refused_watches: caches.refused_watches(&namespace),
         is_unwatched: false,
         children: children(ctx, dns),
-        left_in: left_in(ctx, dns),
+        left_in: left_elsewhere::namespaces(caches, dns),
         offers: ctx.offers(),
         lost_pods: ctx.lost_pods.get(),
         conflict: ctx.memory.conflict(&namespace, &service_name),
@@ -304,24 +305,6 @@ fn children(ctx: &Context, dns: &ClusterDNS) -> Vec<Child> {
     children
 }
 
-/// Namespaces with a workload that a ClusterDNS of this name left behind, besides the one of this ClusterDNS.
-fn left_in(ctx: &Context, dns: &ClusterDNS) -> BTreeSet<String> {
-    let name = names::child(&dns.name_any());
-    let has_left = |(kind, namespace): &(Kind, String)| {
-        let object = ctx.caches.object(*kind, namespace, &name);
-        object.is_some_and(|object| is_left_elsewhere(&object, dns))
-    };
-    let places = ctx.caches.places().into_iter();
-    let workloads = places.filter(|(kind, _)| matches!(kind, Kind::Deployment | Kind::DaemonSet));
-    workloads.filter(has_left).map(|(_, namespace)| namespace).collect()
-}
-
-/// Its pods may serve clients there, and nothing of them is taken over.
-fn is_left_elsewhere(object: &DynamicObject, dns: &ClusterDNS) -> bool {
-    let is_here = object.namespace().is_some_and(|namespace| namespace == names::service(dns).0);
-    is_left_behind(object, dns) && !is_here
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,7 +329,6 @@ mod tests {
             let metadata = json!({"name": own, "namespace": namespace, "labels": labels()});
             let object = from(json!({"metadata": metadata}));
             assert_eq!(is_child(&object, &dns("{}")), expected, "{namespace}");
-            assert_eq!(is_left_elsewhere(&object, &dns("{}")), !expected, "{namespace}");
         }
         for (name, owners, labels) in [
             (own, owner("ClusterDNS", "before"), labels()),

@@ -103,7 +103,7 @@ pub struct Observed {
     pub is_unwatched: bool,
     /// Everything labelled as this ClusterDNS's and owned by it, whether still wanted or not.
     pub children: Vec<Child>,
-    /// Other namespaces in which pods of a deleted ClusterDNS of this name run.
+    /// Other namespaces in which pods of a deleted ClusterDNS of this name run, and have its rights.
     pub left_in: BTreeSet<String>,
     /// What this API server offers.
     pub offers: Offers,

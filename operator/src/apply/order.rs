@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use crate::desired::{Desired, Kind};
@@ -47,11 +48,18 @@ pub(super) const fn needs(kind: Kind) -> &'static [Kind] {
 }
 
 /// For what new content of this kind waits besides: a DaemonSet whose template changes ends the pods that it has where it wants
-/// none now, up to the number that it wants. Where it wants none at all, every one ends.
+/// none now, up to the number that it wants. Where it wants none at all, every one ends. Where all nodes lost the API server, the node
+/// controller says that their pods are not ready, and they still answer.
 pub(super) fn waits_for_nodes(kind: Kind, observed: &Observed) -> Option<&'static str> {
+    let is_cut_off = |pod: &Pod| pods::node(pod).is_some_and(|it| observed.dead_nodes.contains(it));
+    // One without an address never ran, as on a node whose network does not work yet.
+    let has_run = |pod: &Pod| pods::address(pod).is_some() && !pods::has_ended(pod);
+    let may_answer = |pod: &&Pod| {
+        pods::is_ready(pod) || !pods::is_leaving(pod) && has_run(pod) && is_cut_off(pod)
+    };
     let ends_all = kind == Kind::DaemonSet
         && observed.no_node_takes_pods
-        && pods::ready(observed).any(pods::is_of_daemon_set);
+        && observed.pods.iter().filter(may_answer).any(pods::is_of_daemon_set);
     ends_all.then_some(
         "waits for a node that takes a new pod: with a change every pod that runs would end. kubectl describe nodes shows taints, and \
          nodes that are not ready",

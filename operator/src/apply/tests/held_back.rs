@@ -6,7 +6,7 @@ use super::*;
 use crate::decide::plan::SelectorPatch;
 use crate::decide::{config_map, decide};
 use crate::desired::Desired;
-use crate::fixtures::{compared, config};
+use crate::fixtures::{compared, config, unready};
 
 const OLD: &str = "{ttlSeconds: 5, scaling: {fixed: {replicas: 2}}}";
 const NEW: &str = "{ttlSeconds: 7, scaling: {fixed: {replicas: 2}}}";
@@ -155,6 +155,32 @@ async fn o2_a_newer_operator_changes_no_daemonset_while_no_node_takes_a_new_pod(
         story.observed.no_node_takes_pods = takes_none;
         story.reconciled().await;
         assert_eq!(lock(&story.cluster).get(Kind::DaemonSet, image), expected);
+    }
+}
+
+/// The node controller says that all pods of such nodes are not ready, and they still answer.
+#[tokio::test]
+async fn o2_a_newer_operator_changes_no_daemonset_while_all_nodes_lost_the_api_server() {
+    let image = "/spec/template/spec/containers/0/image";
+    for (node, address, expected) in [
+        ("dead", Some("10.244.0.9"), "clusterdns:test"),
+        ("dead", None, "clusterdns:newer"),
+        ("alive", Some("10.244.0.9"), "clusterdns:newer"),
+    ] {
+        let mut story = on_nodes_that_take_no_pods().await;
+        story.observed.dead_nodes = ["dead".to_owned()].into();
+        for pod in &mut story.observed.pods {
+            *pod = unready(pod.clone());
+            pod.spec = Some(from(json!({"nodeName": node, "containers": []})));
+            pod.status.as_mut().unwrap().pod_ip = address.map(str::to_owned);
+        }
+        story.with_another_leader("clusterdns:newer").await;
+        story.reconciled().await;
+        assert_eq!(
+            lock(&story.cluster).get(Kind::DaemonSet, image),
+            expected,
+            "{node} {address:?}"
+        );
     }
 }
 

@@ -3,6 +3,7 @@
 //! Pure.
 
 use crds::ClusterDNS;
+use crds::defaults::SERVICE_NAME;
 use k8s_openapi::api::core::v1::Service;
 
 use super::{Standing, is_annotated, selector_without_us, shown, standing};
@@ -36,11 +37,15 @@ pub(super) fn are_not_of_others(
     else {
         return Ok(());
     };
+    // Only it is adopted beside others: of two others each would be named for the other.
+    let instead = match other == SERVICE_NAME {
+        true => "Adopt that one instead, or first give",
+        false => "First give",
+    };
     let message = format!(
         "Service {other} of the same namespace serves DNS too, and it selects the pods behind {}. Our pods would answer the clients \
-         of both, and the operator does not change Service {other}. Adopt that one instead, or first give the two Services \
-         different pods: a label that only one of them selects by. For a trial, create this ClusterDNS with another service.name \
-         and without adopt",
+         of both, and the operator does not change Service {other}. {instead} the two Services different pods: a label that only \
+         one of them selects by. For a trial, create this ClusterDNS with another service.name and without adopt",
         shown(service)
     );
     Err(Refusal::new("ServiceNotAdoptable", "spec.service.adopt", message))
@@ -71,6 +76,8 @@ mod tests {
                 refusal.message.contains(&format!("Service {name} of the same")),
                 "{refusal:?}"
             );
+            let is_advised = refusal.message.contains("Adopt that one instead");
+            assert_eq!(is_advised, name == "kube-dns", "{refusal:?}");
             refusal.reason
         })
     }
@@ -85,6 +92,9 @@ mod tests {
         }
         assert_eq!(refused("coredns", ("kube-dns-upstream", shared()), &new), None, "NodeLocal");
         assert_eq!(refused("kube-dns", ("lb", shared()), &new), None, "it moves with kube-dns");
+        for (own, other) in [("rke2-coredns", "lb"), ("lb", "rke2-coredns")] {
+            assert_eq!(refused(own, (other, shared()), &new), refusal, "neither names {own}");
+        }
         let narrower = json!({"k8s-app": "kube-dns", "server": "a"});
         assert_eq!(refused("test", ("kube-dns", narrower), &new), None, "our pods lack server");
     }

@@ -32,20 +32,19 @@ impl PolicyStanding {
         self.get() == LostPods::TakenOut
     }
 
-    fn set(&self, now: LostPods) {
+    fn set(&self, is_narrowed: bool) {
+        let now = if is_narrowed { LostPods::TakenOut } else { LostPods::NoPolicy };
         let before =
             std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), now);
         if before == now {
             return;
         }
-        match now {
-            LostPods::TakenOut => {
-                tracing::info!("lost pods are taken out of their Service from now on");
-            }
-            LostPods::NoPolicy => tracing::warn!(
+        if is_narrowed {
+            tracing::info!("lost pods are taken out of their Service from now on");
+        } else {
+            tracing::warn!(
                 "lost pods stay in their Service: the ValidatingAdmissionPolicy {NAME} or its binding is missing or does not refuse"
-            ),
-            LostPods::LeftAlone => tracing::info!("lost pods stay in their Service"),
+            );
         }
     }
 }
@@ -54,12 +53,8 @@ impl PolicyStanding {
 pub(super) async fn follow(client: &Client, standing: &PolicyStanding) {
     loop {
         let wait = match read(client).await {
-            Ok(true) => {
-                standing.set(LostPods::TakenOut);
-                EVERY
-            }
-            Ok(false) => {
-                standing.set(LostPods::NoPolicy);
+            Ok(is_narrowed) => {
+                standing.set(is_narrowed);
                 EVERY
             }
             Err(error) => {
@@ -151,11 +146,11 @@ mod tests {
     fn o20_the_log_says_what_happens_to_lost_pods_and_why() {
         let (lines, _guard) = Lines::of_this_thread();
         let standing = PolicyStanding::default();
-        standing.set(LostPods::TakenOut);
+        standing.set(true);
         let text = lines.text();
         assert!(text.contains("lost pods are taken out of their Service from now on"), "{text}");
-        standing.set(LostPods::NoPolicy);
-        standing.set(LostPods::NoPolicy);
+        standing.set(false);
+        standing.set(false);
         let text = lines.text().split_off(text.len());
         assert!(text.contains("WARN") && text.contains("does not refuse"), "{text}");
         assert_eq!(text.lines().count(), 1, "said once: {text}");

@@ -2,7 +2,9 @@
 
 use crds::ClusterDNS;
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    Affinity, NodeAffinity, NodeSelector, ObjectReference, Pod, PodSpec,
+};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
 use kube::Resource;
 use kube::core::DynamicObject;
@@ -13,7 +15,8 @@ use crate::names;
 /// What client-side apply writes: the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Of its spec a pod's node and the ports of its containers are read, and no annotation.
+/// Of its spec a pod's node and the ports of its containers are read, and no annotation. While it has no node, that for which a
+/// DaemonSet made it is read from its affinity.
 pub(super) fn slim_pod(pod: &mut Pod) {
     (pod.metadata.managed_fields, pod.metadata.annotations) = (None, None);
     for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
@@ -22,10 +25,26 @@ pub(super) fn slim_pod(pod: &mut Pod) {
     }
     let full = pod.spec.take();
     pod.spec = full.map(|full| {
+        let affinity = full.affinity.filter(|_| full.node_name.is_none()).and_then(to_its_node);
         let mut spec = PodSpec::default();
-        (spec.node_name, spec.containers) = (full.node_name, full.containers);
+        (spec.node_name, spec.containers, spec.affinity) =
+            (full.node_name, full.containers, affinity);
         spec
     });
+}
+
+/// The controller of DaemonSets writes the node into each term.
+fn to_its_node(full: Affinity) -> Option<Affinity> {
+    let required = full.node_affinity?.required_during_scheduling_ignored_during_execution?;
+    let mut terms = required.node_selector_terms;
+    terms.truncate(1);
+    terms.iter_mut().for_each(|term| term.match_expressions = None);
+    let required = Some(NodeSelector { node_selector_terms: terms });
+    let nodes = NodeAffinity {
+        required_during_scheduling_ignored_during_execution: required,
+        ..NodeAffinity::default()
+    };
+    Some(Affinity { node_affinity: Some(nodes), ..Affinity::default() })
 }
 
 /// Which template of pods is the newest is in its metadata.

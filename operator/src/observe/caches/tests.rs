@@ -365,6 +365,16 @@ fn k23_of_a_pod_and_a_replica_set_only_what_is_read_is_kept() {
     };
     assert_eq!(read(&pod), read(&before));
     assert_eq!(http_address(&pod).as_deref(), Some("10.244.0.9:19153"));
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["n"]});
+    let label = json!({"key": "pool", "operator": "In", "values": [long]});
+    let required = |term| json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}});
+    let affinity = required(json!({"matchFields": [field], "matchExpressions": [label]}));
+    let spec = json!({"containers": [], "affinity": {"nodeAffinity": affinity, "podAffinity": {}}});
+    let mut waiting: Pod =
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+    slim_pod(&mut waiting);
+    let expected = json!({"nodeAffinity": required(json!({"matchFields": [field]}))});
+    assert_eq!(json!(waiting.spec.unwrap().affinity), expected, "for which node it was made");
     let template = json!({"spec": {"containers": [{"name": long}]}});
     let mut set: ReplicaSet = serde_json::from_value(json!({"metadata": metadata,
         "spec": {"selector": {}, "template": template}}))

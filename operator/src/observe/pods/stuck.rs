@@ -110,7 +110,8 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
     let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
     let youngest = pods.iter().filter_map(|pod| created(pod)).max();
     let newest = newest_template_of_daemon_set(observed);
-    let is_cut_off = |pod: &Pod| node(pod).is_some_and(|node| observed.dead_nodes.contains(node));
+    let is_cut_off =
+        |pod: &Pod| meant_node(pod).is_some_and(|node| observed.dead_nodes.contains(node));
     let waits = |pod: &&Pod| {
         stops_daemon_set((pod, newest), observed)
             && !is_cut_off(pod)
@@ -126,11 +127,24 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
 fn stops_daemon_set((pod, newest): (&Pod, Option<&str>), observed: &Observed) -> bool {
     let is_elder = |it: &Pod| {
         let hash = label(it, DAEMON_TEMPLATE_HASH);
-        node(it) == node(pod) && is_ready(it) && hash.is_some() && hash != newest
+        node(it) == meant_node(pod) && is_ready(it) && hash.is_some() && hash != newest
     };
     label(pod, DAEMON_TEMPLATE_HASH) == newest
         && !is_ready(pod)
         && observed.pods.iter().any(is_elder)
+}
+
+/// The node that it runs on. One that a DaemonSet made and that finds no room there yet names it in its affinity only.
+fn meant_node(pod: &Pod) -> Option<&str> {
+    let named = || {
+        let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
+        let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+        let terms = required.node_selector_terms.iter();
+        let mut fields = terms.flat_map(|term| term.match_fields.iter().flatten());
+        let name = fields.find(|field| field.key == "metadata.name")?;
+        name.values.iter().flatten().next().map(String::as_str)
+    };
+    node(pod).or_else(named)
 }
 
 /// When a client that has fields of its spec wrote it last, or deleted it. One that writes annotations changes no pod.

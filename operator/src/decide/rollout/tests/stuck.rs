@@ -198,6 +198,7 @@ fn o7_with_a_pod_on_each_node_a_rollout_that_makes_steps_is_waited_for() {
     assert!(!pods::is_stuck(&story.observed, true, at(400)));
     story.observed.pods[2] = elder;
     assert!(pods::is_stuck(&story.observed, true, at(400)));
+    finds_no_room(&story);
     // An admission webhook refuses pods: none waits, and none comes.
     story.observed.pods.retain(|pod| pods::is_ready(pod) && pods::name(pod) != "dns-9");
     assert!(!stalled(&story.observed, 599) && stalled(&story.observed, 605));
@@ -205,6 +206,20 @@ fn o7_with_a_pod_on_each_node_a_rollout_that_makes_steps_is_waited_for() {
     let set = story.observed.daemon_set.as_mut().unwrap();
     set.metadata.managed_fields.as_mut().unwrap()[0].time = Some(from(json!(at(880).to_string())));
     assert!(!stalled(&story.observed, 900));
+}
+
+/// The pod that waits has no node: its affinity names the one for which it was made.
+fn finds_no_room(story: &Story) {
+    for (node, expected) in [("c", true), ("new", false)] {
+        let mut observed = story.observed.clone();
+        let surge = observed.pods.iter_mut().find(|pod| pods::name(pod) == "dns-surge").unwrap();
+        surge.status.as_mut().unwrap().container_statuses = None;
+        let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]});
+        let nodes = json!({"requiredDuringSchedulingIgnoredDuringExecution": required});
+        surge.spec = Some(from(json!({"containers": [], "affinity": {"nodeAffinity": nodes}})));
+        assert_eq!(pods::has_stalled(&observed, at(900)), expected, "{node}");
+    }
 }
 
 #[test]

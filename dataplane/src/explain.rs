@@ -256,8 +256,8 @@ fn chain(scene: &Scene<'_>, question: &Question, parts: &[KeptPart]) -> (Vec<Hop
         if let Some(last) = steps.last_mut() {
             last.upstream = Some(Upstream::of(scene, part));
         }
-        if let Some(target) = part.leads_to() {
-            let more = traced(&target);
+        if let Some(target) = &part.leads_to {
+            let more = traced(target);
             steps.extend(more.iter().map(|hop| step(scene, hop)));
             hops.extend(more);
         }

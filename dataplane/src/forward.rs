@@ -258,7 +258,7 @@ impl Forwarder {
             }
         };
         match first {
-            Ok((relayed, freshness)) if relayed.is_partial() => {
+            Ok((relayed, freshness)) if waiting.head.borrow().form.follows(&relayed) => {
                 // The groups are those of the state that was published when the query was decided (FW43).
                 if upstreams.removes_private_addresses(group) {
                     chain.protect();

@@ -54,7 +54,7 @@ impl Upstream {
             age_seconds: part.entry.map(|entry| entry.age_s),
             lifetime_seconds: part.entry.map(|entry| entry.lifetime_s),
             server,
-            leads_to: part.leads_to().map(|target| target.to_string()),
+            leads_to: part.leads_to.as_ref().map(ToString::to_string),
             group,
         }
     }

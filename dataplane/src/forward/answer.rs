@@ -46,7 +46,8 @@ impl Cached {
                 Cached::Reply { written, origin: Origin::Cache, refresh: false }
             }
             Found::Reply { relayed, freshness, refresh }
-                if relayed.is_partial() || (refresh && freshness == Freshness::Stale) =>
+                if forward.head.form.follows(&relayed)
+                    || (refresh && freshness == Freshness::Stale) =>
             {
                 Cached::Ask(Some(Held {
                     relayed,

@@ -126,7 +126,7 @@ pub(super) fn all_kept(
     buffer: &mut [u8],
     part: impl FnMut(usize, &LookupKey) -> Found,
 ) -> Option<(Written, Origin)> {
-    if !held.relayed.is_partial() {
+    if !forward.head.form.follows(&held.relayed) {
         let Held { relayed, freshness, .. } = held;
         let written = relayed.write(&forward.head, freshness, around.seed, buffer);
         return Some((written, Origin::Stale));

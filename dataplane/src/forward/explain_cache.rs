@@ -27,6 +27,8 @@ pub struct KeptPart {
     pub found: Found,
     /// Of a reply that was found. A failure has none: what is known of the slot is the age of a reply before it.
     pub entry: Option<KeptEntry>,
+    /// The next name that is asked for, where the reply is only a part of a chain (FW42).
+    pub leads_to: Option<Name>,
 }
 
 /// What is known of an entry.
@@ -38,16 +40,6 @@ pub struct KeptEntry {
     pub lifetime_s: u32,
     /// Which server of the group gave the reply, if that is known.
     pub server: Option<Member>,
-}
-
-impl KeptPart {
-    /// The next name, where the reply is only a part of a chain (FW42).
-    pub fn leads_to(&self) -> Option<Name> {
-        match &self.found {
-            Found::Reply { relayed, .. } => relayed.unresolved_target(),
-            Found::Nothing | Found::Failed { .. } => None,
-        }
-    }
 }
 
 impl Forwarder {
@@ -62,7 +54,13 @@ impl Forwarder {
         let mut parts = Vec::new();
         let mut part = |group: usize, key: &LookupKey| {
             let (found, entry) = self.seen(upstreams, group, key);
-            parts.push(KeptPart { group, found: found.clone(), entry });
+            let leads_to = match &found {
+                Found::Reply { relayed, .. } if forward.head.form.follows(relayed) => {
+                    relayed.unresolved_target()
+                }
+                Found::Reply { .. } | Found::Nothing | Found::Failed { .. } => None,
+            };
+            parts.push(KeptPart { group, found: found.clone(), entry, leads_to });
             found
         };
         let first = part(forward.group, &forward.key);

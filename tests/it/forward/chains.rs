@@ -3,12 +3,13 @@
 use crds::config::Host;
 use crds::rrtype::RrType;
 use dataplane::forward::Limit;
+use dataplane_core::{Forward, Surroundings};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 
-use super::stage::{FIRST, GOLDEN, Stage, answers, failure, options, waiting};
+use super::stage::{FIRST, GOLDEN, Stage, answers, failure, options, waiting, waiting_for_ours};
 
 #[tokio::test]
 async fn g97_a_stub_domains_chain_that_ends_outside_its_zone_is_continued() {
@@ -301,4 +302,37 @@ async fn fw45_fw42_a_chain_into_a_group_that_withholds_its_type_asks_no_server_t
     assert_eq!(stage.upstream(FIRST).asked().len(), 0);
     let reply = stage.ask(1, "half.corp.example", RecordType::A).await;
     assert_eq!(answers(&reply), ["192.0.2.80", "www.example.org."]);
+}
+
+#[tokio::test]
+async fn rr81_fw42_no_server_is_asked_for_the_target_of_an_alias_at_a_name_of_ours() {
+    let script = "server 10.0.0.2\n* *\n  silent\n\
+                  server 10.20.0.53\nshop.corp.example. *\n  answer @ 60 CNAME x.cdn.example.";
+    let stage = Stage::with(script, |config| config.limits.in_flight = 1);
+    let shop = waiting_for_ours(1, "shop.corp.example", RecordType::DS);
+    let is_without_data = |reply: &Message| {
+        assert_eq!(failure(reply), (ResponseCode::NoError, Some(17)));
+        assert_eq!((reply.answers.len(), reply.authorities.len()), (0, 0));
+    };
+    // From the server of the stub domain, from the cache, and expired where no upstream may be asked (N20).
+    is_without_data(&stage.ask_cached(&shop).await);
+    stage.until_no_lookup().await;
+    is_without_data(&stage.ask_cached(&shop).await);
+    let place = stage.slot(0);
+    stage.forwarder.clock().advance(std::time::Duration::from_secs(61));
+    is_without_data(&stage.ask_cached(&shop).await);
+    drop(place);
+    assert_eq!(stage.upstream(FIRST).asked().len(), 0);
+    // An explanation does not go on there either.
+    let (records, upstreams) = (&stage.published.records, &stage.published.upstreams);
+    let forward = Forward { group: 1, key: shop.key.clone(), head: shop.head.borrow() };
+    let around = Surroundings { records, now_s: 0, seed: 0, limit: 512 };
+    let kept = stage.forwarder.explain(upstreams, &forward, &around, &mut [0; 512]);
+    let leads_to: Vec<_> = kept.parts.iter().map(|part| &part.leads_to).collect();
+    assert_eq!((leads_to, kept.reply.is_some()), (vec![&None], true));
+    // For other names the chain is followed.
+    let other = waiting(1, "shop.corp.example", RecordType::DS);
+    let forward = Forward { group: 1, key: other.key.clone(), head: other.head.borrow() };
+    let kept = stage.forwarder.explain(upstreams, &forward, &around, &mut [0; 512]);
+    assert!(kept.parts[0].leads_to.is_some() && kept.reply.is_none());
 }

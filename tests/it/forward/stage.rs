@@ -267,11 +267,26 @@ pub(super) fn waiting(group: usize, name: &str, qtype: RecordType) -> Waiting {
     waiting_behind(group, name, qtype, Cnames::NONE)
 }
 
+/// The same for a name that has records of the resource (RR81).
+pub(super) fn waiting_for_ours(group: usize, name: &str, qtype: RecordType) -> Waiting {
+    waiting_with(group, name, qtype, Cnames::NONE, true)
+}
+
 pub(super) fn waiting_behind(
     group: usize,
     name: &str,
     qtype: RecordType,
     cnames: Cnames<'_>,
+) -> Waiting {
+    waiting_with(group, name, qtype, cnames, false)
+}
+
+fn waiting_with(
+    group: usize,
+    name: &str,
+    qtype: RecordType,
+    cnames: Cnames<'_>,
+    is_ours: bool,
 ) -> Waiting {
     let name = Name::from_text(name).unwrap();
     let form = ReplyForm {
@@ -286,7 +301,7 @@ pub(super) fn waiting_behind(
         udp_payload_size: 1232,
         ra: true,
         snapshot_age_s: None,
-        is_ours: false,
+        is_ours,
     };
     let head = ReplyHead { form, question: name.wire(), nsid: None, cnames }.keep();
     Waiting { group, key: LookupKey::new(name, qtype.into(), false, false), head }

@@ -9,6 +9,7 @@
 use alloc::boxed::Box;
 
 use super::aliases::{Cnames, KeptAlias};
+use super::relayed::Relayed;
 
 /// The largest UDP reply there is (`udpPayloadBytes`); a larger limit means a stream.
 pub(crate) const MAX_UDP: usize = 4096;
@@ -44,6 +45,14 @@ pub struct ReplyForm {
     /// Records of the ClusterDNS resource have the question's name: what an upstream says of it is relayed only where it neither
     /// denies the name nor leads away from it (RR81).
     pub is_ours: bool,
+}
+
+impl ReplyForm {
+    /// Whether the chain of this reply is continued for the client (FW42). Where the name is ours, the reply is the same
+    /// wherever the chain ends, so no upstream is asked for the rest of it (RR81).
+    pub fn follows(&self, relayed: &Relayed) -> bool {
+        relayed.is_partial() && !self.is_ours
+    }
 }
 
 /// What one client's reply needs, borrowed from its query and from our records: no allocation, and cheap to copy.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crds::config::{Policy, Transport};
+use crds::defaults;
 use crds::v1alpha1::{Server, ServerTls};
 use ipnet::IpNet;
 
@@ -88,6 +89,17 @@ pub(super) fn is_reverse(zone: &str) -> bool {
 /// Is a name at or below a zone? The root is the empty text.
 pub(super) fn is_at_or_below(name: &str, zone: &str) -> bool {
     zone.is_empty() || crds::names::is_at_or_below(name, zone)
+}
+
+/// What to add of a group that may have this many queries in progress, where the limit of all groups is reached first (FW52).
+pub(super) fn shared_places(number: u32) -> String {
+    let all = defaults::IN_FLIGHT;
+    match number > all / 2 {
+        true => format!(
+            "; spec.limits.inFlight is {all} by default, and with stub domains each group gets at most half of that"
+        ),
+        false => String::new(),
+    }
 }
 
 /// A server with its port, such as `10.0.0.1`, `10.0.0.1:5353`, `[fd00::1]:53` or `tls://1.1.1.1`. An encrypted

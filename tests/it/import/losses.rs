@@ -85,6 +85,20 @@ fn options_of_dnsmasq_are_kept_only_where_servers_have_them() {
 }
 
 #[test]
+fn more_places_than_half_of_all_are_not_promised_to_one_group() {
+    let words = "; spec.limits.inFlight is 4096 by default, and with stub domains each group gets at most half of that";
+    for (number, is_said) in [(2_048, false), (2_049, true), (3_000, true)] {
+        let corefile =
+            format!(".:53 {{\n forward . 8.8.8.8 {{\n max_concurrent {number}\n }}\n}}\n");
+        let (_, report) = imported("--corefile", &corefile);
+        assert_eq!(report.contains(&format!("not REFUSED{words}")), is_said, "{report}");
+        let (_, report) =
+            imported("--dnsmasq", &format!("server=8.8.8.8\ndns-forward-max={number}\n"));
+        assert_eq!(report.contains(&format!("of their own{words}")), is_said, "{report}");
+    }
+}
+
+#[test]
 fn a_server_that_cannot_be_asked_costs_only_itself() {
     let corp = |spec: &serde_json::Value| addresses(&spec["stubDomains"][0]).join(" ");
     let upstreams = |spec: &serde_json::Value| addresses(&spec["upstreams"]).join(" ");

@@ -14,7 +14,8 @@ use crate::import::draft::Draft;
 use crate::import::kube_dns::{ORDER, add_stub};
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
 use crate::import::values::{
-    ServerError, is_at_or_below, list, name, name_servers, no_address, without_zone, zones,
+    ServerError, is_at_or_below, list, name, name_servers, no_address, shared_places, without_zone,
+    zones,
 };
 use crate::import::{Files, Look};
 
@@ -50,7 +51,8 @@ pub(super) fn in_flight(flag: &Flag, gathered: &mut Gathered) -> Option<(Outcome
             gathered.in_flight = Some(number);
             let message = format!(
                 "limits: {{inFlight: {number}}} of spec.upstreams; more are answered SERVFAIL, and stub domains have limits of \
-                 their own"
+                 their own{}",
+                shared_places(number)
             );
             gathered.settings.push((flag.clone(), Changed, message));
             None

@@ -10,7 +10,7 @@ use super::super::scope::Scope;
 use super::{Read, is_for, tls};
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, Kept, NotNeeded, NotPossible};
-use crate::import::values::{is_at_or_below, list, policy, seconds, zones};
+use crate::import::values::{is_at_or_below, list, policy, seconds, shared_places, zones};
 
 /// Reads one option: what becomes of it if its `forward` is possible.
 ///
@@ -143,7 +143,10 @@ fn max_concurrent(line: &Directive, read: &mut Read) -> Result<(Outcome, String)
     read.in_flight = Some(number);
     Ok((
         Changed,
-        format!("limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED"),
+        format!(
+            "limits: {{inFlight: {number}}}; more are answered SERVFAIL, not REFUSED{}",
+            shared_places(number)
+        ),
     ))
 }
 

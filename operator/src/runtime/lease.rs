@@ -106,14 +106,12 @@ impl Elector {
     pub async fn hold(&mut self) -> NotLeading {
         loop {
             tokio::time::sleep(RETRY).await;
-            match self.attempt().await {
-                Ok(true) => {}
-                // Another has it, or may take it at any time.
-                Ok(false) if !self.is_mine() => self.leadership.lost(),
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::warn!("cannot renew the lease {NAME}, trying again: {error:#}")
-                }
+            if let Err(error) = self.attempt().await {
+                tracing::warn!("cannot renew the lease {NAME}, trying again: {error:#}");
+            }
+            // Another has it, or may take it at any time.
+            if !self.is_mine() {
+                self.leadership.lost();
             }
             if let Err(lost) = self.leadership.ensure() {
                 return lost;
@@ -186,7 +184,15 @@ impl Elector {
         }
         let mut tried = self.try_write(started).await?;
         if tried == Tried::Conflicts {
+            let led = self.seen.as_ref().filter(|seen| seen.holder == self.me);
+            let led = led.map(|seen| seen.transitions);
             self.read().await?;
+            // Another may have led while this process stood still, and have released the lease.
+            if led.is_some_and(|transitions| self.may_have_had_another(transitions))
+                && !self.is_mine()
+            {
+                return Ok(false);
+            }
             // It is ours by a write whose answer never came, or free, because another client cleared or deleted it. Only a write
             // that is answered says since when, and the next attempt may end after the deadline.
             tried = self.try_write(self.leadership.now()).await?;
@@ -231,6 +237,12 @@ impl Elector {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether another may have led since this process renewed the lease with this number of transitions.
+    fn may_have_had_another(&self, transitions: i32) -> bool {
+        let is_another = |seen: &Seen| seen.transitions != transitions;
+        self.leadership.ensure().is_err() || self.seen.as_ref().is_some_and(is_another)
     }
 
     fn is_mine(&self) -> bool {

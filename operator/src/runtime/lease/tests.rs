@@ -145,6 +145,28 @@ async fn o9_a_leader_that_finds_its_lease_free_takes_it_again_at_once() {
     }
 }
 
+/// What it knows is older than what the other wrote.
+#[tokio::test(start_paused = true)]
+async fn o9_a_leader_that_stood_still_while_another_led_does_not_lead_again() {
+    let server = Arc::new(Server::default());
+    let (mut first, mut second) = (elector(&server), elector(&server));
+    first.acquire().await;
+    // It stands still until its lease is over.
+    second.acquire().await;
+    second.release().await;
+    assert!(!first.attempt().await.expect("an answer"));
+    assert_eq!(server.holder(), "");
+    // Another instance may lead for a moment only, where a person cleared the record.
+    first.acquire().await;
+    first.release().await;
+    second.acquire().await;
+    second.release().await;
+    first.seen.as_mut().expect("a lease").holder = first.me.clone();
+    first.leadership.renewed(first.leadership.now());
+    assert!(!first.attempt().await.expect("an answer"));
+    assert_eq!(server.holder(), "");
+}
+
 #[tokio::test(start_paused = true)]
 async fn o9_a_leader_whose_lease_is_not_its_own_any_more_stops_at_once() {
     let server = Arc::new(Server::default());

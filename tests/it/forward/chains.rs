@@ -319,6 +319,7 @@ async fn rr81_fw42_no_server_is_asked_for_the_target_of_an_alias_at_a_name_of_ou
     stage.until_no_lookup().await;
     is_without_data(&stage.ask_cached(&shop).await);
     let place = stage.slot(0);
+    assert!(place.is_some() && stage.slot(0).is_none());
     stage.forwarder.clock().advance(std::time::Duration::from_secs(61));
     is_without_data(&stage.ask_cached(&shop).await);
     drop(place);

@@ -125,6 +125,11 @@ fn l16_fw52_two_groups_that_are_full_leave_places_for_a_third() {
     };
     let mut slow: VecDeque<Slot> = std::iter::from_fn(|| slot(1)).collect();
     assert_eq!(slow.len(), 2048, "alone, a group has its own limit");
+    // A client of a group that is not slow has as much of it as before, up to an even share of all.
+    let one: Vec<Slot> =
+        std::iter::from_fn(|| forwarder.slot(&upstreams, 3, [10, 9, 0, 0].into())).collect();
+    assert!(one.len() >= 4096 / 5, "{}", one.len());
+    drop(one);
     let mut silent: VecDeque<Slot> = std::iter::from_fn(|| slot(2)).collect();
     // Each lookup ends in its turn, and others of both groups try to take its place.
     for _ in 0..4096 {

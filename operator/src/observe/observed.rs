@@ -83,7 +83,7 @@ pub struct Observed {
     pub nodes_that_fit: u32,
     /// What of `spec.placement` keeps our pods off every node; none: they may run on some node, or there is none.
     pub no_node_fits: Option<Misfit>,
-    /// The same of the DaemonSet that exists: its pods may run on no node. Then no edit of the spec has caused it.
+    /// That is so, and pods of the DaemonSet that exists may run on no node either. Then no edit of the spec has caused it.
     pub no_node_fits_daemon_set: bool,
     /// Nodes with pods of ours on which they may not run by `spec.placement`, and why: a DaemonSet ends those pods at once.
     pub unfit_nodes: BTreeMap<String, Misfit>,

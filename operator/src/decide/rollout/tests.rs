@@ -24,11 +24,20 @@ struct Story {
 }
 
 impl Story {
-    /// Three pods run what the old spec asks for.
+    /// This many pods run what the old spec asks for.
     fn with_pods(count: u32) -> Self {
         let mut story = Self { observed: Observed::default(), dns: dns(OLD) };
         deploy(&mut story.observed, count);
         story.reconcile(0);
+        story.pods_follow();
+        story
+    }
+
+    /// One of three pods runs a change, which is tried there since second 100.
+    fn on_trial() -> Self {
+        let mut story = Self::with_pods(3);
+        story.edit(NEW);
+        story.reconcile(100);
         story.pods_follow();
         story
     }
@@ -163,10 +172,7 @@ fn d1_nothing_is_promoted_that_no_pod_was_seen_to_run_and_to_answer() {
 
 #[test]
 fn d1_what_a_pod_said_before_it_was_named_says_nothing() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.observed.pod_reports.get_mut("dns-0-uid").unwrap().age = Duration::from_secs(50);
     story.compare(true, true);
     assert_eq!(story.reconcile(130).state.stable, revision(OLD));
@@ -174,10 +180,7 @@ fn d1_what_a_pod_said_before_it_was_named_says_nothing() {
 
 #[test]
 fn o7_what_is_worse_in_two_rounds_takes_the_canary_back_and_no_other_pod_has_it() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(false, false);
     assert!(
         story.reconcile(101).canary.is_some(),
@@ -220,10 +223,7 @@ fn o7_going_back_to_what_runs_ends_the_failure() {
 }
 
 fn failed() -> Story {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(false, true);
     story.reconcile(101);
     assert_eq!(story.reconcile(105).state.failed, revision(NEW));
@@ -233,10 +233,7 @@ fn failed() -> Story {
 
 #[test]
 fn o7_a_canary_that_died_while_it_was_asked_is_lost_and_not_wrong() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(false, true);
     let canary = story.canary().unwrap();
     let silent = crate::observe::observed::PodReport {
@@ -264,10 +261,7 @@ fn o5_a_pod_that_refuses_the_canary_fails_it() {
 
 #[test]
 fn o8_a_new_leader_continues_where_the_last_one_stopped() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(true, true);
     // An hour without an operator: the pod was not watched, and has gone back by itself.
     let stable = revision(OLD);
@@ -280,10 +274,7 @@ fn o8_a_new_leader_continues_where_the_last_one_stopped() {
 
 #[test]
 fn a_newer_edit_replaces_the_canary_on_the_same_pod() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(true, true);
     story.edit("{ttlSeconds: 9}");
     let plan = story.reconcile(120);
@@ -297,10 +288,7 @@ fn a_newer_edit_replaces_the_canary_on_the_same_pod() {
 
 #[test]
 fn an_edit_back_ends_the_canary() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.edit(OLD);
     let plan = story.reconcile(110);
     assert_eq!(

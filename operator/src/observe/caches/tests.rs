@@ -103,6 +103,11 @@ impl Api {
     }
 }
 
+fn started(api: &Api, all: Store<ClusterDNS>, triggers: &Arc<Triggers>) -> Caches {
+    let (metrics, lists) = (Arc::default(), Arc::default());
+    Caches::start(api.client(), &["dns".to_owned()], all, triggers.clone(), metrics, lists)
+}
+
 #[tokio::test]
 async fn o13_the_start_wakes_each_of_many_once_and_a_change_wakes_the_one_it_is_about() {
     let (all, mut writer) = kube::runtime::reflector::store();
@@ -112,9 +117,7 @@ async fn o13_the_start_wakes_each_of_many_once_and_a_change_wakes_the_one_it_is_
         writer.apply_watcher_event(&Event::Apply(serde_json::from_value(dns).unwrap()));
     }
     let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
-    let namespaces = ["dns".to_owned()];
-    let (metrics, lists) = (Arc::default(), Arc::default());
-    let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
+    let caches = started(&api, all, &triggers);
     caches.wait_until_read("").await;
     caches.wait_until_read("dns").await;
     let mut woken = Box::pin(triggers.stream());
@@ -144,9 +147,7 @@ async fn o13_an_edit_wakes_also_those_whose_pods_are_not_selected_any_more() {
     }
     let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
     *api.has.lock().unwrap() = (1, 0);
-    let namespaces = ["dns".to_owned()];
-    let (metrics, lists) = (Arc::default(), Arc::default());
-    let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
+    let caches = started(&api, all, &triggers);
     caches.wait_until_read("dns").await;
     let mut woken = Box::pin(triggers.stream());
     while woken.next().now_or_never().is_some() {}
@@ -178,9 +179,7 @@ async fn o13_a_repeated_list_wakes_those_whose_objects_are_gone() {
     }
     let (api, triggers) = (Api::default(), Arc::<Triggers>::default());
     *api.has.lock().unwrap() = (1, 1);
-    let namespaces = ["dns".to_owned()];
-    let (metrics, lists) = (Arc::default(), Arc::default());
-    let caches = Caches::start(api.client(), &namespaces, all, triggers.clone(), metrics, lists);
+    let caches = started(&api, all, &triggers);
     caches.wait_until_read("").await;
     caches.wait_until_read("dns").await;
     let services = || caches.objects(Kind::Service, "dns").len();

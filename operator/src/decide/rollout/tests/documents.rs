@@ -157,10 +157,7 @@ impl Story {
 
 #[test]
 fn o4_an_edit_during_a_trial_is_undone_and_the_trial_continues() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     let canary = story.canary();
     story.is_edited(Some(OLD));
     let plan = story.written(110);
@@ -188,10 +185,7 @@ fn o4_an_edit_is_not_reported_for_as_long_as_a_clock_was_ahead() {
 
 #[test]
 fn o4_an_edit_that_cannot_be_undone_is_what_the_configuration_is_tried_beside() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     // The operator has just started, and pods took it.
     story.is_edited(None);
     let plan = story.written(110);
@@ -211,10 +205,7 @@ fn o4_an_edit_that_cannot_be_undone_is_what_the_configuration_is_tried_beside() 
 
 /// Three pods that run the old configuration, because the canary refused the new one.
 fn after_a_failed_trial() -> Story {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     let name = story.canary().expect("a canary");
     reported(&mut story.observed, &name).rejection = Some("no".to_owned());
     says_old(&mut story);

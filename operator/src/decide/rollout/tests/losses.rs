@@ -37,10 +37,7 @@ fn a_lost_canary_is_replaced_and_the_third_loss_fails_the_revision() {
 
 #[test]
 fn o17_a_canary_that_its_node_evicted_is_not_watched_to_the_end_of_its_time() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     let ended = json!({"phase": "Failed", "reason": "Evicted"});
     story.observed.pods[0].status = Some(from(ended));
     assert_eq!(story.reconcile(110).state.losses, 1);
@@ -183,10 +180,7 @@ fn o17_a_canary_that_no_operator_watched_is_no_loss() {
 /// Else the configuration would go out untried where no second pod comes.
 #[test]
 fn o17_a_canary_that_answered_worse_before_no_operator_watched_it_is_lost() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(false, true);
     story.reconcile(104);
     let canary = story.canary().unwrap();
@@ -196,10 +190,7 @@ fn o17_a_canary_that_answered_worse_before_no_operator_watched_it_is_lost() {
 
 #[test]
 fn o17_a_canary_that_no_operator_watched_and_that_restarted_is_lost() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     restart(&mut story, "dns-0", &revision(OLD));
     assert_eq!(story.reconcile(1_300).state.losses, 1);
 }
@@ -253,10 +244,7 @@ fn a_canary_that_restarts_before_anyone_counts_it_is_lost_and_never_judged() {
 
 #[test]
 fn o7_a_lost_canary_goes_back_before_another_pod_is_named() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     restart(&mut story, "dns-0", &revision(NEW));
     for second in [101, 103] {
         let plan = story.reconcile(second);
@@ -294,10 +282,7 @@ fn a_canary_that_keeps_restarting_quickly_fails_its_revision() {
 
 #[test]
 fn a_newer_edit_does_not_go_to_a_canary_that_has_just_restarted() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     restart(&mut story, "dns-0", &revision(NEW));
     story.edit("{ttlSeconds: 9}");
     story.reconcile(110);
@@ -307,10 +292,7 @@ fn a_newer_edit_does_not_go_to_a_canary_that_has_just_restarted() {
 #[test]
 fn versions_that_know_nothing_of_processes_go_on_as_before() {
     // A data plane whose version does not report its process.
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     reported(&mut story.observed, "dns-0").process.clear();
     story.compare(true, true);
     assert_eq!(story.reconcile(101).state.losses, 0);
@@ -363,10 +345,7 @@ fn an_edit_of_a_configuration_that_took_its_pod_down_is_tried_in_its_turn() {
 
 #[test]
 fn d1_a_trial_that_ends_because_one_pod_is_wanted_promises_no_next_one() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(false, true);
     story.reconcile(101);
     assert_eq!(config_map::state(&story.observed).worse.len(), 1, "it failed once");

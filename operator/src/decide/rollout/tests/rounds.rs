@@ -6,10 +6,7 @@ use crate::observe::observed::{Check, CheckResult};
 
 /// A rollout whose canary is on trial and has been asked.
 fn on_trial() -> Story {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.compare(true, true);
     story
 }

@@ -100,10 +100,7 @@ fn o17_a_trial_ends_when_the_spec_asks_for_one_pod_only() {
 
 #[test]
 fn o17_what_took_pods_down_does_not_reach_the_only_pod() {
-    let mut story = Story::with_pods(3);
-    story.edit(NEW);
-    story.reconcile(100);
-    story.pods_follow();
+    let mut story = Story::on_trial();
     story.remove("dns-0");
     assert_eq!(story.reconcile(110).state.losses, 1);
     story.pods_follow();

@@ -186,13 +186,11 @@ impl InFlight {
     }
 
     /// How many places a group may have that has this limit and holds `count`, while one more is being taken: `total` has that
-    /// already. One that holds more than an even share, with one share left over, may hold no more than are free, so that two
-    /// groups whose servers are slow leave places for a third. That is half of what it holds and what is free: its own places do
-    /// not change it.
+    /// already. One that holds more than an even share may hold no more than are free, so that two groups whose servers are slow
+    /// leave places for a third. That is half of what it holds and what is free: its own places do not change it.
     fn limit_of_group(&self, upstreams: &Upstreams, count: &AtomicUsize, limit: usize) -> usize {
-        let (groups, held) = (upstreams.groups().count(), count.load(Ordering::Relaxed));
-        // Where there is one group, no other needs what it leaves.
-        if groups <= 1 || held < upstreams.max_in_flight / (groups + 1) {
+        let held = count.load(Ordering::Relaxed);
+        if upstreams.even_share.is_none_or(|share| held < share) {
             return limit;
         }
         let free = free_with_own(&self.total, upstreams.max_in_flight);

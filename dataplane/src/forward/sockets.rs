@@ -305,9 +305,7 @@ impl Pool {
     /// Closes those that are cut off. Often many are at the same time.
     fn close_cut_off(&self, now: Instant) {
         let cut_off = self.open().take_cut_off(now);
-        let mut ports = self.common.ports();
-        cut_off.iter().for_each(|_| ports.closed(self.server, now));
-        drop(ports);
+        cut_off.iter().for_each(|_| self.closed(now));
         for port in cut_off {
             port.failed();
             port.close();
@@ -317,9 +315,7 @@ impl Pool {
     /// Closes every socket: the server is gone.
     pub(super) fn close_all(&self, now: Instant) {
         let open = self.open().take_all();
-        let mut ports = self.common.ports();
-        open.iter().for_each(|_| ports.closed(self.server, now));
-        drop(ports);
+        open.iter().for_each(|_| self.closed(now));
         open.iter().for_each(|port| port.close());
     }
 

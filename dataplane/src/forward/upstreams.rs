@@ -40,6 +40,9 @@ pub struct Upstreams {
     cache: cache::CacheLimits,
     pub(super) max_in_flight: usize,
     pub(super) max_in_flight_per_client: usize,
+    /// Places that each group could have if all were full, with one such share left over (FW52). None where there is one group: no
+    /// other needs what it leaves.
+    pub(super) even_share: Option<usize>,
 }
 
 /// The servers of one route.
@@ -160,6 +163,7 @@ impl Upstreams {
         let limits = &config.limits;
         let defaults = groups[0].as_ref().map_or(&[][..], |group| &group.servers);
         let max_in_flight = limits.in_flight as usize;
+        let count = groups.iter().flatten().count();
         registry.common.keep_port(config.listeners.quic.as_ref().map(|quic| quic.port));
         let servers = taking.replace(ports(limits.upstream_ports), max_in_flight, defaults);
         let mut counters: Vec<Arc<ServerCounters>> = Vec::with_capacity(servers.len());
@@ -177,6 +181,7 @@ impl Upstreams {
             resolv_conf: file,
             cache: cache::CacheLimits::of(&config.cache),
             max_in_flight,
+            even_share: (count > 1).then(|| max_in_flight / (count + 1)),
             max_in_flight_per_client: limits.in_flight_per_client as usize,
         }
     }

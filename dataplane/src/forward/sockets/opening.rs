@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use dataplane_udp::wildcard;
@@ -35,7 +35,7 @@ impl Pool {
 
     /// Lets later queries draw this socket, which a task reads.
     pub(super) fn add(&self, socket: Socket, now: Instant) -> Arc<Port> {
-        let port = Arc::new(Port::new(ReadBy::Task(socket), &self.common, false, now));
+        let port = Arc::new(Port::new(ReadBy::Task(socket), &self.common, false, Weak::new(), now));
         let task = tokio::spawn(port::read(Arc::clone(&port)));
         port.at_end(move || task.abort());
         self.open().add(None, Arc::clone(&port));
@@ -62,8 +62,8 @@ impl Pool {
         is_own: bool,
         at: Instant,
     ) -> io::Result<Arc<Port>> {
-        let socket = ReadBy::Thread(socket, reader.awaited());
-        let port = Arc::new(Port::new(socket, &self.common, is_own, at));
+        let (socket, awaited) = (ReadBy::Thread(socket), reader.awaited());
+        let port = Arc::new(Port::new(socket, &self.common, is_own, awaited, at));
         let key = reader.key();
         reader.add(key, &port).inspect_err(|_| self.closed(at))?;
         let (of, common, server) = (Arc::clone(reader), Arc::clone(&self.common), self.server);

@@ -36,8 +36,8 @@ pub(super) fn registered(socket: UdpSocket) -> io::Result<Socket> {
 pub(super) enum ReadBy {
     /// A task of the runtime.
     Task(Socket),
-    /// The thread that opened it, and what is held for each reply that it awaits.
-    Thread(UdpSocket, Weak<()>),
+    /// The thread that opened it.
+    Thread(UdpSocket),
 }
 
 /// A socket that several queries share, or one query has for itself.
@@ -136,12 +136,14 @@ impl Drop for Listening {
 }
 
 impl Port {
-    /// On this socket; nothing reads it yet.
-    pub(super) fn new(socket: ReadBy, common: &Arc<Common>, is_own: bool, now: Instant) -> Port {
-        let awaited = match &socket {
-            ReadBy::Task(_) => Weak::new(),
-            ReadBy::Thread(_, awaited) => Weak::clone(awaited),
-        };
+    /// On this socket; nothing reads it yet. `awaited` is that of the [Reader](super::reader::Reader), if a thread reads it.
+    pub(super) fn new(
+        socket: ReadBy,
+        common: &Arc<Common>,
+        is_own: bool,
+        awaited: Weak<()>,
+        now: Instant,
+    ) -> Port {
         Port {
             socket,
             common: Arc::clone(common),
@@ -172,7 +174,7 @@ impl Port {
     pub(super) fn socket(&self) -> &UdpSocket {
         match &self.socket {
             ReadBy::Task(socket) => socket.get_ref(),
-            ReadBy::Thread(socket, _) => socket,
+            ReadBy::Thread(socket) => socket,
         }
     }
 

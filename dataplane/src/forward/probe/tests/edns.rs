@@ -42,6 +42,14 @@ async fn look_up(upstreams: &Upstreams, name: &str) {
     answered.expect("a reply, if need be without an OPT record");
 }
 
+/// Probes the only server while clients ask for this name. The next probe is due only after that one has ended.
+async fn probed_beside(upstreams: &Upstreams, name: &str) {
+    probe_due(upstreams, 0, now());
+    while upstreams.known()[0].probe_at(false, now()).is_none() {
+        look_up(upstreams, name).await;
+    }
+}
+
 #[tokio::test]
 async fn fw25_the_server_of_one_name_switches_edns_off_for_no_other() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -50,11 +58,7 @@ async fn fw25_the_server_of_one_name_switches_edns_off_for_no_other() {
     let server = &upstreams.known()[0];
     look_up(&upstreams, "evil.example").await;
     assert!(server.seen(now()).edns, "it may be about its name");
-    probe_due(&upstreams, 0, now());
-    // The next one is due only after that one has ended.
-    while server.probe_at(false, now()).is_none() {
-        look_up(&upstreams, "evil.example").await;
-    }
+    probed_beside(&upstreams, "evil.example").await;
     assert!(server.seen(now()).edns);
     assert!(with_opt.lock().unwrap().contains(&vec![0]), "the probe");
     look_up(&upstreams, "www.example.org").await;
@@ -86,11 +90,7 @@ async fn fw25_the_server_of_one_stub_domain_switches_edns_off_for_no_other_group
     let with_opt = refusing(far, false);
     let server = &upstreams.known()[0];
     look_up(&upstreams, "evil.example").await;
-    probe_due(&upstreams, 0, now());
-    // The next one is due only after that one has ended.
-    while server.probe_at(false, now()).is_none() {
-        look_up(&upstreams, "evil.example").await;
-    }
+    probed_beside(&upstreams, "evil.example").await;
     let roots = |asked: &[Vec<u8>]| asked.iter().filter(|name| **name == [0]).count();
     assert_eq!(roots(&with_opt.lock().unwrap()), 1);
     assert!(server.seen(now()).edns, "the root is answered with an OPT record, only later");

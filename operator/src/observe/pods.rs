@@ -5,8 +5,8 @@ mod progress;
 mod stuck;
 
 pub use mounted::mounted_secrets;
-pub use progress::{Progress, has_no_older_pods, progress};
-pub use stuck::{CRASHES, NO_CONTAINER, NO_IMAGE, has_stalled, is_paused, is_stuck};
+pub use progress::{Progress, has_no_older_pods, is_moving, progress};
+pub use stuck::{CRASHES, NO_CONTAINER, NO_IMAGE, has_stalled, is_paused, is_stuck, stay};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

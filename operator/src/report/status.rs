@@ -218,7 +218,12 @@ fn on_its_way(
     }
     let rollout = &plan.rollout;
     let state = &rollout.state;
-    let progress = pods::progress(observed, adoption::is_per_node(dns));
+    let per_node = adoption::is_per_node(dns);
+    let progress = pods::progress(observed, per_node);
+    if pods::is_moving(observed, per_node) {
+        let waits = waits_for_pods(dns, rollout, observed, now);
+        return Some(ConditionState::yes("RollingOut", &moving(progress, per_node, &waits)));
+    }
     if !progress.has_newest_pods() {
         let left_out = match progress.left_out {
             0 => String::new(),
@@ -303,6 +308,23 @@ fn on_its_way(
     }
 }
 
+/// Pods of the workload before serve, also where all of the wanted one are there and not ready.
+fn moving(progress: pods::Progress, per_node: bool, waits: &str) -> String {
+    let (before, wanted) = match per_node {
+        true => ("Deployment", "DaemonSet"),
+        false => ("DaemonSet", "Deployment"),
+    };
+    let how_far = match progress.exists {
+        true => {
+            format!(": {} of {} pods of the {wanted} are ready", progress.ready, progress.desired)
+        }
+        false => ", which does not exist yet".to_owned(),
+    };
+    format!(
+        "pods move from the {before} to the {wanted}{how_far}. Those of the {before} stay until all of the {wanted} are{waits}"
+    )
+}
+
 /// A rollout of many pods takes long, and a person who has edited the configuration should know what that waits for.
 fn waits_for_pods(
     dns: &ClusterDNS,
@@ -312,12 +334,18 @@ fn waits_for_pods(
 ) -> String {
     let (wanted, state) = (&rollout.desired_revision, &rollout.state);
     let per_node = adoption::is_per_node(dns);
-    let stay =
-        pods::has_no_older_pods(observed, per_node) || pods::is_stuck(observed, per_node, now);
+    let stay = pods::stay(observed, per_node, now);
     if stay || rollout.canary.is_some() || [&state.stable, &state.failed].contains(&wanted) {
         return String::new();
     }
-    format!(". After that a pod tries configuration {wanted}; until then pods run {}", state.stable)
+    let or_else = match pods::is_moving(observed, per_node) {
+        true => ", or when the new pods do not start or make no step for 10 minutes,",
+        false => "",
+    };
+    format!(
+        ". After that{or_else} a pod tries configuration {wanted}; until then pods run {}",
+        state.stable
+    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod deleted;
 mod documents;
 mod waits;
 mod stuck;
+mod moving;
 mod rounds;
 mod losses;
 mod replaced;

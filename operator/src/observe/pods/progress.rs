@@ -65,6 +65,18 @@ pub fn has_no_older_pods(observed: &Observed, per_node: bool) -> bool {
     }
 }
 
+/// Do pods move between a Deployment and a DaemonSet? Those of the other workload serve until all of the wanted one do, which may
+/// not be made at all, or have no pod.
+pub fn is_moving(observed: &Observed, per_node: bool) -> bool {
+    let (deployment, daemon_set) = (observed.deployment.as_ref(), observed.daemon_set.as_ref());
+    let other = match per_node {
+        true => deployment.map(|it| &it.metadata),
+        false => daemon_set.map(|it| &it.metadata),
+    };
+    let stays = other.is_some_and(|other| other.deletion_timestamp.is_none());
+    stays && !progress(observed, per_node).is_complete()
+}
+
 /// The state of our workload; if a Deployment and a DaemonSet exist at the same time, that of the wanted one.
 pub fn progress(observed: &Observed, per_node: bool) -> Progress {
     match (&observed.deployment, &observed.daemon_set) {

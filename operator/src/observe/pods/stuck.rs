@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 use super::{
-    DAEMON_TEMPLATE_HASH, has_ended, is_leaving, is_ready, is_seen, label,
-    newest_template_of_daemon_set, node,
+    DAEMON_TEMPLATE_HASH, has_ended, has_no_older_pods, is_leaving, is_moving, is_ready, is_seen,
+    label, newest_template_of_daemon_set, node, progress,
 };
 use crate::observe::observed::Observed;
 
@@ -35,20 +35,35 @@ const CRASHED: i32 = 2;
 /// How long a workload may make no step. A Deployment has a condition that says so after the same time, while its controller works.
 const DEADLINE: SignedDuration = SignedDuration::from_secs(600);
 
-/// Is the workload on its way to a template and does not get there: its pods do not start, or it makes no step? Its old pods
-/// stay for as long as that lasts.
+/// Is the workload on its way to a template and does not get there: it is not made, its pods do not start, or it makes no step? Its
+/// old pods stay for as long as that lasts, and so do those of the workload that it replaces.
 pub fn is_stuck(observed: &Observed, per_node: bool, now: Timestamp) -> bool {
-    does_not_start(observed, per_node)
+    // It is made just after the decision, unless it is refused, as by an admission webhook: nothing says for how long that lasts.
+    let is_not_made = is_moving(observed, per_node) && !progress(observed, per_node).exists;
+    is_not_made
+        || does_not_start(observed, per_node)
         || match per_node {
             true => has_stalled(observed, now),
             false => is_past_deadline(observed) || is_paused(observed) || is_ignored(observed, now),
         }
 }
 
+/// Do the pods that run stay? No rollout takes them away, and no other workload replaces theirs; or that stands still.
+pub fn stay(observed: &Observed, per_node: bool, now: Timestamp) -> bool {
+    has_no_older_pods(observed, per_node) && !is_moving(observed, per_node)
+        || is_stuck(observed, per_node, now)
+}
+
 fn does_not_start(observed: &Observed, per_node: bool) -> bool {
     let is_alive = |pod: &&Pod| !is_leaving(pod) && !has_ended(pod) && !is_ready(pod);
     let newest = newest_template_of_daemon_set(observed);
-    let stops_others = |pod: &&Pod| !per_node || stops_daemon_set((pod, newest), observed);
+    let moves = is_moving(observed, per_node);
+    let is_of_daemon_set = |pod: &Pod| label(pod, DAEMON_TEMPLATE_HASH).is_some();
+    // Those of a DaemonSet that a Deployment replaces keep nothing from it.
+    let stops_others = |pod: &&Pod| match per_node {
+        true => stops_daemon_set(pod, (newest, moves), observed),
+        false => !(moves && is_of_daemon_set(pod)),
+    };
     let alive = observed.pods.iter().filter(is_alive).filter(stops_others);
     let statuses = alive.filter_map(|pod| pod.status.as_ref());
     let mut containers = statuses.flat_map(|status| status.container_statuses.iter().flatten());
@@ -108,30 +123,36 @@ pub fn has_stalled(observed: &Observed, now: Timestamp) -> bool {
         label(pod, DAEMON_TEMPLATE_HASH).is_some() && !is_leaving(pod) && !has_ended(pod)
     };
     let pods: Vec<&Pod> = observed.pods.iter().filter(made).collect();
-    let youngest = pods.iter().filter_map(|pod| created(pod)).max();
+    let youngest = pods.iter().filter_map(|pod| created(&pod.metadata)).max();
     let newest = newest_template_of_daemon_set(observed);
     let is_cut_off =
         |pod: &Pod| meant_node(pod).is_some_and(|node| observed.dead_nodes.contains(node));
+    let moves = is_moving(observed, true);
     let waits = |pod: &&Pod| {
-        stops_daemon_set((pod, newest), observed)
+        stops_daemon_set(pod, (newest, moves), observed)
             && !is_cut_off(pod)
             && unready_since(pod).is_some_and(is_long)
     };
     // A new template may be on its way to its first pod. A pod that waits is not ready, also if something was written.
     let is_on_its_way = written_at(&set.metadata).is_some_and(|at| !is_long(at));
-    pods.iter().any(waits) || !is_on_its_way && youngest.is_some_and(is_long)
+    // One without any pod has made none since it exists.
+    let last_made = youngest.or_else(|| created(&set.metadata));
+    pods.iter().any(waits) || !is_on_its_way && last_made.is_some_and(is_long)
 }
 
-/// Do all other nodes wait until this pod is ready? It is of the newest template, and on its node one of an older template is
-/// ready. Where none is, the older one is deleted at once, and the other nodes have their turns.
-fn stops_daemon_set((pod, newest): (&Pod, Option<&str>), observed: &Observed) -> bool {
+/// Does all else wait until this pod is ready? It is of the newest template, and on its node one of an older template is ready: the
+/// other nodes wait for their turns. Where none is, the older one is deleted at once. Or a Deployment waits for each pod of the
+/// DaemonSet that replaces it.
+fn stops_daemon_set(pod: &Pod, (newest, moves): (Option<&str>, bool), observed: &Observed) -> bool {
     let is_elder = |it: &Pod| {
         let hash = label(it, DAEMON_TEMPLATE_HASH);
         node(it) == meant_node(pod) && is_ready(it) && hash.is_some() && hash != newest
     };
-    label(pod, DAEMON_TEMPLATE_HASH) == newest
+    let own = label(pod, DAEMON_TEMPLATE_HASH);
+    own.is_some()
+        && own == newest
         && !is_ready(pod)
-        && observed.pods.iter().any(is_elder)
+        && (moves || observed.pods.iter().any(is_elder))
 }
 
 /// The node that it runs on. One that a DaemonSet made and that finds no room there yet names it in its affinity only.
@@ -159,8 +180,8 @@ fn written_at(metadata: &ObjectMeta) -> Option<Timestamp> {
     writes.filter_map(|it| Some(it.time.as_ref()?.0)).chain(deleted).max()
 }
 
-fn created(pod: &Pod) -> Option<Timestamp> {
-    Some(pod.metadata.creation_timestamp.as_ref()?.0)
+fn created(metadata: &ObjectMeta) -> Option<Timestamp> {
+    Some(metadata.creation_timestamp.as_ref()?.0)
 }
 
 /// Since when a pod that is not ready has not been: where it never was, since it was made.
@@ -168,5 +189,5 @@ fn unready_since(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
     let since = ready.next().and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
-    since.or_else(|| created(pod))
+    since.or_else(|| created(&pod.metadata))
 }

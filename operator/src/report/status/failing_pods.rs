@@ -205,8 +205,11 @@ fn no_progress(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Option<
     let reason = "ProgressDeadlineExceeded";
     let per_node = is_per_node(dns);
     let progress = pods::progress(observed, per_node);
+    // All its pods may be there, and a Deployment waits until they are ready.
+    let is_waited_for = pods::is_moving(observed, per_node) && progress.desired > 0;
+    let is_there = progress.has_newest_pods() && !is_waited_for;
     let kind = match per_node {
-        true if progress.has_newest_pods() || !pods::has_stalled(observed, now) => return None,
+        true if is_there || !pods::has_stalled(observed, now) => return None,
         true => Kind::DaemonSet,
         false => {
             deployment_condition(observed, "Progressing", "False", Some(reason))?;

@@ -12,7 +12,7 @@ use crate::desired::CONTAINER;
 use crate::desired::ports::METRICS;
 use crate::names;
 use crate::observe::observed::Observed;
-use crate::observe::pods;
+use crate::observe::pods::{self, Progress};
 use crate::shortened::shortened;
 
 /// The reason of `Degraded`, and words of its message, by which the next look knows it again.
@@ -24,9 +24,15 @@ const LAST_SEEN: &str = "; at the last look at the pods, fewer than half of them
 /// Fewer than half of the desired pods are ready, and no rollout or scaling was in progress when that began. A new ClusterDNS is
 /// starting; one that was ready once has this until half of its pods are ready again, also while a rollout is to mend it.
 pub(super) fn too_few_pods(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
-    let progress = pods::progress(observed, is_per_node(dns));
+    let per_node = is_per_node(dns);
+    let wanted = pods::progress(observed, per_node);
+    let are_enough = |it: &Progress| it.ready.saturating_mul(2) >= it.desired;
+    // Those of the workload before serve until all of the wanted one do, which start meanwhile; either of them may end this.
+    let is_moving = pods::is_moving(observed, per_node);
+    let progress = if is_moving { pods::progress(observed, !per_node) } else { wanted };
+    let have_come = is_moving && wanted.desired > 0 && are_enough(&wanted);
     let begins = was_ready(dns) && progress.has_newest_pods();
-    if !(begins || had_too_few_pods(dns)) || progress.ready.saturating_mul(2) >= progress.desired {
+    if !(begins || had_too_few_pods(dns)) || have_come || are_enough(&progress) {
         return None;
     }
     problem(

@@ -52,8 +52,7 @@ pub(super) fn pods_ignore_fields(
     now: Timestamp,
 ) -> Option<Problem> {
     let per_node = is_per_node(dns);
-    let stay =
-        pods::has_no_older_pods(observed, per_node) || pods::is_stuck(observed, per_node, now);
+    let stay = pods::stay(observed, per_node, now);
     let canary = plan.rollout.state.canary_pod.as_ref().map(|pod| pod.uid.as_str());
     let others = pods::ready(observed).filter(|pod| stay && Some(pods::uid(pod)) != canary);
     let reported = others.filter_map(|pod| Some((pod, pods::known(observed, pod)?)));

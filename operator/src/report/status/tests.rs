@@ -24,6 +24,7 @@ mod adoption;
 mod certificates;
 mod clients_excluded;
 mod failing_pods;
+mod moving;
 mod nodes;
 mod operator_lacks;
 mod outages;

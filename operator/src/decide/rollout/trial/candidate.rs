@@ -11,20 +11,29 @@ use crate::observe::pods;
 impl<'a> Trial<'a> {
     /// The pod that tries it: the present canary if it tries something older, else the longest-ready one that runs
     /// stable. `None` while the workload rolls out, because its pods come and go, or while no other pod could answer.
-    /// A rollout that is stuck, or lacks new pods only, does not count: the others stay, and clients wait for the change.
+    /// A rollout that is stuck, or lacks new pods only, does not count: the others stay, and clients wait for the change. Nor does a
+    /// move to another workload that is stuck before any pod of that one can try it.
     pub(super) fn candidate(self, losses: u32) -> Option<&'a Pod> {
         let ready: Vec<&Pod> = pods::ready(self.observed).collect();
         let per_node = is_per_node(self.dns);
         let is_settled = pods::has_no_older_pods(self.observed, per_node);
-        let is_stuck = !is_settled && pods::is_stuck(self.observed, per_node, self.now);
+        let is_moving = pods::is_moving(self.observed, per_node);
+        let is_stuck =
+            (is_moving || !is_settled) && pods::is_stuck(self.observed, per_node, self.now);
         if ready.len() < PODS_TO_TRY || !(is_settled || is_stuck) {
             return None;
         }
-        let newest = || {
-            let of_newest =
-                |pod: &&Pod| is_stuck || pods::is_of_newest_template(pod, self.observed, per_node);
-            ready.iter().copied().filter(of_newest)
+        let runs_stable = |pod: &&Pod| {
+            let reported = self.reported(pod);
+            reported.is_some_and(|reported| {
+                reported.revision == self.state.stable && reported.refusal().is_none()
+            })
         };
+        let is_of_newest = |pod: &&Pod| pods::is_of_newest_template(pod, self.observed, per_node);
+        // Where pods move, none of the wanted workload is of an older template: those that are ready go first, because they stay.
+        let has_new = ready.iter().any(|pod| is_of_newest(pod) && runs_stable(pod));
+        let takes_all = is_stuck && !(is_settled && has_new);
+        let newest = || ready.iter().copied().filter(|pod| takes_all || is_of_newest(pod));
         let canary = self.state.canary_pod.as_ref();
         let before = canary.map(|canary| canary.uid.as_str());
         let present = newest().filter(|_| losses == 0).find(|pod| {
@@ -35,12 +44,6 @@ impl<'a> Trial<'a> {
                 && !is_another
                 && !refuses
         });
-        let runs_stable = |pod: &&Pod| {
-            let reported = self.reported(pod);
-            reported.is_some_and(|reported| {
-                reported.revision == self.state.stable && reported.refusal().is_none()
-            })
-        };
         let others = newest().filter(runs_stable).filter(|pod| Some(pods::uid(pod)) != before);
         let others = readers(others.collect(), self.observed);
         let another_reads = others.first().is_some_and(|pod| reads(pod, self.observed));
@@ -53,7 +56,9 @@ impl<'a> Trial<'a> {
     pub(super) fn is_about_to_go(self, pod: &Pod) -> bool {
         let per_node = is_per_node(self.dns);
         // A DaemonSet that is set back has all pods of the newest template before the pod of the other one is gone.
-        !pods::has_no_older_pods(self.observed, per_node)
+        let goes_on = !pods::has_no_older_pods(self.observed, per_node)
+            || pods::is_moving(self.observed, per_node);
+        goes_on
             && pods::is_replaced(pod, self.observed, per_node)
             && !pods::is_stuck(self.observed, per_node, self.now)
     }

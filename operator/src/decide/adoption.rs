@@ -200,13 +200,10 @@ pub fn needs_others(dns: &ClusterDNS, observed: &Observed) -> bool {
     standing(dns, Some(service)) != Standing::Own && leaves_it_to_others(dns, observed, service)
 }
 
-/// Its selector has our key, or our pods carry what else it selects by.
+/// Its selector has our key, or pods of ours carry what else it selects by.
 fn leaves_it_to_others(dns: &ClusterDNS, observed: &Observed, service: &Service) -> bool {
-    let labels = selector_without_us(service);
-    let carried = pods::template_labels(observed, is_per_node(dns));
-    let serves_behind_it =
-        !labels.is_empty() && labels.iter().all(|(key, value)| carried.get(key) == Some(value));
-    standing(dns, Some(service)) == Standing::Switched || serves_behind_it
+    standing(dns, Some(service)) == Standing::Switched
+        || shared_pods::carry(observed, &selector_without_us(service))
 }
 
 /// Can our pods replace those that are behind it now?

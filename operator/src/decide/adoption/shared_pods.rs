@@ -2,15 +2,24 @@
 //! pods would answer its clients too, beside the pods of others and with another configuration, and the operator may not patch it.
 //! Pure.
 
+use std::collections::BTreeMap;
+
 use crds::ClusterDNS;
 use crds::defaults::SERVICE_NAME;
 use k8s_openapi::api::core::v1::Service;
 
 use super::{Standing, is_annotated, selector_without_us, shown, standing};
 use crate::decide::plan::Refusal;
-use crate::desired::would_join_another;
+use crate::desired::{selects, would_join_another};
 use crate::observe::observed::Observed;
 use crate::observe::pods;
+
+/// Does a workload of ours make pods with these labels? While the spec moves from a Deployment to a DaemonSet or back, those of the
+/// one before serve.
+pub(super) fn carry(observed: &Observed, labels: &BTreeMap<String, String>) -> bool {
+    let is_in_template = |per_node| selects(labels, &pods::template_labels(observed, per_node));
+    is_in_template(false) || is_in_template(true)
+}
 
 /// One that was adopted before is left as it is: its pods are behind both already, and a refusal would not change that.
 ///
@@ -22,13 +31,9 @@ pub(super) fn are_not_of_others(
     service: &Service,
 ) -> Result<(), Refusal> {
     let theirs = selector_without_us(service);
-    let carries_them = |per_node| {
-        let carried = pods::template_labels(observed, per_node);
-        theirs.iter().all(|(key, value)| carried.get(key) == Some(value))
-    };
     let was_adopted =
         standing(dns, Some(service)) == Standing::Switched || is_annotated(service, dns);
-    if was_adopted || carries_them(false) || carries_them(true) {
+    if was_adopted || carry(observed, &theirs) {
         return Ok(());
     }
     let mut others = observed.dns_services.iter();

@@ -5,6 +5,7 @@ mod annotation;
 mod clocks;
 mod deleted;
 mod platforms;
+mod releasing;
 mod traffic;
 
 use super::*;

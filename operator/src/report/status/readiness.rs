@@ -96,22 +96,21 @@ pub(super) fn readiness(
     let (namespace, name) = names::service(dns);
     let enough = if was_ready { 1 } else { (desired - (desired / 4).max(1).min(*desired)).max(1) };
     match &plan.service {
-        ServicePlan::Released { patch: None, labels } if labels.is_empty() => ConditionState::yes(
-            "Released",
-            &format!(
-                "Service {namespace}/{name} is served by the other DNS server again; you can delete this ClusterDNS"
-            ),
-        ),
-        ServicePlan::Released { .. }
+        ServicePlan::Released { patch: None, labels }
+            if labels.is_empty() && adoption::has_others_behind(dns, observed) =>
+        {
+            ConditionState::yes(
+                "Released",
+                &format!(
+                    "Service {namespace}/{name} is served by the other DNS server again; you can delete this ClusterDNS"
+                ),
+            )
+        }
+        ServicePlan::Released { patch, .. }
             if adoption::ready_behind(observed) == 0
                 && !adoption::has_others_behind(dns, observed) =>
         {
-            ConditionState::no(
-                WITHOUT_PODS,
-                &format!(
-                    "Service {namespace}/{name} leads to no ready pod, so clients have no DNS: it is being given back"
-                ),
-            )
+            given_back_to_none((&namespace, &name), patch.is_some())
         }
         ServicePlan::Released { .. } => ConditionState::no(
             RELEASING,
@@ -156,6 +155,23 @@ pub(super) fn readiness(
             unless_excluded(ConditionState::yes("Serving", &message), observed)
         }
     }
+}
+
+/// Neither pods of ours are behind a Service that is given back, or is about to be, nor those of another server.
+pub(super) fn given_back_to_none(
+    (namespace, name): (&str, &str),
+    is_on_its_way: bool,
+) -> ConditionState {
+    let state = match is_on_its_way {
+        true => "it is being given back",
+        false => {
+            "it was given back to another DNS server. Start that one, or set spec.service.adopt to true"
+        }
+    };
+    let message = format!(
+        "Service {namespace}/{name} leads to no ready pod, so clients have no DNS: {state}"
+    );
+    ConditionState::no(WITHOUT_PODS, &message)
 }
 
 /// The reason of Ready where our key is not in the selector and our pods answer, and who else does. On a platform that always

@@ -5,6 +5,7 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 
 use super::conditions::{ConditionState, Conditions};
+use super::readiness::given_back_to_none;
 use crate::apply::outcome::Applied;
 use crate::decide::adoption;
 use crate::decide::plan::{Plan, ServicePlan};
@@ -85,13 +86,19 @@ pub(super) fn up_to_date(
     ConditionState::yes("AllPodsCurrent", &format!("every ready pod runs configuration {stable}"))
 }
 
-/// No client asks our pods any more, so it does not matter what they run: people often go back because they are broken. Pods of
-/// ours that are ready answer beside the others until they have lost the labels of the Service.
+/// No client asks our pods any more, and others answer, so it does not matter what they run: people often go back because they are
+/// broken. Pods of ours that are ready answer beside the others until they have lost the labels of the Service.
 fn released(dns: &ClusterDNS, plan: &Plan, observed: &Observed) -> Option<ConditionState> {
     let is_managed = dns.spec.management_state == ManagementState::Managed;
     let is_released = matches!(plan.service, ServicePlan::Released { patch: None, .. })
         && adoption::ready_behind(observed) == 0;
+    if !is_managed || !is_released {
+        return None;
+    }
     let (namespace, name) = names::service(dns);
+    if !adoption::has_others_behind(dns, observed) {
+        return Some(given_back_to_none((&namespace, &name), false));
+    }
     let message = format!("Service {namespace}/{name} is served by the other DNS server again");
-    (is_managed && is_released).then(|| ConditionState::yes("Released", &message))
+    Some(ConditionState::yes("Released", &message))
 }

@@ -14,7 +14,7 @@ fn expose_other(story: &mut Story) {
 }
 
 /// Only that pod is behind it.
-fn expose_only_other(story: &mut Story) {
+pub(super) fn expose_only_other(story: &mut Story) {
     expose_other(story);
     let endpoints = &mut story.observed.slices[0].endpoints;
     endpoints.drain(..endpoints.len() - 1);
@@ -166,9 +166,33 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     story.reconcile(100);
     is(&story, "True=Valid False=Releasing True=Releasing False=AsExpected", Kstatus::InProgress);
     story.observed.service = Some(kube_dns());
+    expose_only_other(&mut story);
     let status = story.reconcile(101);
     is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
     assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
+}
+
+#[test]
+fn o16_a_service_that_was_given_back_and_leads_to_no_pod_is_no_good_end() {
+    let mut story = Story::new("{}");
+    story.observed.service = Some(kube_dns());
+    story.observed.foreign_pods = vec![foreign_pod()];
+    deploy(&mut story.observed, 2);
+    expose_only_other(&mut story);
+    story.reconcile(0);
+    story.pods_follow();
+    story.reconcile(1);
+    is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
+    // Ours alone are behind it: the other server has just ended, or is not there yet.
+    expose(&mut story.observed);
+    assert_eq!(not_ready(&story.reconcile(2)), ("Releasing", true));
+    story.observed.slices.clear();
+    let status = story.reconcile(3);
+    assert_eq!(not_ready(&status), ("ServiceWithoutPods", false));
+    let message = &condition(&status, "Ready").unwrap().message;
+    assert!(message.contains("given back to another DNS server. Start that one"), "{message}");
+    let up_to_date = condition(&status, "UpToDate").unwrap();
+    assert_eq!((&*up_to_date.status, &*up_to_date.reason), ("False", "ServiceWithoutPods"));
 }
 
 /// `kubectl replace --force`: the garbage collector has not removed the Service of the one before yet.

@@ -112,6 +112,7 @@ fn o16_up_to_date_is_true_once_the_service_is_given_back_also_with_broken_pods()
     story.reconcile(1);
     assert_eq!(up_to_date(&story).0, "False", "our key is in it");
     story.observed.service.as_mut().unwrap().spec.as_mut().unwrap().selector = Some(own);
+    super::adoption::expose_only_other(&mut story);
     story.reconcile(2);
     shows(&story, "True", "Released");
     story.deployment_status(2, 2);

@@ -14,7 +14,9 @@ mod shared_pods;
 
 pub use cluster_ips::asks_for_others;
 pub(crate) use cluster_ips::cluster_ips;
-pub use deleted::{addresses_without_service, emptied, last_seen, lost_addresses, restorable};
+pub use deleted::{
+    addresses_without_service, emptied, kept, lost_addresses, restorable, to_remember,
+};
 pub use replaced::is_same;
 pub use switch::{remember, reset_by};
 pub use traffic::leads_to_own_node_only;

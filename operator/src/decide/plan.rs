@@ -244,7 +244,7 @@ pub struct LastService {
     /// It is ours, and not adopted.
     #[serde(skip_serializing_if = "is_false")]
     pub is_ours: bool,
-    /// It was adopted, and is of the other DNS server again: while it does not exist, none of ours takes its name.
+    /// It was adopted, and is of the other DNS server again, or that was decided on: while it does not exist, none of ours takes its name.
     #[serde(skip_serializing_if = "is_false")]
     pub is_given_back: bool,
     /// Its uid: by it the same object is known again, after another client replaced all that shows whose it is, or took an

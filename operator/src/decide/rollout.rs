@@ -55,7 +55,7 @@ pub fn plan(dns: &ClusterDNS, config: &Config, observed: &Observed, now: Timesta
     plan.state.failed_earlier = retry::earlier(&written.state, &plan.state);
     (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
     plan.state.switch = adoption::remember(dns, observed, now);
-    plan.state.service = adoption::last_seen(dns, observed);
+    plan.state.service = adoption::to_remember(dns, observed);
     plan.state.account = service_account::seen(dns, observed);
     plan.desired_revision = asked.revision;
     let warned_for = if plan.state.has_errors_only { WARNED_OF_ERRORS_FOR } else { WARNED_FOR };

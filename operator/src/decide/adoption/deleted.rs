@@ -13,7 +13,7 @@ use super::{Standing, addresses, cluster_ips, replaced, standing};
 use crate::decide::config_map;
 use crate::decide::plan::{LastService, Refusal, ServicePlan};
 use crate::desired::as_it_was;
-use crate::names::{self, INSTANCE};
+use crate::names::{self, ADOPTED_BY, INSTANCE};
 use crate::observe::observed::Observed;
 
 /// What happens while the Service does not exist.
@@ -107,8 +107,8 @@ fn nothing_to_adopt(dns: &ClusterDNS) -> Refusal {
     Refusal::new("ServiceGone", "spec.service.adopt", message)
 }
 
-/// The state of the Service to remember: part of rollout.json.
-pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
+/// The state of the Service as it is seen.
+pub(super) fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
     let before = config_map::state(observed).service;
     let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
     let Some(service) = &observed.service else {
@@ -162,6 +162,59 @@ pub fn last_seen(dns: &ClusterDNS, observed: &Observed) -> LastService {
         uid: service.metadata.uid.clone().unwrap_or_default(),
         manifest: as_it_was(service),
     }
+}
+
+/// The state of the Service to remember: part of rollout.json. It has what is decided now, too: that the Service is given back is
+/// written before the patch that does it. Who leads next may find it deleted, and then it is not known whether the patch was
+/// made.
+pub fn to_remember(dns: &ClusterDNS, observed: &Observed) -> LastService {
+    let last = last_seen(dns, observed);
+    let Some(service) = observed.service.as_ref().filter(|_| is_released(dns, observed)) else {
+        return last;
+    };
+    LastService {
+        cluster_ips: last.cluster_ips,
+        is_given_back: true,
+        manifest: as_it_was(&without_us(service)),
+        ..LastService::default()
+    }
+}
+
+/// What is remembered while nothing is decided, as while the spec is refused.
+pub fn kept(dns: &ClusterDNS, observed: &Observed) -> LastService {
+    // One without addresses is written with those of before, and keeps them as its own.
+    if let Some(emptied) = emptied(dns, observed) {
+        return emptied;
+    }
+    let before = config_map::state(observed).service;
+    // That it is given back was decided on, and is refused by now: our pods serve it, so it comes back if it is deleted.
+    let is_ours_still =
+        before.is_given_back && standing(dns, observed.service.as_ref()) == Standing::Switched;
+    match before.is_unknown() || is_ours_still {
+        true => LastService { is_given_back: false, ..last_seen(dns, observed) },
+        false => before,
+    }
+}
+
+/// Does a plan of now take our key out of the selector?
+fn is_released(dns: &ClusterDNS, observed: &Observed) -> bool {
+    let adopt = dns.spec.service.clone().unwrap_or_default().adopt;
+    let is_switched = |service| standing(dns, Some(service)) == Standing::Switched;
+    observed.service.as_ref().is_some_and(|service| {
+        !adopt && is_switched(service) && !replaced::is_same(observed, service)
+    })
+}
+
+/// As the patch leaves it that takes our key out.
+fn without_us(service: &Service) -> Service {
+    let mut service = service.clone();
+    if let Some(selector) = service.spec.as_mut().and_then(|spec| spec.selector.as_mut()) {
+        selector.remove(INSTANCE);
+    }
+    if let Some(annotations) = service.metadata.annotations.as_mut() {
+        annotations.remove(ADOPTED_BY);
+    }
+    service
 }
 
 /// Ours, where another client took every address from it, as an edit to the type ExternalName does: unless it is written with the

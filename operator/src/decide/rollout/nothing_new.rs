@@ -20,12 +20,6 @@ pub fn nothing_new(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opt
     let before = &written.state;
     let mut plan = keep(stable, before);
     (plan.state.edited_at, plan.state.is_edit_kept) = edited(&plan, &written, now);
-    // One without addresses is written with those of before, and keeps them as its own.
-    let service = match adoption::emptied(dns, observed) {
-        Some(emptied) => emptied,
-        None if before.service.is_unknown() => adoption::last_seen(dns, observed),
-        None => before.service.clone(),
-    };
     let RolloutState {
         stable, warning, warned_at, has_errors_only, edited_at, is_edit_kept, ..
     } = plan.state;
@@ -42,7 +36,7 @@ pub fn nothing_new(dns: &ClusterDNS, observed: &Observed, now: Timestamp) -> Opt
         failed_pod: before.failed_pod.clone(),
         needs_pods: before.needs_pods,
         switch: before.switch.clone(),
-        service,
+        service: adoption::kept(dns, observed),
         account: before.account.clone(),
         ..retry::remembered(before)
     };

@@ -1,5 +1,6 @@
 //! The addresses of the spec beside those that clients know: an edit that was refused takes no effect by a deletion.
 
+use super::super::deleted::last_seen;
 use super::deleted::{applied, created_again, given_back, ours, reconcile, reported};
 use super::*;
 use crate::decide::config_map;

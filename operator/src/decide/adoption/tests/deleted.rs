@@ -1,5 +1,6 @@
 //! A Service that was deleted, reconcile by reconcile.
 
+use super::super::deleted::last_seen;
 use super::*;
 use crate::decide::config_map;
 use crate::decide::plan::Plan;
@@ -210,7 +211,8 @@ fn o16_a_service_given_back_and_deleted_comes_back_as_it_was_when_adopted_again(
 fn o16_an_adopted_service_deleted_before_it_is_given_back_keeps_its_addresses() {
     let mut observed = with(switched());
     reconcile(&mut observed, &dns(ADOPT), 0).unwrap();
-    reconcile(&mut observed, &dns("{}"), 1).unwrap();
+    observed.foreign_pods.clear();
+    assert_eq!(reconcile(&mut observed, &dns("{}"), 1), Err("NoOtherServer"));
     observed.service = None;
     let plan = reconcile(&mut observed, &dns("{}"), 2).unwrap();
     let again = applied(&observed, &dns("{}"), &plan).unwrap();

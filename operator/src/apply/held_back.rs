@@ -60,7 +60,9 @@ impl HeldBack<'_> {
         if !is_sized && !tries.outcome.has_failed(self.kind) {
             self.ensure_pods(ctx, newest, (observed, plan), &key, tries).await?;
         }
-        if !tries.outcome.has_failed(self.kind) {
+        // An operator before this one applied it just so: nothing is new, and nothing waits.
+        let is_new = !ctx.memory.was_sent(self.kind, self.wanted);
+        if is_new && !tries.outcome.has_failed(self.kind) {
             tries.depends(&key, waits_for);
         }
         Ok(())

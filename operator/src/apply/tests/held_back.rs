@@ -158,6 +158,16 @@ async fn o2_a_newer_operator_changes_no_daemonset_while_no_node_takes_a_new_pod(
     }
 }
 
+#[tokio::test]
+async fn o2_an_operator_that_begins_where_no_node_takes_a_pod_reports_nothing_that_waits() {
+    let mut story = on_nodes_that_take_no_pods().await;
+    story.with_another_leader("clusterdns:test").await;
+    for look in 0..2 {
+        let outcome = story.reconciled().await;
+        assert!(outcome.is_complete(), "{look}: {:?}", outcome.applied.failures);
+    }
+}
+
 /// The node controller says that all pods of such nodes are not ready, and they still answer.
 #[tokio::test]
 async fn o2_a_newer_operator_changes_no_daemonset_while_all_nodes_lost_the_api_server() {

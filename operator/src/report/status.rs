@@ -13,6 +13,7 @@ mod certificates;
 mod fields;
 mod problem;
 mod outdated_pods;
+mod pods_shared;
 mod problems;
 mod silent_pods;
 mod nodes;

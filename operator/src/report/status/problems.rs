@@ -14,6 +14,7 @@ use super::failing_pods::failing_pods;
 use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
 use super::not_ready::too_few_pods;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
+use super::pods_shared::pods_shared;
 use super::problem::{Problem, named, problem};
 use super::silent_pods::pods_silent;
 use super::trial_held::{self, trial_held};
@@ -59,6 +60,7 @@ pub(super) fn problems(
         no_node_fits(dns, observed),
         no_pod_wanted(dns, observed),
         selector_reset(dns, observed, now),
+        pods_shared(dns, plan, observed),
         no_usable_upstream(observed),
         upstream_looping(observed),
         upstream_down(observed),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fixtures::from;
+use crate::observe::observed::DnsService;
 use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
@@ -170,6 +171,32 @@ fn o15_adoption_is_ready_when_the_service_has_moved_and_stays_so_after_a_reset()
     let status = story.reconcile(101);
     is(&story, "True=Valid True=Released False=Complete False=AsExpected", Kstatus::Current);
     assert!(status.cluster_ips.is_empty(), "it serves at no address any more");
+}
+
+#[test]
+fn s14_an_adopted_service_that_shares_its_pods_with_another_is_said() {
+    let degraded = |own: &str, other: &str, has_other_pods: bool| {
+        let mut story = Story::new(&format!("{{service: {{name: {own}, adopt: true}}}}"));
+        let mut service = kube_dns();
+        service.metadata.name = Some(own.to_owned());
+        story.observed.service = Some(service);
+        let beside = DnsService { selector: from(json!({"k8s-app": "kube-dns"})), has_other_pods };
+        story.observed.dns_services = [(other.to_owned(), beside)].into();
+        // It was adopted before: its pods have the labels.
+        deploy(&mut story.observed, 2);
+        let status = story.reconcile(0);
+        condition(&status, "Degraded").unwrap().clone()
+    };
+    let shared = degraded("test", "kube-dns", true);
+    assert_eq!(shared.reason, "PodsShared");
+    let begin = "pods of this ClusterDNS have the labels by which Service kube-system/test selects, and these Services of the \
+                 same namespace select by them too: kube-dns. ";
+    assert!(shared.message.starts_with(begin), "{}", shared.message);
+    for (own, other, has_other_pods) in
+        [("test", "kube-dns", false), ("test", "kube-dns-upstream", true), ("kube-dns", "lb", true)]
+    {
+        assert_eq!(degraded(own, other, has_other_pods).reason, "AsExpected", "{own} {other}");
+    }
 }
 
 #[test]

@@ -218,10 +218,13 @@ impl Connections {
             }
             Spoken::Quic(config) => {
                 let (full, name) = (client.full_handshakes(), client.name());
-                let (endpoint, quic) = quic::connect(config.clone(), self.address, &name).await?;
+                let is_kept = |port| self.common.keeps(port);
+                let connecting = quic::connect(config.clone(), self.address, &name, is_kept);
+                let (endpoint, quic) = connecting.await?;
                 self.shared.counts.shook_hands(client.full_handshakes() == full);
                 let (connection, queries) = self.add_queue(CancellationToken::new());
-                let carry = quic::carry(Arc::clone(&connection), endpoint, quic, queries);
+                let (carried, common) = (Arc::clone(&connection), Arc::clone(&self.common));
+                let carry = quic::carry(carried, endpoint, quic, queries, common);
                 self.carry(&connection, carry);
                 Ok(connection)
             }

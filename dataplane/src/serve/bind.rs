@@ -260,7 +260,7 @@ impl Failure {
                 let (shown, holder) = match transport {
                     // Before there was this listener, a query may have left from its port, and its socket may be open still.
                     "UDP" if chosen == IN_THE_RESOURCE => {
-                        ("anup", "another program, or our socket to an upstream for some minutes (over QUIC up to an hour),")
+                        ("anup", "another program, or for some minutes our socket to an upstream,")
                     }
                     "UDP" => ("lunp", "another program"),
                     _ => ("ltnp", "another program"),

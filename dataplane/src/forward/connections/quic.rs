@@ -20,6 +20,7 @@ use super::exchanges::Exchanges;
 use super::failure::Failure;
 use super::outlet::Query;
 use super::partial::{Held, Partial};
+use crate::forward::common::Common;
 use crate::forward::now;
 use crate::quic_sockets::OneByOne;
 
@@ -63,13 +64,14 @@ pub(super) async fn connect(
     config: ClientConfig,
     address: SocketAddr,
     name: &str,
+    is_kept: impl Fn(u16) -> bool,
 ) -> Result<(Endpoint, quinn::Connection), Failure> {
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     // Its datagrams go to one server only, over IPv4 or over IPv6.
-    let socket = UdpSocket::bind(any).map_err(Failure::connect)?;
+    let socket = own_port(any, is_kept).map_err(Failure::connect)?;
     let endpoint =
         Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(OneByOne::default()));
     let endpoint = endpoint.map_err(Failure::connect)?;
@@ -79,13 +81,22 @@ pub(super) async fn connect(
     Ok((endpoint, connection))
 }
 
+/// A port that is not kept for a listener of ours (FW10).
+pub(super) fn own_port(any: SocketAddr, is_kept: impl Fn(u16) -> bool) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(any)?;
+    // One port is kept, and this socket has it: the next one has another.
+    if is_kept(socket.local_addr()?.port()) { UdpSocket::bind(any) } else { Ok(socket) }
+}
+
 /// Carries queries out and replies in, until the connection ends or is idle. Returns when its port is closed.
 pub(super) async fn carry(
     connection: Arc<Connection>,
     endpoint: Endpoint,
     quic: quinn::Connection,
     mut queries: mpsc::Receiver<Query>,
+    common: Arc<Common>,
 ) {
+    let port = endpoint.local_addr().map(|address| address.port());
     let counted = Streams::default();
     let mut streams = Exchanges::new();
     loop {
@@ -99,6 +110,10 @@ pub(super) async fn carry(
             }
             Some(query) = queries.recv() => {
                 streams.begin(query, |query| exchange(&connection, quic.clone(), &counted, query));
+                // A listener was configured since, and cannot be opened before this connection has ended.
+                if port.as_ref().is_ok_and(|port| common.keeps(*port)) {
+                    connection.retire();
+                }
             }
             () = connection.unused() => break,
         }
@@ -267,7 +282,7 @@ mod tests {
         let server = quinn::ServerConfig::with_crypto(crypto);
         let listener = Endpoint::server(server, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        let connecting = connect(config(&client).unwrap(), address, "dns.example");
+        let connecting = connect(config(&client).unwrap(), address, "dns.example", |_| false);
         let accepting = async { listener.accept().await.unwrap().await };
         let (connected, accepted) = futures::join!(connecting, accepting);
         (connected.unwrap(), (listener, accepted.unwrap()))
@@ -297,7 +312,8 @@ mod tests {
             tokio::time::pause();
             let connections = idle();
             let (connection, queries) = connections.add_queue(CancellationToken::new());
-            tokio::spawn(carry(Arc::clone(&connection), port, quic, queries));
+            let carried = Arc::clone(&connection);
+            tokio::spawn(carry(carried, port, quic, queries, Arc::default()));
             let waits = is_asked.then(|| connections.place(0, query, now()).unwrap());
             tokio::time::sleep(IDLE - Duration::from_millis(10)).await;
             assert!(connection.is_open());

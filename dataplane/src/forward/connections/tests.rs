@@ -17,6 +17,7 @@ mod waits;
 mod crowd;
 mod defects;
 mod resumed;
+mod kept_port;
 mod checked_again;
 
 pub(super) fn idle() -> Arc<Connections> {

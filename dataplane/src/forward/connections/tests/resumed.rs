@@ -14,13 +14,26 @@ use super::*;
 use crate::forward::server_identity::ServerIdentity;
 
 /// As a server that has just started: it knows no session.
-fn of_server(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> ServerConfig {
+pub(super) fn of_server(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> ServerConfig {
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config = config.with_protocol_versions(&[&TLS13]).unwrap().with_no_client_auth();
     let mut config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
     config.alpn_protocols = vec![b"doq".to_vec()];
     ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(config).unwrap()))
+}
+
+/// How such a server is asked.
+pub(super) fn client_of(
+    made: &rcgen::CertifiedKey<rcgen::KeyPair>,
+    address: SocketAddr,
+) -> Option<Client> {
+    let tls = ServerTls {
+        server_name: "dns.example".to_owned(),
+        ca_bundle: Some(CaBundle::Pem(made.cert.pem())),
+    };
+    let identity = ServerIdentity { address, transport: Transport::Quic, tls: Some(tls) };
+    Client::new(&identity).unwrap()
 }
 
 /// Sends back what comes on each stream.
@@ -43,15 +56,7 @@ async fn e55_a_session_that_a_server_refuses_counts_as_a_full_handshake() {
     let listener = Endpoint::server(of_server(&made), (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(echo(listener.clone()));
-    let identity = ServerIdentity {
-        address,
-        transport: Transport::Quic,
-        tls: Some(ServerTls {
-            server_name: "dns.example".to_owned(),
-            ca_bundle: Some(CaBundle::Pem(made.cert.pem())),
-        }),
-    };
-    let client = Client::new(&identity).unwrap();
+    let client = client_of(&made, address);
     let connections = Arc::new(Connections::new(address, client, Arc::default()));
     let handshakes = || {
         let counted = connections.counted(now());

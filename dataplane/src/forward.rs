@@ -120,7 +120,7 @@ impl Client {
                 self.slot.forwarder.in_flight.refuse(*limit, Purpose::Miss);
             }
             Err(Unresolved::Limited(
-                Limit::Total | Limit::Group | Limit::Client | Limit::TcpBuffers,
+                Limit::Total | Limit::Group | Limit::Client | Limit::TcpBuffers | Limit::Connection,
             ))
             | Err(Unresolved::NoServer | Unresolved::Silence | Unresolved::Errors(_))
             | Ok(_) => {}
@@ -191,6 +191,20 @@ impl Forwarder {
         client: IpAddr,
     ) -> Option<Slot> {
         limits::take(self, upstreams, group, client, Purpose::Miss).ok()
+    }
+
+    /// The same for a query that came then and waited for its turn without a place (WR41). None is taken for a client that has
+    /// given up.
+    fn slot_in_turn(
+        self: &Arc<Self>,
+        upstreams: &Upstreams,
+        group: usize,
+        (client, came): (IpAddr, Instant),
+    ) -> Result<Slot, Limit> {
+        if now() >= came + plan::USUAL.budget {
+            return Err(self.in_flight.refuse(Limit::Connection, Purpose::Miss));
+        }
+        limits::take(self, upstreams, group, client, Purpose::Miss)
     }
 
     /// The same for asking again for an entry that is about to expire (CA30): `None` is counted apart, because the client

@@ -1,22 +1,26 @@
 //! Answers from the cache before an upstream is asked, and what a lookup leaves in it (docs/dns.md §6.5).
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use crds::between_planes::ede;
 use dataplane_core::{
     CLIENT_TIMER_MS, Forward, Freshness, LookupKey, OwnedHead, Relayed, Resolution, Surroundings,
-    Written,
+    Waiting, Written,
 };
 use tokio::time::timeout_at;
 
 use super::cache::{CacheLimits, Found};
 use super::cached_chain::{Held, Hops, Walked, all_kept, remembered, walk};
 use super::chain::{Chain, NoHop};
+use super::limits::Limit;
 use super::lookup::Answered;
 use super::unresolved::Unresolved;
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
 use crate::origin::Origin;
+use crate::state::Published;
 
 /// The result of asking the cache for one query.
 #[derive(Debug)]
@@ -103,6 +107,11 @@ pub(super) enum End {
 }
 
 impl Resolved {
+    /// The end of a query whose client has gone before its turn came.
+    pub(crate) fn unasked() -> Resolved {
+        Resolved(End::One(Err(Unresolved::Limited(Limit::Connection))))
+    }
+
     /// Where the client's reply comes from.
     pub fn origin(&self) -> Origin {
         match &self.0 {
@@ -178,6 +187,40 @@ impl Forwarder {
     ) -> Option<(Written, Origin)> {
         let part = |group: usize, key: &LookupKey| self.part(upstreams, group, key, Hops::All);
         all_kept(upstreams, forward, held, around, buffer, part)
+    }
+
+    /// The same as [`Forwarder::resolve`] for a query that came then from this client and has waited for its turn (WR41). It has
+    /// no place before. What the lookup of another one has left in the cache meanwhile needs none.
+    pub(crate) async fn resolve_in_turn(
+        self: &Arc<Self>,
+        published: &ArcSwap<Published>,
+        upstreams: Arc<Upstreams>,
+        waiting: &Waiting,
+        held: Option<Held>,
+        came: (IpAddr, Instant),
+    ) -> Resolved {
+        let group = waiting.group;
+        let is_whole = |held: &Held| !waiting.head.borrow().form.follows(&held.relayed);
+        let one = |held: Held| Resolved(End::One(Ok((held.relayed, held.freshness))));
+        let held = held.or_else(|| {
+            let (relayed, freshness) = self.fresh(&upstreams, group, &waiting.key)?;
+            Some(Held { relayed, freshness, refresh: false, chain: Resolution::default() })
+        });
+        let held = match held {
+            Some(held) if !held.refresh && is_whole(&held) => return one(held),
+            held => held,
+        };
+        match self.slot_in_turn(&upstreams, group, came) {
+            Ok(slot) => {
+                let client = Client::new(came.1, slot);
+                self.resolve_for(published, upstreams, waiting, held, client).await
+            }
+            // N20. What has expired is an answer, too.
+            Err(limit) => match held {
+                Some(held) if is_whole(&held) => one(held),
+                Some(_) | None => Resolved(End::One(Err(Unresolved::Limited(limit)))),
+            },
+        }
     }
 
     /// The reply to one name of a chain, from the cache or its group.

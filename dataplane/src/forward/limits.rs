@@ -27,18 +27,21 @@ pub enum Limit {
     /// `limits.tcpBuffers`: what waits for upstreams would not fit beside what is read and not yet written.
     TcpBuffers,
     UpstreamPorts,
+    /// Lookups of one connection of a client (WR41): those before took as long as a query may wait.
+    Connection,
     /// The window of each server of the group: none had a place within the budget. While all are down, none is waited for.
     Server,
 }
 
 impl Limit {
     /// Every limit, in the order of their discriminants.
-    pub const ALL: [Limit; 6] = [
+    pub const ALL: [Limit; 7] = [
         Limit::Total,
         Limit::Group,
         Limit::Client,
         Limit::TcpBuffers,
         Limit::UpstreamPorts,
+        Limit::Connection,
         Limit::Server,
     ];
 
@@ -50,6 +53,7 @@ impl Limit {
             Limit::Client => "client",
             Limit::TcpBuffers => "tcp_buffers",
             Limit::UpstreamPorts => "upstream_ports",
+            Limit::Connection => "connection",
             Limit::Server => "server",
         }
     }

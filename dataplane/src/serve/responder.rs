@@ -88,6 +88,18 @@ pub(super) enum ServeAction {
     Drop,
     /// An upstream must be asked: the client, the entry of the cache, and the place, which is already taken.
     Forward(Box<Waiting>, Option<Held>, Slot),
+    /// The same when its turn comes, for [`Room::Later`]. It has no place until then.
+    Later(Box<Waiting>, Option<Held>),
+}
+
+/// Whether a query may wait for an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Now,
+    /// Behind others of its connection (WR41).
+    Later,
+    /// There is no room among the buffers (WR44).
+    None,
 }
 
 /// What is in the cache and expires soon: an upstream is asked again on behalf of a client that has its reply (CA30).
@@ -114,7 +126,7 @@ impl Responder {
         (published, ahead): (&'a Arc<Published>, Option<&Ahead<'_, 'a>>),
         worker: usize,
         query: &Query<'a>,
-        room: bool,
+        room: Room,
         buffer: &mut [u8],
     ) -> ServeAction {
         let counters = Counters {
@@ -149,7 +161,7 @@ impl Responder {
         worker: usize,
         query: &Query<'_>,
         forward: &Forward<'_>,
-        room: bool,
+        room: Room,
         buffer: &mut [u8],
     ) -> ServeAction {
         let upstreams = &published.upstreams;
@@ -167,11 +179,13 @@ impl Responder {
             }
             Cached::Ask(held) => held,
         };
-        let slot = if room {
-            self.forwarder.slot(upstreams, forward.group, query.client.ip())
-        } else {
-            self.forwarder.refuse_for_buffers();
-            None
+        let slot = match room {
+            Room::Now => self.forwarder.slot(upstreams, forward.group, query.client.ip()),
+            Room::Later => return ServeAction::Later(Box::new(forward.keep()), held),
+            Room::None => {
+                self.forwarder.refuse_for_buffers();
+                None
+            }
         };
         if let Some(slot) = slot {
             return ServeAction::Forward(Box::new(forward.keep()), held, slot);

@@ -36,13 +36,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::counters::{CloseReason, ServeCounters, add};
-use super::responder::{Asked, Asker, Responder, Seeds, ServeAction, client};
+use super::responder::{Asked, Asker, Responder, Room, Seeds, ServeAction, client};
 use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
+use crate::forward::Held;
 use connection::Connection;
 use handshakes::{Handshakes, Rates};
 pub(super) use https::HttpPath;
-use late::{Late, LateReply, Resolution};
+use late::{Late, Later, Lookup, Shown};
 pub(super) use listeners::{Listeners, Socket};
 use table::{ConnectionTable, Permit};
 use tls::Secured;
@@ -67,10 +68,12 @@ enum TcpAction {
     /// A panic, which is counted; the connection is closed where no error can be sent.
     Failed,
     Late(Late),
+    /// For [`Room::Later`].
+    Later(Later),
 }
 
 /// Decides one message of a client, given whether there is room to wait for an upstream.
-type Answer = Box<dyn Fn(&[u8], Asker, bool, &mut [u8]) -> TcpAction>;
+type Answer = Box<dyn Fn(&[u8], Asker, Room, &mut [u8]) -> TcpAction>;
 
 struct TcpServer {
     answer: Answer,
@@ -149,6 +152,14 @@ fn answer(responder: Arc<Responder>) -> Answer {
         let asked = asked.map(|began| Asked { began, asker, query: packet, is_cut: false });
         // WR14: padding hides the length of a reply, which encryption does not.
         let is_padded = over.is_encrypted() && wants_padding(packet);
+        let lookup = |waiting: Box<Waiting>, held: Option<Held>| Lookup {
+            responder: Arc::clone(&responder),
+            upstreams: Arc::clone(&published.upstreams),
+            waiting,
+            held,
+            client: asker.client.ip(),
+            shown: Shown { asked: asked.map(|it| it.keep()), over, place: own, is_padded, read },
+        };
         // A panic ends only the connection of its message, and is counted.
         let decided = catch_unwind(AssertUnwindSafe(|| {
             responder.decide((&published, None), own, &query, room, buffer)
@@ -173,29 +184,10 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 TcpAction::Failed
             }
             Ok(ServeAction::Forward(waiting, held, slot)) => {
-                // The records are not held: a lookup that waits for seconds must not keep old records in memory.
-                let upstreams = Arc::clone(&published.upstreams);
-                let responder = Arc::clone(&responder);
-                let asked = asked.map(|asked| asked.keep());
-                let late = async move {
-                    let (published, forwarder) = (&responder.state.published, &responder.forwarder);
-                    let resolved =
-                        forwarder.resolve(published, upstreams, &waiting, held, slot).await;
-                    let reply = Resolution {
-                        responder,
-                        waiting,
-                        resolved,
-                        asked,
-                        over,
-                        place: own,
-                        is_padded,
-                        took: read.elapsed(),
-                        is_written: Cell::default(),
-                    };
-                    Box::new(reply) as LateReply
-                };
-                debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= frame::WAITING_OCTETS);
-                TcpAction::Late(Box::pin(late))
+                TcpAction::Late(lookup(waiting, held).begin(slot))
+            }
+            Ok(ServeAction::Later(waiting, held)) => {
+                TcpAction::Later(lookup(waiting, held).later())
             }
         }
     })

@@ -16,7 +16,9 @@ use dataplane_udp::{Batch, DATAGRAM_OCTETS, Datagram, Local, Socket};
 use tokio::runtime::Handle;
 
 use super::counters::add;
-use super::responder::{Asked, AskedLater, Asker, Refresh, Responder, Seeds, ServeAction, client};
+use super::responder::{
+    Asked, AskedLater, Asker, Refresh, Responder, Room, Seeds, ServeAction, client,
+};
 use super::traffic::ServedOver;
 use crate::forward::{Client, Held, Reading, Resolved, Slot, Together, Upstreams};
 use crate::origin::{Answered, Origin};
@@ -328,7 +330,7 @@ impl Worker {
         };
         let began = wanted.begin(datagram.waited);
         let asked = began.as_ref().map(|began| self.asked(began, &datagram));
-        match responder.decide((published, ahead), self.number, &query, true, buffer) {
+        match responder.decide((published, ahead), self.number, &query, Room::Now, buffer) {
             ServeAction::Reply(octets, answered, refresh) => {
                 if let Some(refresh) = refresh {
                     let upstreams = Arc::clone(&published.upstreams);
@@ -341,7 +343,8 @@ impl Worker {
                 self.answered.push((answered.origin, datagram.waited));
                 octets
             }
-            ServeAction::Drop => 0,
+            // It is asked for now, so none is left for later.
+            ServeAction::Drop | ServeAction::Later(..) => 0,
             ServeAction::Forward(waiting, held, slot) => {
                 let asked = asked.map(|asked| asked.keep());
                 let Datagram { peer, local: from, waited, bytes: _ } = datagram;

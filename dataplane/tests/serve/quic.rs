@@ -107,6 +107,31 @@ fn t8_queries_over_quic_are_answered_each_on_its_stream() {
     });
 }
 
+#[test]
+fn fw53_own_names_over_quic_are_answered_at_once_behind_a_hundred_slow_ones() {
+    let (house, server, trusted, _secret) = serve(patient(), "quic-slow");
+    house.runtime.block_on(async {
+        let connection = connect(server, &trusted).await;
+        let slow: Vec<_> = (0..100)
+            .map(|number| {
+                let connection = connection.clone();
+                let slow = query(0, &format!("name-{number}.example.org"));
+                tokio::spawn(async move { ask(&connection, &slow).await.expect("a reply") })
+            })
+            .collect();
+        while house.forwarder.in_flight() < 64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let reply = ask(&connection, &query(0, OURS)).await.expect("a reply");
+        assert_eq!(Reply::parse(&reply), Reply::ours(0));
+        assert!(!slow.iter().any(|it| it.is_finished()), "none of the others has a reply");
+        house.upstream.release();
+        for reply in slow {
+            assert_eq!(Reply::parse(&reply.await.unwrap()), Reply::theirs(0));
+        }
+    });
+}
+
 /// The query of RFC 9250 with one more option.
 fn with_option(code: u16) -> Vec<u8> {
     let mut query = with_padding(query(0, OURS));

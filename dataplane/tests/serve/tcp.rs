@@ -54,6 +54,22 @@ fn wr41_t6_a_thousand_pipelined_queries_are_each_answered_once() {
 }
 
 #[test]
+fn fw53_what_needs_no_lookup_is_answered_at_once_behind_a_hundred_that_do() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    let mut client = Tcp::connect(house.address());
+    assert_eq!(client.ask(1, STUB), Reply::theirs(1));
+    let slow = 100..200;
+    slow.clone().for_each(|id| client.send(&query(id, &format!("name-{id}.example.org"))));
+    assert_eq!(client.ask(2, OURS), Reply::ours(2));
+    assert_eq!(client.ask(3, STUB), Reply::theirs(3), "from the cache");
+    assert_eq!(house.forwarder.in_flight(), 64, "the others have no place before their turn");
+    house.upstream.release();
+    let mut replies: Vec<Reply> = slow.clone().map(|_| client.receive()).collect();
+    replies.sort_by_key(|reply| reply.id);
+    assert_eq!(replies, slow.map(Reply::theirs).collect::<Vec<_>>());
+}
+
+#[test]
 fn wr43_formerr_keeps_the_connection() {
     let house = House::on(&["127.0.0.1:0"], Limits::default());
     let mut client = Tcp::connect(house.address());

@@ -3,6 +3,7 @@
 
 mod golden;
 mod budget;
+mod in_turn;
 mod outage;
 pub(in crate::serve) mod names;
 
@@ -164,22 +165,28 @@ impl Responder {
         };
         let published = self.state.published.load_full();
         let mut buffer = [0; 1232];
-        let (octets, origin) = match self.decide((&published, None), 0, &query, true, &mut buffer) {
-            ServeAction::Reply(octets, answered, refresh) => {
-                if let Some(refresh) = refresh {
-                    self.refresh(&published.upstreams, &refresh);
+        let (octets, origin) =
+            match self.decide((&published, None), 0, &query, Room::Now, &mut buffer) {
+                ServeAction::Reply(octets, answered, refresh) => {
+                    if let Some(refresh) = refresh {
+                        self.refresh(&published.upstreams, &refresh);
+                    }
+                    (octets, answered.origin)
                 }
-                (octets, answered.origin)
-            }
-            ServeAction::Drop => panic!("dropped"),
-            ServeAction::Forward(waiting, held, slot) => {
-                let upstreams = Arc::clone(&published.upstreams);
-                let lookup =
-                    self.forwarder.resolve(&self.state.published, upstreams, &waiting, held, slot);
-                let resolved = lookup.await;
-                (resolved.write(&waiting.head, &mut buffer).octets, resolved.origin())
-            }
-        };
+                ServeAction::Drop | ServeAction::Later(..) => panic!("neither dropped nor put off"),
+                ServeAction::Forward(waiting, held, slot) => {
+                    let upstreams = Arc::clone(&published.upstreams);
+                    let lookup = self.forwarder.resolve(
+                        &self.state.published,
+                        upstreams,
+                        &waiting,
+                        held,
+                        slot,
+                    );
+                    let resolved = lookup.await;
+                    (resolved.write(&waiting.head, &mut buffer).octets, resolved.origin())
+                }
+            };
         (buffer[..octets].to_vec(), origin)
     }
 

@@ -5,29 +5,27 @@
 
 mod due;
 mod end;
+mod lookups;
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
 use super::super::Deadlines;
 use super::super::counters::{CloseReason, add};
-use super::super::responder::Asker;
+use super::super::responder::{Asker, Room};
 use super::deadline::{FIRST_QUERY_WITHIN, lifetime};
 use super::frame::{self, Frame, PREFIX, WAITING_OCTETS};
 use super::late::{self, LateReply};
 use super::table::Permit;
 use super::unread::Unread;
 use super::{TcpAction, TcpServer};
+use lookups::Lookups;
 
-/// WR41: queries at upstreams with which reading pauses.
-const IN_PROGRESS: usize = 64;
 /// Octets of unwritten replies with which reading pauses, and the writing of replies of upstreams: one full reply. So a client
 /// that does not read holds at most two of them, besides what upstreams sent for its earlier queries.
 const UNWRITTEN_OCTETS: usize = 64 << 10;
@@ -48,9 +46,7 @@ pub(super) struct Connection<S> {
     /// Answered and not yet written, from `written` on.
     output: Vec<u8>,
     written: usize,
-    late: JoinSet<LateReply>,
-    /// Those that have come and are not written to `output` yet.
-    ready: VecDeque<LateReply>,
+    lookups: Lookups,
     /// No more is read: it ends for this reason once everything is answered.
     ending: Option<CloseReason>,
     /// Whether any query was answered, or could have come: a drain lets a new connection ask once.
@@ -110,8 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
             input: Vec::new(),
             output: Vec::new(),
             written: 0,
-            late: JoinSet::new(),
-            ready: VecDeque::new(),
+            lookups: Lookups::default(),
             ending: None,
             asked: false,
             held_back: false,
@@ -131,6 +126,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     pub(super) async fn run(&mut self) -> CloseReason {
         loop {
             self.take_ready();
+            self.lookups.begin_next(&self.server.runtime);
             self.answer();
             self.note();
             if let Some(reason) = self.over() {
@@ -141,7 +137,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                 Event::Read(_) => self.permit.set_quiet_since(None),
                 Event::Wrote(octets) => self.wrote(octets),
                 Event::Flushed => self.flushed(),
-                Event::Reply(reply) => self.ready.push_back(reply),
+                Event::Reply(reply) => self.lookups.came(reply),
                 Event::Resumed => {}
                 Event::NoReply => add(&self.server.counters.panics, 1),
                 Event::Failed => return CloseReason::Failed,
@@ -170,7 +166,10 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                     self.permit.message_came(Instant::now());
                     self.asked = true;
                     let mut buffer = server.scratch.borrow_mut();
-                    let room = self.permit.has_room(WAITING_OCTETS);
+                    let room = match self.permit.has_room(WAITING_OCTETS) {
+                        true => self.lookups.room(),
+                        false => Room::None,
+                    };
                     let begun = std::time::Instant::now();
                     let action = (server.answer)(message, self.asker, room, &mut buffer);
                     let within = begun.elapsed();
@@ -184,7 +183,11 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                         }
                         TcpAction::Late(late) => {
                             server.turns.answered(self.permit.share(), 0, within);
-                            self.late.spawn_on(late, &server.runtime);
+                            self.lookups.begin(late, &server.runtime);
+                        }
+                        TcpAction::Later(later) => {
+                            server.turns.answered(self.permit.share(), 0, within);
+                            self.lookups.wait(later);
                         }
                     }
                     self.hold(rest.len());
@@ -201,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         let server = Rc::clone(&self.server);
         while self.unwritten() < UNWRITTEN_OCTETS
             && server.turns.has_share(self.permit.share())
-            && let Some(reply) = self.ready.pop_front()
+            && let Some(reply) = self.lookups.next_reply()
         {
             let mut buffer = server.scratch.borrow_mut();
             let begun = std::time::Instant::now();
@@ -212,16 +215,11 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         }
     }
 
-    /// Queries at upstreams, with those whose reply has come and is not written.
-    fn in_progress(&self) -> usize {
-        self.late.len() + self.ready.len()
-    }
-
     /// Whether more queries may be taken: WR41, WR42, WR44.
     fn may_read(&self) -> bool {
         self.ending.is_none()
             && !self.permit.must_close()
-            && self.in_progress() < IN_PROGRESS
+            && !self.lookups.are_full()
             && self.unwritten() < UNWRITTEN_OCTETS
             && !self.permit.is_paused()
     }
@@ -260,9 +258,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
 
     /// Accounts for what is held: buffers as allocated, and what waits for upstreams.
     fn hold(&self, input: usize) {
-        let late = self.late.len() * WAITING_OCTETS;
-        let ready: usize = self.ready.iter().map(late::held).sum();
-        self.permit.hold(input + self.output.capacity() + late + ready);
+        self.permit.hold(input + self.output.capacity() + self.lookups.held());
     }
 
     /// Notes what is waited for from now on.
@@ -291,7 +287,7 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
 
     /// Every query taken is answered and every answer written.
     fn is_done(&self) -> bool {
-        self.in_progress() == 0 && self.output.is_empty()
+        self.lookups.are_done() && self.output.is_empty()
     }
 
     /// Whether it is time to go, because all is answered and there was a reason to end.
@@ -348,17 +344,17 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                 Poll::Pending => {}
             }
         }
-        if !self.ready.is_empty()
+        if self.lookups.has_reply()
             && self.unwritten() < UNWRITTEN_OCTETS
             && self.server.turns.poll_share(self.permit.share(), cx).is_ready()
         {
             return Poll::Ready(Event::Resumed);
         }
         // Also if much is unwritten: a reply that has come takes memory, and must be counted.
-        match self.late.poll_join_next(cx) {
-            Poll::Ready(Some(Ok(reply))) => return Poll::Ready(Event::Reply(reply)),
-            Poll::Ready(Some(Err(_))) => return Poll::Ready(Event::NoReply),
-            Poll::Ready(None) | Poll::Pending => {}
+        match self.lookups.poll(cx) {
+            Poll::Ready(Ok(reply)) => return Poll::Ready(Event::Reply(reply)),
+            Poll::Ready(Err(_)) => return Poll::Ready(Event::NoReply),
+            Poll::Pending => {}
         }
         if self.may_read() {
             let may_continue = match self.waits_for_turn {

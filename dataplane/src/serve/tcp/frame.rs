@@ -7,6 +7,9 @@ pub(super) const PREFIX: usize = 2;
 /// before it is written, and counts with its own length then.
 pub(super) const WAITING_OCTETS: usize = 4 << 10;
 
+/// The same of a query whose lookup has not begun, because others of its connection come first.
+pub(super) const LATER_OCTETS: usize = 1 << 10;
+
 /// Less than a header is no message (N1, WR43).
 const HEADER_OCTETS: usize = 12;
 

@@ -10,19 +10,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use super::super::counters::{CloseReason, add};
-use super::super::responder::Asker;
+use super::super::responder::{Asker, Room};
 use super::deadline::{FIRST_QUERY_WITHIN, lifetime};
-use super::frame::WAITING_OCTETS;
-use super::late::{self, LateReply};
+use super::frame::{LATER_OCTETS, WAITING_OCTETS};
+use super::late::{self, AT_ONCE, Late, LateReply};
 use super::table::Permit;
 use super::{TcpAction, TcpServer};
 
-/// Requests in progress on one connection, as queries over TCP (WR41).
-pub(super) const STREAMS: u32 = 64;
+/// Requests in progress on one connection: more than lookups, so that slow names leave room for what needs none (FW53).
+pub(super) const STREAMS: u32 = 256;
+/// Octets that each request counts besides, of those that are more than lookups may be: about what its stream and its task take.
+/// What a session counts has room for the others.
+const REQUEST_OCTETS: usize = 4 << 10;
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After a deadline, the time until the second look, which counts: where the process stood still, its timers run before it
@@ -37,6 +40,8 @@ pub(super) struct Requests {
     /// What each request holds, by number.
     held: RefCell<HashMap<u64, Held>>,
     next: Cell<u64>,
+    /// Those who wait for a lookup are served in the order in which they came (WR41).
+    lookups: Semaphore,
     /// When a request last came, was answered or took octets.
     moved: Cell<Instant>,
     /// When it is time to move to another replica (WR45).
@@ -97,6 +102,7 @@ impl Requests {
             permit: Rc::new(permit),
             held: RefCell::default(),
             next: Cell::new(0),
+            lookups: Semaphore::new(AT_ONCE),
             moved: Cell::new(now),
             old,
             asked: Cell::new(false),
@@ -145,7 +151,8 @@ impl Requests {
         let now = Instant::now();
         self.moved.set(now);
         let held = self.held.borrow();
-        self.permit.hold(held.values().map(|held| held.octets).sum());
+        let more = held.len().saturating_sub(AT_ONCE) * REQUEST_OCTETS;
+        self.permit.hold(more + held.values().map(|held| held.octets).sum::<usize>());
         let quiet = held.values().all(|held| held.stage == Stage::Written);
         self.permit.set_quiet_since(quiet.then_some(now));
         // A message begun does not count as work of ours: only its client can end it (L15).
@@ -216,7 +223,13 @@ impl Requests {
         let server = &self.server;
         self.permit.message_came(Instant::now());
         server.turns.share(self.permit.share()).await;
-        let room = self.permit.has_room(WAITING_OCTETS);
+        // Until its reply is written, if it needs a lookup. None is free while others wait for one.
+        let place = self.lookups.try_acquire().ok();
+        let room = match (self.permit.has_room(WAITING_OCTETS), &place) {
+            (true, Some(_)) => Room::Now,
+            (true, None) => Room::Later,
+            (false, _) => Room::None,
+        };
         let outcome = {
             let mut buffer = server.scratch.borrow_mut();
             let begun = std::time::Instant::now();
@@ -237,24 +250,32 @@ impl Requests {
         // A lookup has its own copy of what it needs, which is counted with it.
         drop(message);
         match outcome {
-            TcpAction::Late(late) => {
-                work.hold(WAITING_OCTETS);
-                // A request that is given up waits no longer; its lookup ends by itself, and is then counted and shown.
-                let counters = Arc::clone(&server.counters);
-                let (ends, ended) = oneshot::channel();
-                server.runtime.spawn(async move {
-                    let ended = AssertUnwindSafe(late).catch_unwind().await;
-                    add(&counters.panics, usize::from(ended.is_err()));
-                    if let Ok(reply) = ended {
-                        let _ = ends.send(reply);
-                    }
-                });
-                let reply = ended.await.map_err(|_| Unanswered::Failed)?;
-                self.write(reply, work).await
+            TcpAction::Late(late) => self.looked_up(late, work).await,
+            TcpAction::Later(later) => {
+                work.hold(LATER_OCTETS);
+                let _place = self.lookups.acquire().await.map_err(|_| Unanswered::Failed)?;
+                self.looked_up(later(), work).await
             }
             TcpAction::Failed => Err(Unanswered::Failed),
             TcpAction::Reply(_) | TcpAction::Close => Err(Unanswered::NotAQuery),
         }
+    }
+
+    /// The reply of an upstream. A request that is given up waits no longer; its lookup ends by itself, and is then counted and
+    /// shown.
+    async fn looked_up(&self, late: Late, work: &mut Work) -> Result<Vec<u8>, Unanswered> {
+        work.hold(WAITING_OCTETS);
+        let counters = Arc::clone(&self.server.counters);
+        let (ends, ended) = oneshot::channel();
+        self.server.runtime.spawn(async move {
+            let ended = AssertUnwindSafe(late).catch_unwind().await;
+            add(&counters.panics, usize::from(ended.is_err()));
+            if let Ok(reply) = ended {
+                let _ = ends.send(reply);
+            }
+        });
+        let reply = ended.await.map_err(|_| Unanswered::Failed)?;
+        self.write(reply, work).await
     }
 
     /// Writes the reply of an upstream in the turn of its client. One that closes for another gets none: what it holds does

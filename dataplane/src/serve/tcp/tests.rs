@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::task::LocalSet;
 
 use super::super::Deadlines;
-use super::late::Unwritten;
+use super::late::{LateReply, Unwritten};
 use super::*;
 
 /// What the answer to an expensive query takes: more than one turn of a client.
@@ -37,22 +37,22 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
                 buffer[..2].copy_from_slice(&message[..2]);
                 TcpAction::Reply(60_000)
             }
-            Some(kind @ (b'l' | b'L')) if room => {
+            Some(kind @ (b'l' | b'L')) if room != Room::None => {
                 let octets = if *kind == b'l' { message.len() } else { 60_000 };
                 let mut message = message.to_vec();
-                TcpAction::Late(Box::pin(async move {
+                in_turn(room, async move {
                     tokio::time::sleep(Duration::from_secs(message[13].into())).await;
                     message.resize(octets, 0);
                     Box::new(Scripted(message)) as LateReply
-                }))
+                })
             }
-            Some(b'S') if room => {
+            Some(b'S') if room != Room::None => {
                 let (reply, id) = (Arc::clone(&shared), [message[0], message[1]]);
                 let after = Duration::from_secs(message[13].into());
-                TcpAction::Late(Box::pin(async move {
+                in_turn(room, async move {
                     tokio::time::sleep(after).await;
                     Box::new(SharedReply(id, reply)) as LateReply
-                }))
+                })
             }
             Some(b'l' | b'L' | b'S') => {
                 buffer[..12].fill(0xff);
@@ -64,6 +64,14 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
     let here = Handle::current;
     let server = TcpServer::new(answer, limits, Arc::default(), here(), here());
     (Rc::new(server), asked)
+}
+
+/// A lookup that begins now, or in its turn.
+fn in_turn(room: Room, late: impl Future<Output = LateReply> + Send + 'static) -> TcpAction {
+    match room {
+        Room::Later => TcpAction::Later(Box::new(|| Box::pin(late))),
+        Room::Now | Room::None => TcpAction::Late(Box::pin(late)),
+    }
 }
 
 /// A reply that shares its octets with no other.

@@ -77,7 +77,7 @@ async fn l6_a_million_names_make_no_series_and_no_log_line() {
     let mut ask = |packet: &[u8]| {
         let client = SocketAddr::from(([127, 0, 0, 1], 5353));
         let query = Query { packet, client, transport: Transport::Udp, now_s: 0, seed: 1 };
-        match responder.decide((&published, None), 0, &query, true, &mut buffer) {
+        match responder.decide((&published, None), 0, &query, Room::Now, &mut buffer) {
             ServeAction::Reply(_, answered, None) => answered.origin,
             _ => panic!("every query has its reply at once"),
         }

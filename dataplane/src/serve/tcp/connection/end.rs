@@ -11,8 +11,7 @@ use super::Connection;
 impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
     /// Ends it for this reason, which [`Connection::run`] has given.
     pub(in super::super) async fn end(&mut self, reason: CloseReason) {
-        // They end by themselves, and are then counted and shown.
-        self.late.detach_all();
+        self.lookups.leave();
         let is_cut = untaken::is_cut(reason, &self.permit);
         if is_cut && untaken::discard(self.stream.socket()) {
             return;

@@ -114,25 +114,6 @@ fn wr41_own_answers_overtake_slow_lookups() {
 }
 
 #[test]
-fn wr41_reading_pauses_at_64_in_progress_and_continues_below() {
-    local(async {
-        let mut client = connect(Limits::default(), 1 << 16);
-        for id in 0..100 {
-            client.send(&message(id, &[b'l', 2])).await;
-        }
-        sleep(seconds(1)).await;
-        assert_eq!(client.asked.get(), 64);
-        let mut ids = Vec::new();
-        for _ in 0..100 {
-            ids.push(client.reply_id().await);
-        }
-        ids.sort_unstable();
-        assert_eq!(ids, (0..100).collect::<Vec<u16>>());
-        assert_eq!(client.asked.get(), 100);
-    });
-}
-
-#[test]
 fn wr42_an_idle_connection_is_closed_after_10_s() {
     local(async {
         let start = Instant::now();
@@ -304,6 +285,7 @@ fn an_idle_connection_holds_no_buffer() {
     });
 }
 
+mod lookups;
 mod buffers;
 mod draining;
 mod client_turns;

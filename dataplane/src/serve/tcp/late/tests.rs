@@ -8,10 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::super::super::responder::Asker;
 use super::super::super::responder::tests::{question, with_records};
+use super::super::super::responder::{Asker, Room};
 use super::super::{TcpAction, answer};
 use super::*;
+use crate::origin::Origin;
 use crate::settings;
 
 const TXT: u8 = 16;
@@ -69,7 +70,7 @@ async fn wr23_a_part_of_an_rrset_that_an_upstream_gives_is_counted() {
         let answer = answer(Arc::clone(&responder));
         let mut buffer = vec![0; MESSAGE_OCTETS];
         let asks = question("long.example.org", TXT, true);
-        let TcpAction::Late(late) = answer(&asks, asker(), true, &mut buffer) else {
+        let TcpAction::Late(late) = answer(&asks, asker(), Room::Now, &mut buffer) else {
             panic!("it is not ours")
         };
         let octets = write(late.await, &mut buffer, &ServeCounters::default()).expect("a reply");
@@ -87,7 +88,7 @@ async fn wr44_a_lookup_that_many_connections_wait_for_ends_with_one_copy_of_its_
     let mut lookups = JoinSet::new();
     for _ in 0..QUERIES {
         let asks = question("long.example.org", TXT, true);
-        match answer(&asks, asker(), true, &mut buffer) {
+        match answer(&asks, asker(), Room::Now, &mut buffer) {
             TcpAction::Late(late) => lookups.spawn(late),
             _ => panic!("it is not ours"),
         };
@@ -99,4 +100,22 @@ async fn wr44_a_lookup_that_many_connections_wait_for_ends_with_one_copy_of_its_
         let octets = write(reply, &mut buffer, &ServeCounters::default()).expect("a reply");
         assert!(octets > RDATA && (buffer[3] & 15, buffer[7]) == (0, 1), "{octets} octets");
     }
+}
+
+#[tokio::test]
+async fn wr41_a_query_whose_client_goes_before_its_turn_is_counted_with_its_reply() {
+    let responder = responder(upstream(QR_RD).await);
+    let answer = answer(Arc::clone(&responder));
+    let mut buffer = vec![0; MESSAGE_OCTETS];
+    let asks = question("long.example.org", TXT, true);
+    let TcpAction::Later(later) = answer(&asks, asker(), Room::Later, &mut buffer) else {
+        panic!("it is not ours")
+    };
+    let replies = || {
+        let counted = responder.counters.traffic.read(ServedOver::Tcp);
+        counted.by_rcode[Origin::Failed as usize].iter().sum::<u64>()
+    };
+    assert_eq!(replies(), 0);
+    drop(later);
+    assert_eq!((replies(), responder.forwarder.lookups()), (1, 0));
 }

@@ -81,6 +81,35 @@ fn wr44_replies_of_one_lookup_over_https_are_written_in_turns() {
 }
 
 #[test]
+fn wr41_64_lookups_at_a_time_and_the_others_of_a_connection_in_their_order() {
+    local(async {
+        let (server, requests) = requests();
+        let begun = Instant::now();
+        let asks = |kind: &'static [u8]| {
+            let requests = Rc::clone(&requests);
+            async move {
+                let mut work = requests.begin();
+                let mut asks = message(20, kind[0]);
+                asks[13] = *kind.last().unwrap();
+                requests.reply(asks, &mut work).await.unwrap();
+                (begun.elapsed().as_secs(), held(&requests.server))
+            }
+        };
+        let slow = futures::future::join_all((0..100).map(|_| asks(b"l\x02")));
+        let own = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            asks(b"e").await
+        };
+        let (slow, own) = futures::join!(slow, own);
+        let took: Vec<u64> = slow.into_iter().map(|(took, _)| took).collect();
+        assert_eq!((&took[..64], &took[64..]), (&[2; 64][..], &[4; 36][..]));
+        let all = 64 * WAITING_OCTETS + 36 * LATER_OCTETS + 37 * REQUEST_OCTETS;
+        assert_eq!(own, (0, all as u64), "at once, and all of them count");
+        assert_eq!(held(&server), 0);
+    });
+}
+
+#[test]
 fn wr44_a_request_of_a_connection_that_is_closed_gets_no_reply_of_an_upstream() {
     local(async {
         let (_server, requests) = requests();

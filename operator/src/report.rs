@@ -4,6 +4,7 @@ pub mod status;
 pub mod last_written;
 pub mod changes;
 pub mod events;
+mod older_crd;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -66,28 +67,18 @@ pub async fn report(
     if let Some((why, again_in)) = ctx.attempts.waits(&what, dns.metadata.generation) {
         return Err(Unreported { why, again_in, retry_after: None }.into());
     }
-    let body = json!({
-        "apiVersion": format!("{}/{}", crds::GROUP, crds::v1alpha1::VERSION),
-        "kind": "ClusterDNS",
-        // uid and resourceVersion: never write the status of a new object of the same name, nor over
-        // another leader's: a conflict is with
-        // something newer, which the watch brings.
-        "metadata": {"name": dns.name_any(), "uid": dns.metadata.uid,
-            "resourceVersion": dns.metadata.resource_version},
-        "status": status,
-    });
-    let resources = resources(ctx);
-    let (name, params) = (dns.name_any(), PatchParams::apply(names::FIELD_MANAGER).force());
-    let patch = Patch::Apply(&body);
-    match ctx
-        .writes
-        .send_versioned("ClusterDNS", resources.patch_status(&name, &params, &patch))
-        .await
+    let mut written = write(ctx, dns, &serde_json::to_value(&status)?).await;
+    if let Err(error) = &written
+        && let Some(known) =
+            older_crd::for_older_crd(&serde_json::to_value(&status)?, &error.to_string())
     {
+        written = write(ctx, dns, &known).await;
+    }
+    match written {
         Ok(written) => {
             ctx.attempts.succeeded(&what);
             if has_new_names {
-                ctx.last_written.changed_names(&name, Instant::now());
+                ctx.last_written.changed_names(&dns.name_any(), Instant::now());
             }
             // One that cannot be read has a status too.
             if let Ok(written) = written.try_parse::<ClusterDNS>() {
@@ -106,6 +97,28 @@ pub async fn report(
         }
     }
     Ok(())
+}
+
+/// One request to write a status.
+async fn write(
+    ctx: &Context,
+    dns: &ClusterDNS,
+    status: &Value,
+) -> Result<DynamicObject, WriteError> {
+    let body = json!({
+        "apiVersion": format!("{}/{}", crds::GROUP, crds::v1alpha1::VERSION),
+        "kind": "ClusterDNS",
+        // uid and resourceVersion: never write the status of a new object of the same name, nor over
+        // another leader's: a conflict is with
+        // something newer, which the watch brings.
+        "metadata": {"name": dns.name_any(), "uid": dns.metadata.uid,
+            "resourceVersion": dns.metadata.resource_version},
+        "status": status,
+    });
+    let (resources, name) = (resources(ctx), dns.name_any());
+    let (params, patch) = (PatchParams::apply(names::FIELD_MANAGER).force(), Patch::Apply(&body));
+    let patched = resources.patch_status(&name, &params, &patch);
+    ctx.writes.send_versioned("ClusterDNS", patched).await
 }
 
 /// Says in its status and by an Event that its namespace cannot be read, or with an empty one what has none.

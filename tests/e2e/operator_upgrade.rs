@@ -20,11 +20,14 @@ fn spec(address: &str) -> Value {
         "hosts": [{"name": "git.corp.example", "addresses": [address]}]})
 }
 
-/// Lets the API server serve the schema as `change` leaves it.
-async fn serve(client: &Client, change: impl Fn(&mut serde_json::Map<String, Value>)) {
+/// Lets the API server serve the schema as `change` leaves the fields of the spec and of the status.
+async fn serve(client: &Client, change: impl Fn(&str, &mut serde_json::Map<String, Value>)) {
     let mut crd = serde_json::to_value(crds::v1alpha1::crd()).expect("JSON");
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
-    change(crd.pointer_mut(schema).and_then(Value::as_object_mut).expect("fields of the spec"));
+    for part in ["spec", "status"] {
+        let schema =
+            format!("/spec/versions/0/schema/openAPIV3Schema/properties/{part}/properties");
+        change(part, crd.pointer_mut(&schema).and_then(Value::as_object_mut).expect("fields"));
+    }
     let all = Api::<CustomResourceDefinition>::all(client.clone());
     let params = PatchParams::apply(FIELD_MANAGER).force();
     let name = "clusterdnses.clusterdns.dev";
@@ -69,7 +72,12 @@ async fn o11_other_schemas_keep_objects_readable_and_the_operator_never_writes_s
     let text = json!({"type": "string"});
 
     // A schema with a field that this operator does not know, and a user of it.
-    serve(&client, |fields| drop(fields.insert(NEWER.to_owned(), text.clone()))).await;
+    serve(&client, |part, fields| {
+        if part == "spec" {
+            fields.insert(NEWER.to_owned(), text.clone());
+        }
+    })
+    .await;
     let mut newer = spec("192.0.2.7");
     newer[NEWER] = json!("kept");
     let newer = json!({"apiVersion": "clusterdns.dev/v1alpha1", "kind": "ClusterDNS", "metadata": {"name": "a"}, "spec": newer});
@@ -89,7 +97,7 @@ async fn o11_other_schemas_keep_objects_readable_and_the_operator_never_writes_s
     let first = dns["status"]["revision"]["desired"].clone();
 
     // And back: the object is read without the field, and changed as before.
-    serve(&client, |_| {}).await;
+    serve(&client, |_, _| {}).await;
     wait_for("the schema of before", async || {
         whole(&client).await["spec"][NEWER].is_null().then_some(())
     })
@@ -100,9 +108,13 @@ async fn o11_other_schemas_keep_objects_readable_and_the_operator_never_writes_s
     assert!(!is_outdated(&dns), "{dns:#}");
     assert_eq!(writers_of_spec(&dns), [FIELD_MANAGER], "{dns:#}");
 
-    // A schema older than the operator is reported, until it is replaced.
+    // A schema older than the operator is reported, until it is replaced; also where it lacks what the status has.
     drop(operator);
-    serve(&client, |fields| drop(fields.remove("networkPolicy"))).await;
+    serve(&client, |part, fields| {
+        let newer = if part == "spec" { "networkPolicy" } else { "domain" };
+        fields.remove(newer).expect("a field of ours");
+    })
+    .await;
     let _operator = Operator::start(plane.kubeconfig(), NAMESPACE);
     let dns = wait_until(&client, "CRDOutdated", is_outdated).await;
     assert!(
@@ -112,7 +124,7 @@ async fn o11_other_schemas_keep_objects_readable_and_the_operator_never_writes_s
             .contains("kubectl apply"),
         "{dns:#}"
     );
-    serve(&client, |_| {}).await;
+    serve(&client, |_, _| {}).await;
     let dns = wait_until(&client, "no CRDOutdated", |dns| !is_outdated(dns)).await;
     assert_eq!(writers_of_spec(&dns), [FIELD_MANAGER], "{dns:#}");
     let typed = all.get("a").await.expect("it is readable");

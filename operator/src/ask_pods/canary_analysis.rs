@@ -318,7 +318,7 @@ fn pair(dns: &ClusterDNS, observed: &Observed) -> Option<Pair> {
     }
     // Of many pods not all were asked lately: the youngest report counts.
     let runs_stable = |pod: &&Pod| {
-        pods::reported(observed, pod).is_some_and(|reported| reported.revision == state.stable)
+        pods::reported(observed, pod).is_some_and(|reported| reported.runs(&state.stable))
     };
     let others = pods::ready(observed).filter(|pod| pods::uid(pod) != uid).filter(runs_stable);
     let age = |pod: &Pod| observed.pod_reports.get(pods::uid(pod)).map(|report| report.age);

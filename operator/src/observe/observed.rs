@@ -266,6 +266,13 @@ impl Reported {
         self.ignored_as_canary().is_none() && self.refusal().is_none() && !self.ignored.is_empty()
     }
 
+    /// Does it run the configuration of this revision, as far as its version knows the fields? Without some of them it reports the
+    /// revision of what it knows. Where all pods are older than the document, as after a rollback, an edit that takes the
+    /// fields out is tried by one of them.
+    pub fn runs(&self, stable: &str) -> bool {
+        (self.revision == stable && self.refusal().is_none()) || self.ignores_fields()
+    }
+
     /// Fields that it does not know of the document that it tries, for people.
     pub fn ignored_as_canary(&self) -> Option<String> {
         (self.role == "canary" && !self.ignored.is_empty()).then(|| self.ignored.join(", "))

@@ -24,10 +24,7 @@ impl<'a> Trial<'a> {
             return None;
         }
         let runs_stable = |pod: &&Pod| {
-            let reported = self.reported(pod);
-            reported.is_some_and(|reported| {
-                reported.revision == self.state.stable && reported.refusal().is_none()
-            })
+            self.reported(pod).is_some_and(|reported| reported.runs(&self.state.stable))
         };
         let is_of_newest = |pod: &&Pod| pods::is_of_newest_template(pod, self.observed, per_node);
         // Where pods move, none of the wanted workload is of an older template: those that are ready go first, because they stay.

@@ -23,6 +23,39 @@ fn a_new_version_alone_does_not_change_the_revision() {
     assert_eq!(full.revision(), "45caa5af5800");
 }
 
+/// What a document means that leaves these fields out. Pods of two versions run the same document during an upgrade, so a default
+/// of another value needs a new `FORMAT`: else the same revision is two configurations.
+#[test]
+fn what_a_document_leaves_out_means_the_same_in_every_version() {
+    let servers = r#"{"servers":[{"ip":"10.0.0.2","port":53}]}"#;
+    let short = r#"{"format":1,
+        "hosts":[{"name":"a.example","addresses":["10.0.0.1"]}],
+        "records":[{"name":"b.example","data":{"A":["10.0.0.1"]}}],
+        "metrics":{"probes":[{"label":"l","name":"n.example"}]},
+        "stubDomains":[{"domain":"corp.example","group":SERVERS}]}"#;
+    let long = r#"{"format":1,"domain":"cluster.local","ttlSeconds":5,"podRecords":"Insecure","endpointNames":"Address",
+        "hideEmptyServices":false,
+        "hosts":[{"name":"a.example","addresses":["10.0.0.1"],"ttlSeconds":30,"reverse":true}],
+        "records":[{"name":"b.example","data":{"A":["10.0.0.1"]},"ttlSeconds":30,"reverse":true}],
+        "cache":{"memoryBytes":16777216,"entries":16384,"maxTTLSeconds":3600,"maxNegativeTTLSeconds":30,"staleSeconds":86400,
+            "prefetch":true,"expose":false},
+        "limits":{"inFlight":4096,"inFlightPerClient":1024,"tcpConnections":4096,"tcpConnectionsPerClient":256,
+            "tcpBufferBytes":33554432,"udpPayloadBytes":1232,"upstreamPorts":8192},
+        "warmStart":{"maxAgeSeconds":86400},
+        "logging":{"queries":"None","format":"JSON","level":"Info"},
+        "metrics":{"compatibility":["CoreDNS"],
+            "probes":[{"label":"l","name":"n.example","type":"A","intervalSeconds":5}]},
+        "stubDomains":[{"domain":"corp.example","group":{"servers":[{"ip":"10.0.0.2","port":53,"transport":"UDP"}],
+            "options":{"policy":"Random","caseRandomisation":false,"limits":{"inFlight":2048},"cache":{},
+                "withheldTypes":[]}}}]}"#;
+    let read = |text: &str| {
+        let (config, unknown) = Config::from_json(&text.replace("SERVERS", servers)).expect(text);
+        assert!(unknown.is_empty(), "{unknown}");
+        config
+    };
+    assert_eq!((read(short), FORMAT), (read(long), 1));
+}
+
 #[test]
 fn an_empty_spec_is_the_default_configuration() {
     assert_eq!(of_spec("{}"), Config::default());

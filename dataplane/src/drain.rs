@@ -11,7 +11,7 @@ use tokio::signal::unix;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::http_port::Health;
+use crate::readiness::Health;
 use crate::serve::Serving;
 use crate::telemetry;
 

@@ -12,7 +12,6 @@ mod explain;
 mod top;
 mod look;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -36,8 +35,8 @@ use tokio::sync::watch;
 use crate::background;
 use crate::forward::Forwarder;
 use crate::metrics::{Form, Metrics};
+use crate::readiness::{Health, is_live, not_live, why_not_ready};
 use crate::serve::ServeCounters;
-use crate::snapshot::waits_for_live;
 use crate::state::State;
 use crate::status::feed::Feed;
 use crate::status::{Reported, Status};
@@ -48,27 +47,6 @@ const MAX_CONNECTIONS: usize = 256;
 /// The answer until the source has been opened; `/livez` and `/readyz` have an answer from the start.
 pub(crate) const STARTING: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "starting: the source is being read\n");
-
-/// The conditions of `/readyz` besides the source.
-#[derive(Debug, Default)]
-pub struct Health {
-    is_serving: AtomicBool,
-    /// Once there was data, missing data is no reason any more (E43).
-    had_data: AtomicBool,
-    is_leaving: AtomicBool,
-}
-
-impl Health {
-    /// The DNS sockets are open: `/readyz` no longer refuses because of them.
-    pub fn serving(&self) {
-        self.is_serving.store(true, Ordering::Relaxed);
-    }
-
-    /// The process is about to end, and clients should use other pods (E45).
-    pub fn leaving(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
-    }
-}
 
 /// What the HTTP pages are made from.
 #[derive(Clone, Debug)]
@@ -160,67 +138,6 @@ async fn readyz(From(views): From<Views>) -> (StatusCode, String) {
     }
 }
 
-/// E43: once ready, a refused configuration or a missing API server does not make it unready.
-pub fn why_not_ready(health: &Health, status: &Status) -> Vec<String> {
-    let mut reasons = Vec::new();
-    if let Some(reason) = why_no_configuration(&status.read()) {
-        reasons.push(reason);
-    }
-    if !health.had_data.load(Ordering::Relaxed) {
-        let missing = why_no_data(&status.read());
-        health.had_data.store(missing.is_empty(), Ordering::Relaxed);
-        reasons.extend(missing);
-    }
-    if !health.is_serving.load(Ordering::Relaxed) {
-        reasons.push("the DNS sockets are not open yet".to_owned());
-    }
-    if health.is_leaving.load(Ordering::Relaxed) {
-        reasons.push("draining: the process was asked to end".to_owned());
-    }
-    reasons
-}
-
-/// E44; nothing once there was one.
-fn why_no_configuration(reported: &Reported) -> Option<String> {
-    if !reported.is_unconfigured {
-        return None;
-    }
-    let refused = reported.rejection.iter().flat_map(|rejection| &rejection.violations);
-    let refused: Vec<&str> = refused.map(|violation| violation.message.as_str()).collect();
-    let why = match refused.is_empty() {
-        true => reported.configuration.as_ref().map(Feed::explanation).unwrap_or_default(),
-        false => refused.join("; "),
-    };
-    Some(format!("the configuration is not known, so nothing is answered: {why}"))
-}
-
-/// The data is live, or from a snapshot that is young enough or has waited long enough.
-fn why_no_data(reported: &Reported) -> Vec<String> {
-    if is_live(reported) {
-        return Vec::new();
-    }
-    if let Some(loaded) = reported.snapshot.loaded
-        && waits_for_live(loaded, Instant::now(), reported.source_answers)
-    {
-        let why = match loaded.is_partial {
-            true => "has not all records",
-            false => "is more than 5 min old",
-        };
-        return vec![format!("the snapshot {why}: live data gets 10 s to arrive")];
-    }
-    let lacking =
-        Resource::ALL.iter().zip(&reported.feeds).filter(|(_, feed)| !feed.is_answerable());
-    let reason = |(resource, feed): (&Resource, &Feed)| {
-        let (resource, why) = (resource.plural(), feed.explanation());
-        format!("no complete list of {resource} has been read yet: {why}")
-    };
-    lacking.map(reason).collect()
-}
-
-fn is_live(reported: &Reported) -> bool {
-    not_live(reported).is_empty()
-}
-
 /// Warnings about data that is not live or from another cluster, about snapshots that cannot be written, about watches that
 /// fail, and about a configuration that was refused, one line each.
 fn notes(status: &Status) -> String {
@@ -297,13 +214,6 @@ fn snapshot_notes(reported: &Reported) -> String {
         )
     });
     loaded + &unwritten.unwrap_or_default()
-}
-
-/// The kinds of objects whose data is not live.
-fn not_live(reported: &Reported) -> Vec<&'static str> {
-    let feeds = Resource::ALL.iter().zip(&reported.feeds);
-    let lacking = feeds.filter(|(_, feed)| feed.is_wanted && feed.source != DataSource::Live);
-    lacking.map(|(resource, _)| resource.plural()).collect()
 }
 
 /// Warnings about upstreams: those that lead back to us, a resolv.conf that cannot be used (FW3, FW50). Never a

@@ -18,8 +18,9 @@ use process::http::{self, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::http_port::{Views, cache, metrics_page, runtime, why_not_ready};
+use crate::http_port::{Views, cache, metrics_page, runtime};
 use crate::metrics::KubeDnsPage;
+use crate::readiness::why_not_ready;
 use crate::sidecar_probe::{Probe, repeat};
 
 /// Connections of each port at a time: of kubelet, a few scrapers and a few people.

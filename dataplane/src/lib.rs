@@ -33,6 +33,7 @@ pub mod names;
 pub mod explain;
 
 pub mod status;
+pub mod readiness;
 pub mod http_port;
 pub mod metrics;
 pub mod sidecar_probe;

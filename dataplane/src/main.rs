@@ -12,9 +12,10 @@ use dataplane::args::{Args, Source};
 use dataplane::drain::{self, Signals};
 use dataplane::first_thread::{self, FirstThread};
 use dataplane::forward::{Forwarder, ResolvConf};
-use dataplane::http_port::{self, Health, Looks, Pages, Running, Samples, Views};
+use dataplane::http_port::{self, Looks, Pages, Running, Samples, Views};
 use dataplane::listeners::Listeners;
 use dataplane::metrics::{Metrics, Sources};
+use dataplane::readiness::Health;
 use dataplane::serve::{self, Listen, Serving};
 use dataplane::source::api::Api;
 use dataplane::source::files::{Files, Watch};
@@ -174,6 +175,7 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
         serving: serving.counters().clone(),
         forwarder: forwarder.clone(),
         status: status.clone(),
+        health: health.clone(),
         configs: configs.clone(),
     };
     let dns_port = listen.addresses.first().map_or(0, SocketAddr::port);

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::forward::cache::CacheResult;
 use crate::forward::{Forwarder, Limit};
+use crate::readiness::{Health, why_not_ready};
 use crate::serve::{self, CloseReason, ServeCounters, ServedOver, Totals};
 use crate::state::State;
 use crate::status::Status;
@@ -49,6 +50,8 @@ pub struct Sources {
     pub serving: Arc<ServeCounters>,
     pub forwarder: Arc<Forwarder>,
     pub status: Arc<Status>,
+    /// Whether the pod is ready, with the status.
+    pub health: Arc<Health>,
     pub configs: watch::Receiver<Arc<Config>>,
 }
 
@@ -134,6 +137,9 @@ impl Scrape {
         page.gauges("build_info", "Version and source revision", [(labels, 1.0)])?;
         let help = "When this process started, in seconds since 1970";
         page.gauge("process_start_time_seconds", help, self.started.unix_s())?;
+        let is_ready = why_not_ready(&self.sources.health, &self.sources.status).is_empty();
+        let help = "1 while the pod is ready: /readyz says why if it is not";
+        page.gauge("is_ready", help, f64::from(u8::from(is_ready)))?;
         let help = "Log lines lost because standard error was not read in time or refused them";
         page.counter("log_lines_lost", help, lost_lines())?;
         let rows = process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
@@ -222,7 +228,8 @@ impl Scrape {
         )?;
         let rows = Limit::ALL
             .map(|limit| ([("limit", limit.label())], forwarder.limited_prefetches(limit)));
-        let help = "Entries of the cache that were not asked for again before they expire, by limit of forwarding";
+        let help =
+            "Hits on entries that expire soon and were not asked for again, by limit of forwarding";
         page.counters("prefetches_limited", help, rows)?;
         let servers = upstreams.servers().iter();
         let servers: Vec<_> = servers.map(|server| (server.address.to_string(), server)).collect();

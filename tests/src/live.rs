@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use dataplane::forward::Forwarder;
-use dataplane::http_port::{Health, why_not_ready};
 use dataplane::metrics::{Form, Metrics, Sources};
+use dataplane::readiness::{Health, why_not_ready};
 use dataplane::serve::{Limits, Listen, Serving, worker_counters};
 use dataplane::source::api::{Api, Credentials, Options, Pace, Wanted};
 use dataplane::source::writer::Setup;
@@ -33,7 +33,7 @@ pub struct Live {
     _api: Api,
     status: Arc<Status>,
     metrics: Metrics,
-    health: Health,
+    health: Arc<Health>,
     names: Names,
     _files: Scratch,
     _runtime: Background,
@@ -110,15 +110,16 @@ impl Live {
         let api = Api::open(options, setup)?;
         let forwarder = Forwarder::new();
         let (serving, runtime) = serve(api.state(), forwarder.clone())?;
+        let health = Arc::<Health>::default();
+        health.serving();
         let metrics = Metrics::new(Sources {
             state: api.state(),
             serving: serving.counters().clone(),
             forwarder,
             status: status.clone(),
+            health: health.clone(),
             configs: api.configs(),
         });
-        let health = Health::default();
-        health.serving();
         Ok(Live {
             serving,
             _api: api,

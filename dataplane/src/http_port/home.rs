@@ -12,12 +12,13 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use dataplane_core::{DataSource, Resource};
 
-use super::{Running, STARTING, Views, explain, why_not_ready};
+use super::{Running, STARTING, Views, explain};
 use crate::explain::{Form, typed};
 use crate::forward::View;
 use crate::forward::cache::CacheResult;
 use crate::origin::Origin;
 use crate::rcode;
+use crate::readiness::why_not_ready;
 use crate::serve::{ServedOver, Totals};
 use crate::status::{BadFile, Rejection, Skipped};
 use process::histogram::Distribution;

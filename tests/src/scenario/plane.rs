@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use dataplane::forward::Forwarder;
 use dataplane::metrics::{Form, Metrics, Sources};
+use dataplane::readiness::Health;
 use dataplane::serve::Serving;
 use dataplane::source::api::{Api, Options, Wanted};
 use dataplane::source::files::Files;
@@ -89,11 +90,14 @@ impl Plane {
         };
         let forwarder = Forwarder::new();
         let (serving, runtime) = live::serve(state.clone(), forwarder.clone())?;
+        let health = Arc::<Health>::default();
+        health.serving();
         let metrics = Metrics::new(Sources {
             state,
             serving: serving.counters().clone(),
             forwarder,
             status: status.clone(),
+            health,
             configs,
         });
         Ok(Plane {

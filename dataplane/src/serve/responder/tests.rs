@@ -2,6 +2,7 @@
 //! the cache is moved ahead in place of waiting.
 
 mod golden;
+mod counted;
 mod budget;
 mod in_turn;
 mod outage;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use tokio::sync::watch;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use super::counted::metrics;
 use super::golden::{A, serving};
 use super::*;
-use crate::metrics::{Form, Metrics, Sources};
+use crate::metrics::{Form, Metrics};
 
 const NAMES: usize = 1_000_000;
 /// Half are names of the cluster that do not exist, half are names of others. The digits of each are its number.
@@ -62,16 +62,8 @@ async fn l6_a_million_names_make_no_series_and_no_log_line() {
     let upstream = Upstream::start().await;
     let mut config = upstream.config();
     config.limits.in_flight = 0;
-    config.metrics.compatibility = vec![crds::config::MetricNames::CoreDNS];
     let responder = serving(&config, "/nonexistent");
-    let (_configs, configs) = watch::channel(Arc::new(config));
-    let metrics = Metrics::new(Sources {
-        state: Arc::clone(&responder.state),
-        serving: Arc::clone(&responder.counters),
-        forwarder: Arc::clone(&responder.forwarder),
-        status: Arc::default(),
-        configs,
-    });
+    let metrics = metrics(&responder, &config, &Arc::default(), &Arc::default());
     let published = responder.state.published.load_full();
     let mut buffer = [0; 1232];
     let mut ask = |packet: &[u8]| {

@@ -145,6 +145,7 @@ struct Counts {
     resolved: AtomicU64,
     unresolved: [AtomicU64; unresolved::LABELS.len()],
     joined: AtomicU64,
+    prefetches: AtomicU64,
     without_a_server_up: AtomicU64,
     panics: AtomicU64,
 }
@@ -498,6 +499,11 @@ impl Forwarder {
 
     /// Counts how a lookup ended that began for this: why without an answer, if so.
     fn count_end(&self, why: Option<Unresolved>, purpose: Purpose) {
+        // Without a place or a server no upstream was asked again.
+        let has_asked = !matches!(why, Some(Unresolved::Limited(_) | Unresolved::NoServer));
+        if purpose == Purpose::Prefetch && has_asked {
+            self.counts.prefetches.fetch_add(1, Ordering::Relaxed);
+        }
         let count = match why {
             None => &self.counts.resolved,
             Some(why) => {
@@ -557,7 +563,12 @@ impl Forwarder {
         self.in_flight.refused(limit)
     }
 
-    /// Entries that were not asked for again at this limit, though they expire soon (CA30).
+    /// Entries that upstreams were asked for again before they expired (CA30).
+    pub fn prefetches(&self) -> u64 {
+        self.counts.prefetches.load(Ordering::Relaxed)
+    }
+
+    /// Hits on entries that expire soon and were not asked for again at this limit (CA30).
     pub fn limited_prefetches(&self, limit: Limit) -> u64 {
         self.in_flight.refused_prefetches(limit)
     }

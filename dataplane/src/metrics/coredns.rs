@@ -180,7 +180,7 @@ impl CoreDns {
         let help = "Cache misses";
         page.counters("cache_misses", help, [(all, misses)])?;
         let help = "Entries asked for again before they expired";
-        page.counters("cache_prefetch", help, [(all, count(CacheResult::Prefetch))])?;
+        page.counters("cache_prefetch", help, [(all, self.0.forwarder.prefetches())])?;
         let stale = traffic::shown(&self.0).map(|over| {
             let totals = self.0.serving.traffic.read(over);
             totals.by_rcode[Origin::Stale as usize].iter().sum::<u64>()

@@ -46,7 +46,7 @@ pub(super) fn still_ready(dns: &ClusterDNS, observed: &Observed) -> ConditionSta
         ready if is_ours => serving(
             "Serving",
             &format!(
-                "Service {namespace}/{name} answers as an earlier spec says, on {ready} pods; the present spec is refused"
+                "Service {namespace}/{name} has ready pods behind it, which answer as an earlier spec says: {ready}; the present spec is refused"
             ),
         ),
         _ if observed.service.is_some() && behind > 0 => {
@@ -150,8 +150,10 @@ pub(super) fn readiness(
                 let message = format!("Service {namespace}/{name} has no clusterIP yet");
                 return ConditionState::no("ServiceMissing", &message);
             }
+            // No one asked at this address: kube-proxy or a NetworkPolicy can keep clients from it.
             let at = ips.join(", ");
-            let message = format!("Service {namespace}/{name} answers at {at}");
+            let message =
+                format!("Service {namespace}/{name} at {at} has ready pods behind it: {ready}");
             unless_excluded(ConditionState::yes("Serving", &message), observed)
         }
     }

@@ -149,6 +149,9 @@ fn o14_from_the_first_visit_to_ready() {
     story.pods_follow();
     let status = story.reconcile(2);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+    // No one asked there as a client does.
+    let said = &condition(&status, "Ready").unwrap().message;
+    assert!(said.ends_with("at 10.96.0.10 has ready pods behind it: 2"), "{said}");
     assert_eq!(status.cluster_ips, ["10.96.0.10"]);
     assert_eq!(status.domain.as_deref(), Some("cluster.local"));
     assert_eq!(status.replicas.unwrap().summary, "2/2");

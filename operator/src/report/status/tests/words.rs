@@ -233,7 +233,7 @@ fn o14_a_refused_edit_leaves_ready_true_while_the_service_leads_to_our_pods() {
     let status = story.reconcile(10);
     let ready = condition(&status, "Ready").unwrap();
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("True", "Serving"));
-    assert!(ready.message.contains("as an earlier spec says, on 2 pods"), "{}", ready.message);
+    assert!(ready.message.contains("as an earlier spec says: 2;"), "{}", ready.message);
     story.observed.pods.clear();
     let status = story.reconcile(11);
     assert_eq!(condition(&status, "Ready").unwrap().status, "False");

@@ -9,6 +9,7 @@ mod aliases;
 mod warnings;
 mod conflicts;
 mod kubelets;
+mod beside_cluster;
 mod named_files;
 mod paged;
 mod servers;

@@ -9,6 +9,7 @@ mod readme;
 mod pages;
 mod refused;
 mod values;
+mod helm_test;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,20 +3,18 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::IpAddr;
 
 use crds::ClusterDNS;
 use crds::config::UnknownFields;
 use crds::manifest::{Found, ManifestError, Place, Places, SPEC_IS_MISSING};
-use ipnet::IpNet;
 
+use super::beside_cluster::{excluded_pods, other_domains, unused_by_kubelets};
 use super::named_files::named_files;
 use super::output::{Finding, Findings};
-use super::warning::{Warning, warning};
-use super::warnings::{may_be_asked_from, unwise};
+use super::warning::Warning;
+use super::warnings::unwise;
 use super::{Severity, cluster_dns, conflicts, is_template, kubelets, names_our_kind, text_of};
 use crate::args::{self, Format};
-use crate::ask_pods::canary_analysis::clients::allows;
 use crate::names;
 use crate::printable::plain;
 
@@ -137,6 +135,7 @@ fn of_one(
             advice.retain(|it| knows_better.is_none() || it.reason != "ClientsExcludePods");
             advice.extend(knows_better);
             advice.extend(unused_by_kubelets(&found.resource, cluster));
+            advice.extend(other_domains(&found.resource, cluster));
         }
         findings.extend(warned(file, advice, &found.places));
     } else if let Err(error) = read
@@ -261,132 +260,13 @@ pub(crate) fn indexed(path: &str) -> String {
     })
 }
 
-/// Clients ask from the addresses of their pods.
-fn excluded_pods(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
-    let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
-    let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
-    let served: Vec<IpAddr> =
-        served(dns, cluster).iter().filter_map(|ip| ip.parse().ok()).collect();
-    let pods = cluster.pod_ranges.iter().filter(|range| may_be_asked_from(range, &served));
-    let excluded: Vec<String> =
-        pods.filter(|range| !allows(&clients, **range)).map(IpNet::to_string).collect();
-    let first = excluded.first()?;
-    let more = match excluded.len() - 1 {
-        0 => String::new(),
-        more => format!(" and {more} more ranges"),
-    };
-    let message = format!(
-        "nodes of this cluster give pods addresses of {first}{more}, which these ranges do not hold: such pods get REFUSED; \
-         add the ranges of all pods"
-    );
-    Some(warning("spec.access.clients", "ClientsExcludePods", message))
-}
-
-/// The addresses of its Service, as far as they are known: as written, or those of one that is adopted.
-fn served<'a>(dns: &'a ClusterDNS, cluster: &'a kubelets::Said) -> &'a [String] {
-    let service = dns.spec.service.as_ref();
-    let written = service.and_then(|it| it.cluster_ips.as_deref()).unwrap_or_default();
-    let real = cluster.services.get(&names::service(dns));
-    let real = real.filter(|_| written.is_empty() && service.is_some_and(|it| it.adopt));
-    real.map_or(written, Vec::as_slice)
-}
-
-fn unused_by_kubelets(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
-    let service = dns.spec.service.as_ref()?;
-    let written = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty());
-    let ips = Some(served(dns, cluster)).filter(|ips| !ips.is_empty())?;
-    // As addresses: kubelets and people write those of IPv6 in different ways.
-    let address = |text: &String| text.parse::<IpAddr>().ok();
-    let used: BTreeSet<IpAddr> = cluster.cluster_dns.iter().filter_map(address).collect();
-    if ips.iter().filter_map(address).any(|ip| used.contains(&ip)) {
-        return None;
-    }
-    let used: Vec<&str> = cluster.cluster_dns.iter().map(String::as_str).collect();
-    let used = used.join(" and ");
-    Some(match written {
-        Some(_) => warning(
-            "spec.service.clusterIPs",
-            "NotUsedByKubelets",
-            format!(
-                "kubelets of this cluster make pods ask {used}, so no pod asks here: write that address, or set clusterDNS of the \
-                 kubelets"
-            ),
-        ),
-        None => warning(
-            "spec.service.adopt",
-            "NotUsedByKubelets",
-            format!(
-                "kubelets of this cluster make pods ask {used}, and this Service has {}, so pods do not ask it. If that address \
-                 is of NodeLocal DNSCache, which asks this Service for them, adopt it. Otherwise adopt the Service with that \
-                 address; where there is none, as with Cloud DNS of GKE, set clusterDNS of the kubelets or do not adopt",
-                ips.join(" and ")
-            ),
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::kubelets::Said;
-    use super::super::warning::Warning;
-    use super::{excluded_pods, indexed, unused_by_kubelets};
-
-    #[test]
-    fn o1_client_lists_that_exclude_the_pods_of_the_cluster_are_said() {
-        let said = |clients: &str| {
-            let text = format!(
-                "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{access: {{clients: {clients}}}}}"
-            );
-            let (dns, _) = crds::manifest::read(&text, "a").unwrap();
-            let ranges = ["10.244.0.0/24", "10.244.1.0/24"].map(|text| text.parse().unwrap());
-            let cluster = Said { pod_ranges: ranges.into(), ..Said::default() };
-            excluded_pods(&dns, &cluster).map(|warning| warning.message)
-        };
-        assert_eq!(said("[]"), None, "everyone may ask");
-        assert_eq!(said("[10.244.0.0/16]"), None);
-        assert!(said("[10.244.0.0/24]").unwrap().contains("addresses of 10.244.1.0/24, which"));
-        assert!(said("[192.0.2.0/24]").unwrap().contains("10.244.0.0/24 and 1 more ranges"));
-        assert!(said("[10.244.0.0/25]").is_some(), "half of a range");
-    }
+    use super::indexed;
 
     #[test]
     fn paths_have_one_spelling() {
         assert_eq!(indexed("spec.stubDomains.0.colour"), "spec.stubDomains[0].colour");
         assert_eq!(indexed("spec"), "spec");
-    }
-
-    /// The warning of a ClusterDNS with this Service where kubelets give pods this address, and kube-dns has another one.
-    fn unused(service: &str, used: &str) -> Option<Warning> {
-        let text = format!(
-            "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{service: {service}}}"
-        );
-        let (dns, _) = crds::manifest::read(&text, "a").unwrap();
-        let kube_dns = ("kube-system".to_owned(), "kube-dns".to_owned());
-        let services = [(kube_dns, vec!["10.96.0.10".to_owned()])].into();
-        let cluster_dns = [used.to_owned()].into();
-        unused_by_kubelets(&dns, &Said { cluster_dns, services, ..Said::default() })
-    }
-
-    #[test]
-    fn an_address_that_no_kubelet_gives_to_pods_is_said() {
-        let warning = unused("{clusterIPs: [10.96.0.10]}", "10.96.0.11").expect("a warning");
-        assert!(warning.message.contains("10.96.0.11"), "{}", warning.message);
-        assert!(unused("{clusterIPs: [10.96.0.10]}", "10.96.0.10").is_none());
-        assert!(unused("{clusterIPs: [\"fd00::a\"]}", "fd00:0::a").is_none(), "the same");
-    }
-
-    #[test]
-    fn o1_an_adopted_service_that_no_pod_asks_is_said() {
-        let warning = unused("{adopt: true}", "169.254.169.254").expect("a warning");
-        assert_eq!(
-            (warning.field.as_str(), warning.reason),
-            ("spec.service.adopt", "NotUsedByKubelets")
-        );
-        for words in ["169.254.169.254", "this Service has 10.96.0.10", "GKE"] {
-            assert!(warning.message.contains(words), "{words}: {}", warning.message);
-        }
-        assert!(unused("{adopt: true}", "10.96.0.10").is_none());
-        assert!(unused("{adopt: true, name: other}", "10.96.0.11").is_none(), "it does not exist");
-        assert!(unused("{}", "10.96.0.11").is_none(), "it gets its address later");
     }
 }

@@ -1,5 +1,5 @@
-//! What `check --cluster` asks a cluster: which DNS servers its kubelets give to pods, which addresses its nodes give them,
-//! and which addresses the adopted Services have. Nothing is written there.
+//! What `check --cluster` asks a cluster: which DNS servers and which domain its kubelets give to pods, which addresses its nodes
+//! give them, and which addresses the adopted Services have. Nothing is written there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) struct Said {
     /// The DNS servers that its kubelets give to pods.
     pub(super) cluster_dns: BTreeSet<String>,
+    /// The domains that its kubelets write into the search lists of pods; a kubelet may have none.
+    pub(super) cluster_domains: BTreeSet<String>,
     /// Ranges from which its nodes give addresses to pods, as far as nodes say.
     pub(super) pod_ranges: BTreeSet<IpNet>,
     /// The addresses of those Services that it was asked for and has.
@@ -36,6 +38,9 @@ pub(super) struct Said {
 
 /// The namespace and the name of a Service.
 type ServiceName = (String, String);
+
+/// The DNS servers and the domains that kubelets give to pods.
+type Given = (BTreeSet<String>, BTreeSet<String>);
 
 /// The report of the cluster, or why there is none.
 pub(super) fn ask_cluster(
@@ -56,12 +61,12 @@ pub(super) fn ask_cluster(
 
 async fn ask(which: &Cluster, services: &BTreeSet<ServiceName>) -> Result<Said, String> {
     let client = client(which).await?;
-    let said = match from_kubelets(&client).await {
-        Ok(said) if !said.is_empty() => said,
+    let (cluster_dns, cluster_domains) = match from_kubelets(&client).await {
+        Ok(said) if !said.0.is_empty() => said,
         // Few people have the right to read a kubelet's configuration.
         Ok(_) | Err(_) => from_kubeadm(&client).await?,
     };
-    if said.is_empty() {
+    if cluster_dns.is_empty() {
         return Err(
             "neither its kubelets nor kubeadm's ConfigMap kubelet-config name a clusterDNS"
                 .to_owned(),
@@ -70,7 +75,7 @@ async fn ask(which: &Cluster, services: &BTreeSet<ServiceName>) -> Result<Said, 
     // Few people may list nodes: the rest can be checked without the ranges of nodes.
     let pod_ranges = pod_ranges(&client).await.unwrap_or_default();
     let services = addresses_of(&client, services).await?;
-    Ok(Said { cluster_dns: said, pod_ranges, services })
+    Ok(Said { cluster_dns, cluster_domains, pod_ranges, services })
 }
 
 async fn addresses_of(
@@ -109,19 +114,19 @@ pub(crate) async fn client(which: &Cluster) -> Result<Client, String> {
     kubeconfig::client(config).map(lenient)
 }
 
-async fn from_kubelets(client: &Client) -> Result<BTreeSet<String>, kube::Error> {
+async fn from_kubelets(client: &Client) -> Result<Given, kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let mut said = BTreeSet::new();
+    let mut said = Given::default();
     for node in nodes.list_metadata(&ListParams::default().limit(NODES)).await? {
         let path = format!("/api/v1/nodes/{}/proxy/configz", node.name_any());
         let request = hyper::Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let answer: Value = client.request(request).await?;
-        said.extend(addresses(&answer["kubeletconfig"]["clusterDNS"]));
+        add(&mut said, &answer["kubeletconfig"]);
     }
     Ok(said)
 }
 
-async fn from_kubeadm(client: &Client) -> Result<BTreeSet<String>, String> {
+async fn from_kubeadm(client: &Client) -> Result<Given, String> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
     let map = maps
         .get_opt("kubelet-config")
@@ -131,9 +136,17 @@ async fn from_kubeadm(client: &Client) -> Result<BTreeSet<String>, String> {
     Ok(in_kubelet_configuration(&text))
 }
 
-fn in_kubelet_configuration(text: &str) -> BTreeSet<String> {
-    let configuration: Value = serde_saphyr::from_str(text).unwrap_or_default();
-    addresses(&configuration["clusterDNS"]).collect()
+fn in_kubelet_configuration(text: &str) -> Given {
+    let mut said = Given::default();
+    add(&mut said, &serde_saphyr::from_str(text).unwrap_or_default());
+    said
+}
+
+/// Adds what one configuration of a kubelet gives to pods.
+fn add((servers, domains): &mut Given, configuration: &Value) {
+    servers.extend(addresses(&configuration["clusterDNS"]));
+    let domain = configuration["clusterDomain"].as_str().filter(|domain| !domain.is_empty());
+    domains.extend(domain.map(str::to_owned));
 }
 
 fn addresses(list: &Value) -> impl Iterator<Item = String> {
@@ -144,7 +157,7 @@ fn addresses(list: &Value) -> impl Iterator<Item = String> {
 mod tests {
     use serde_json::json;
 
-    use super::{addresses_of, in_kubelet_configuration, in_nodes};
+    use super::{addresses_of, from_kubelets, in_kubelet_configuration, in_nodes};
     use crate::fixtures::api::{self, Reply};
 
     #[tokio::test]
@@ -179,9 +192,25 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_of_a_kubelet_names_its_dns_servers() {
+    fn the_configuration_of_a_kubelet_names_its_dns_servers_and_its_domain() {
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nclusterDNS:\n- 10.96.0.10\nclusterDomain: cluster.local\n";
-        assert!(in_kubelet_configuration(text).iter().eq(["10.96.0.10"]));
-        assert!(in_kubelet_configuration("").is_empty());
+        let (servers, domains) = in_kubelet_configuration(text);
+        assert!(servers.iter().eq(["10.96.0.10"]) && domains.iter().eq(["cluster.local"]));
+        assert_eq!(in_kubelet_configuration(""), Default::default());
+    }
+
+    #[tokio::test]
+    async fn kubelets_are_asked_for_both() {
+        let client = api::client(|asked| match asked.path.as_str() {
+            "/api/v1/nodes" => Reply::ok(json!({"metadata": {}, "items": [
+                {"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]})),
+            "/api/v1/nodes/a/proxy/configz" => Reply::ok(json!({"kubeletconfig":
+                {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}})),
+            "/api/v1/nodes/b/proxy/configz" => Reply::ok(json!({"kubeletconfig":
+                {"clusterDNS": ["10.96.0.10"], "clusterDomain": ""}})),
+            _ => Reply::not_found(),
+        });
+        let (servers, domains) = from_kubelets(&client).await.unwrap();
+        assert!(servers.iter().eq(["10.96.0.10"]) && domains.iter().eq(["cluster.local"]));
     }
 }

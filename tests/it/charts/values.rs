@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{digest, helm, objects, run, template};
 
 /// A release of this name in this namespace, with all objects that the values give.
-fn rendered(release: &str, namespace: &str, more: &[&str]) -> Vec<Value> {
+pub(super) fn rendered(release: &str, namespace: &str, more: &[&str]) -> Vec<Value> {
     let helm = helm().expect("asked for before");
     let arguments = ["template", release, "charts/clusterdns", "--namespace", namespace];
     objects(&run(&helm, &[&arguments[..], more].concat()).expect("it renders"))

@@ -215,13 +215,28 @@ impl Reader<'_> {
         while let Some(operator) = self.tokens.first().and_then(Token::operator) {
             self.next();
             self.takes("bool");
+            // By which labels series are matched does not change which the result has.
+            if self.takes("on") {
+                self.needs("(")?;
+                self.arguments()?;
+            }
             let right = Box::new(self.operand()?);
             left = Expression::Pair { operator, left: Box::new(left), right };
         }
         Ok(left)
     }
 
+    /// With its range, if it has one: that of a selector or of a subquery.
     fn operand(&mut self) -> Result<Expression, String> {
+        let operand = self.plain_operand()?;
+        if self.takes("[") {
+            self.next();
+            self.needs("]")?;
+        }
+        Ok(operand)
+    }
+
+    fn plain_operand(&mut self) -> Result<Expression, String> {
         match self.next() {
             Some(Token::Number | Token::Text(_)) => Ok(Expression::Literal),
             Some(Token::Sign("(")) => {
@@ -279,7 +294,7 @@ impl Reader<'_> {
         Ok(Some(if is_by { Grouping::By(labels) } else { Grouping::Without(labels) }))
     }
 
-    /// Matchers and range, if there are any.
+    /// Matchers, if there are any.
     fn selector(&mut self, name: String) -> Result<Selector, String> {
         let mut matchers = Vec::new();
         if self.takes("{") {
@@ -296,10 +311,6 @@ impl Reader<'_> {
                 matchers.push(Matcher { label, operator: operator.to_owned(), value });
                 self.takes(",");
             }
-        }
-        if self.takes("[") {
-            self.next();
-            self.needs("]")?;
         }
         Ok(Selector { name, matchers })
     }
@@ -341,6 +352,8 @@ mod tests {
             ("max by (pod) (b) > 0 or max by (pod, name) (b) > 0", &["pod"], &[]),
             ("absent(b{name=\"x\", pod=~\"y\"} == 1)", &["name"], &[]),
             ("1 - (sum by (pod) (b) > bool 2)", &["pod"], &[]),
+            ("last_over_time(max by (name) (b)[7m:30s]) unless on () (b[3m:1m])", &["name"], &[]),
+            ("max by (pod) (b and on (pod) a_bucket[1h])", &["pod"], &[]),
         ] {
             assert_eq!(
                 labels(text),

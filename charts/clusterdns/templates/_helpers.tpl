@@ -47,6 +47,13 @@ runbook_url: {{ printf "%s/%s" (trimSuffix "/" .) $page | toYaml }}
 {{- end }}
 {{- end }}
 
+{{/* A condition of each ClusterDNS for alerts. While no operator shows it, as between the starts of one that crashes (5
+minutes at most), it is what the last one said. Once one has worked for 3 minutes, what it does not show is over. */}}
+{{- define "clusterdns.condition" -}}
+{{- $now := printf "max by (name) (clusterdns_operator_condition{condition=%q})" . -}}
+({{ $now }} or last_over_time({{ $now }}[7m:30s]) unless on () (count_over_time((max(clusterdns_operator_is_reconciling) == 1)[3m:1m]) >= 3))
+{{- end }}
+
 {{/* Narrows a rule, where the values name instances, to the objects of those. A line of its own, or nothing. */}}
 {{- define "clusterdns.ofInstances" -}}
 {{- if .Values.instances }}

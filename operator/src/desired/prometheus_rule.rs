@@ -18,14 +18,16 @@ struct Alert {
     description: &'static str,
 }
 
-const ALERTS: [Alert; 24] = [
+const ALERTS: [Alert; 25] = [
     Alert {
         name: "ClusterDNSDown",
         severity: "critical",
-        expression: "absent(up{{job}} == 1)",
+        // Prometheus scrapes pods that are not ready too. Pods of an older image do not say whether they are ready: of these one
+        // that is scraped is enough, else an upgrade would fire.
+        expression: "absent(clusterdns_is_ready{{job}} == 1 or (up{{job}} == 1 unless on (pod) clusterdns_is_ready{{job}}))",
         minutes: 5,
-        summary: "No DNS pod is scraped.",
-        description: "Not one pod answered Prometheus for 5 minutes: look at the pods and their readiness.",
+        summary: "No DNS pod is ready, or none is scraped.",
+        description: "For 5 minutes Prometheus has seen no DNS pod that is ready: clients have no DNS, or Prometheus does not reach the pods.",
     },
     Alert {
         name: "ClusterDNSRestarting",
@@ -72,24 +74,25 @@ const ALERTS: [Alert; 24] = [
     Alert {
         name: "ClusterDNSUpstreamDown",
         severity: "warning",
-        expression: "max by (group, upstream) (clusterdns_upstream_state{{job}state=\"down\"}) == 1",
-        minutes: 5,
+        // Here and below: one and the same series in each of five minutes. A maximum over pods would last while they take turns.
+        expression: "max by (group, upstream) (sum_over_time(clusterdns_upstream_state{{job}state=\"down\"}[5m:1m])) >= 5",
+        minutes: 1,
         summary: "An upstream does not answer.",
-        description: "{{ $labels.upstream }} of {{ $labels.group }} has been silent for 5 minutes; others of its group are asked instead, if there are any.",
+        description: "{{ $labels.upstream }} of {{ $labels.group }} has given at least one pod no answer for 5 minutes; others of its group are asked instead, if there are any.",
     },
     Alert {
         name: "ClusterDNSUpstreamLooping",
         severity: "warning",
-        expression: "max by (group, upstream) (clusterdns_upstream_state{{job}state=\"looping\"}) == 1",
-        minutes: 5,
+        expression: "max by (group, upstream) (sum_over_time(clusterdns_upstream_state{{job}state=\"looping\"}[5m:1m])) >= 5",
+        minutes: 1,
         summary: "An upstream forwards to ClusterDNS itself.",
         description: "{{ $labels.upstream }} of {{ $labels.group }} has led back to ClusterDNS for 5 minutes, so it is not asked; others of its group are asked instead, if there are any.",
     },
     Alert {
         name: "ClusterDNSUpstreamMissing",
         severity: "critical",
-        expression: "max by (group) (clusterdns_upstream_state{{job}state=\"absent\"}) == 1",
-        minutes: 5,
+        expression: "max by (group) (sum_over_time(clusterdns_upstream_state{{job}state=\"absent\"}[5m:1m])) >= 5",
+        minutes: 1,
         summary: "A group of upstreams has no server that can be asked.",
         description: "{{ $labels.group }} has had no server for 5 minutes: its names get SERVFAIL, except for what is still cached.",
     },
@@ -122,26 +125,38 @@ const ALERTS: [Alert; 24] = [
     Alert {
         name: "ClusterDNSForwardingLimited",
         severity: "warning",
-        expression: "sum by (limit) (rate(clusterdns_limited_total{{job}}[5m])) > 0",
+        // A rate over 5 minutes stays above 0 for that long after one query.
+        expression: "sum by (limit) (rate(clusterdns_limited_total{{job}limit!=\"client\"}[5m])) > 0.5",
         minutes: 10,
         summary: "Queries are turned away at a limit of forwarding.",
-        description: "Limit {{ $labels.limit }}: upstreams are slow, one client asks a lot, or spec.limits is too small.",
+        description: "Limit {{ $labels.limit }}: upstreams are slow, clients ask a lot, or spec.limits is too small.",
+    },
+    Alert {
+        name: "ClusterDNSForwardingLimited",
+        // The limit does its work: one client asks too much, and the others are answered.
+        severity: "info",
+        expression: "sum by (limit) (rate(clusterdns_limited_total{{job}limit=\"client\"}[5m])) > 10",
+        minutes: 10,
+        summary: "A client is turned away because it asks too much.",
+        description: "Limit {{ $labels.limit }}: other clients get their answers. kubectl clusterdns top clients shows who it is.",
     },
     Alert {
         name: "ClusterDNSStale",
         severity: "warning",
-        expression: "max by (pod, resource) (clusterdns_watch_age_seconds{{job}}) > 600",
+        // Where the API server is away, all pods are stale: one alert for each pod and resource would be thousands.
+        expression: "count by (resource) (max by (pod, resource) (clusterdns_watch_age_seconds{{job}}) > 600)",
         minutes: 5,
-        summary: "A pod has not heard from the API server for 10 minutes.",
-        description: "{{ $labels.pod }} answers from what it knew: changes of {{ $labels.resource }} are not in DNS.",
+        summary: "Pods have not heard from the API server for 10 minutes.",
+        description: "Changes of {{ $labels.resource }} are not in the answers of some pods: {{ $value }}. Each answers from its last data, and one whose clusterdns_data_source is none never had any.",
     },
     Alert {
         name: "ClusterDNSFormerCluster",
         severity: "critical",
-        expression: "max by (pod) (clusterdns_serves_former_cluster{{job}}) == 1",
-        minutes: 5,
-        summary: "A pod answers with the data of another cluster.",
-        description: "Another cluster is behind the address of the API server, and {{ $labels.pod }} has not listed all of its objects yet: some answers are those of the cluster before.",
+        // All pods have the same API server.
+        expression: "count(max by (pod) (sum_over_time(clusterdns_serves_former_cluster{{job}}[5m:1m])) >= 5)",
+        minutes: 1,
+        summary: "Pods answer with the data of another cluster.",
+        description: "Another cluster is behind the address of the API server. Pods that have not listed all of its objects yet: {{ $value }}. Some of their answers are those of the cluster before.",
     },
     Alert {
         name: "ClusterDNSSnapshotNotWritten",
@@ -164,10 +179,11 @@ const ALERTS: [Alert; 24] = [
     Alert {
         name: "ClusterDNSConfigurationRejected",
         severity: "warning",
-        expression: "max by (pod) (clusterdns_config_is_rejected{{job}}) > 0 or max by (pod) (clusterdns_config_is_missing{{job}}) > 0",
-        minutes: 5,
-        summary: "A pod does not run the configuration it was given.",
-        description: "{{ $labels.pod }} says why at /config; an older configuration runs there, or none.",
+        // All pods of a version refuse the same.
+        expression: "count(max by (pod) (sum_over_time(clusterdns_config_is_rejected{{job}}[5m:1m])) >= 5 or max by (pod) (sum_over_time(clusterdns_config_is_missing{{job}}[5m:1m])) >= 5)",
+        minutes: 1,
+        summary: "Pods do not run the configuration they were given.",
+        description: "Pods that run an older configuration, or none: {{ $value }}. Each says why at /config.",
     },
     Alert {
         name: "ClusterDNSQueriesDropped",

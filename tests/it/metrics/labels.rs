@@ -87,7 +87,7 @@ fn of_alerts() -> Vec<Shown> {
         Shown {
             place: text(&rule["alert"]).to_owned(),
             expression: text(&rule["expr"]).to_owned(),
-            text: texts.join("\n").replace("$labels.", ""),
+            text: texts.join("\n").replace("$labels.", "").replace("{{ $value }}", ""),
         }
     });
     shown.collect()

@@ -17,7 +17,7 @@ pub(super) enum Token {
     Word(String),
     /// What was between quotes.
     Text(String),
-    /// A number or a duration, of which none needs to know how much.
+    /// A number, a duration, or the two durations of a subquery, of which none needs to know how much.
     Number,
     Sign(&'static str),
 }
@@ -51,7 +51,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, String> {
             let length = end.find(first).ok_or_else(|| format!("{text}: a quote has no end"))?;
             (Token::Text(end[..length].to_owned()), length + 2)
         } else if first.is_ascii_digit() {
-            (Token::Number, while_in(rest, |c| c.is_ascii_alphanumeric() || c == '.'))
+            (Token::Number, while_in(rest, |c| c.is_ascii_alphanumeric() || c == '.' || c == ':'))
         } else if is_of_word(first) || first == '$' {
             // Grafana replaces a variable by a duration.
             let length = 1 + while_in(&rest[1..], is_of_word);

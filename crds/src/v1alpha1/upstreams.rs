@@ -29,7 +29,8 @@ pub struct Upstreams {
     pub none: Option<bool>,
 
     /// The order in which servers are asked. Random: a fresh order for every question. RoundRobin: as written, starting
-    /// one later for every question. Sequential: as written. Fastest: by measured latency. Default Random.
+    /// one later for every question. Sequential: as written; one that does not answer at all comes last. Fastest: by
+    /// measured latency. Default Random.
     #[serde(default)]
     pub policy: Policy,
 

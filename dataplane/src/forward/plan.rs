@@ -1,10 +1,12 @@
 //! Which servers one lookup asks, over which transport, and when (FW22-FW26): decided here, without sockets. Time
 //! comes as an argument.
 
+mod ranking;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crds::config::Policy;
+pub(super) use ranking::{order, signing_first};
 
 /// Sends in one lookup (FW23).
 pub(super) const MAX_SENDS: usize = 8;
@@ -27,7 +29,8 @@ pub(super) enum Standing {
     /// It has not answered lately, and this lookup asks it first to learn whether it does now (FW27).
     InTurn,
     Healthy,
-    /// It is up, but others are asked first: in this group it answers with errors only, or it has not answered lately.
+    /// It is up, but others are asked first, except with `Sequential`: in this group it answers with errors only, or it has not
+    /// answered lately.
     Avoided,
     /// It does not reply at all.
     Down,
@@ -74,56 +77,6 @@ pub(super) struct Candidate {
     pub(super) latency: Option<Duration>,
     /// Whether it understands EDNS as far as is known (FW25).
     pub(super) edns: bool,
-}
-
-/// The order for one lookup (FW22). `turn` counts the group's lookups, `random` is drawn for each.
-pub(super) fn order(
-    mut order: Vec<Candidate>,
-    policy: Policy,
-    turn: usize,
-    random: u64,
-) -> Vec<Candidate> {
-    match policy {
-        Policy::Sequential => {}
-        Policy::RoundRobin => {
-            let first = turn % order.len().max(1);
-            order.rotate_left(first);
-        }
-        Policy::Random => shuffle(&mut order, random),
-        Policy::Fastest => {
-            shuffle(&mut order, random / EXPLORE);
-            if !random.is_multiple_of(EXPLORE) {
-                // Servers without a measurement come first, so that they get one.
-                order.sort_by_key(|candidate| candidate.latency);
-            }
-        }
-    }
-    order.sort_by_key(|candidate| match (policy, candidate.standing) {
-        // A spare that others precede has hardly any query to reply to, so it is often silent for 20 names. What it says must
-        // not come first: it may know other names.
-        (Policy::Sequential, Standing::InTurn) => Standing::Healthy,
-        (Policy::Sequential | Policy::RoundRobin | Policy::Random | Policy::Fastest, standing) => {
-            standing
-        }
-    });
-    order
-}
-
-/// For a client that wants signatures: in each standing, those come first that may give them (FW25). What `Sequential` has in
-/// front stays there, because others may know other names.
-pub(super) fn signing_first(order: &mut [Candidate], policy: Policy) {
-    if policy != Policy::Sequential {
-        order.sort_by_key(|candidate| (candidate.standing, !candidate.edns));
-    }
-}
-
-/// Fisher-Yates; 15! is below 2^41, so the bits that are left give every permutation nearly equally.
-fn shuffle(order: &mut [Candidate], mut random: u64) {
-    for last in (1..order.len()).rev() {
-        let choices = last as u64 + 1;
-        order.swap(last, (random % choices) as usize);
-        random /= choices;
-    }
 }
 
 /// One query to send: to which server, over what, with which timeout.

@@ -1,12 +1,13 @@
 //! Servers that are dead, broken or old: found out once, not by every query.
 
+use crds::config::Policy;
 use dataplane_core::{Discard, LookupKey, Waiting};
 use futures::future::join_all;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use tests::upstream::{Script, UpstreamTransport};
 
-use super::stage::{FIRST, SECOND, Stage, answers, failure, waiting};
+use super::stage::{FIRST, SECOND, Stage, answers, failure, options, waiting};
 
 /// 10.0.0.2 follows this script, 10.0.0.3 answers everything.
 fn beside(first: &str) -> String {
@@ -58,19 +59,19 @@ async fn fw27_a_server_that_answers_its_probe_is_not_down() {
 async fn fw27_a_server_that_answers_nothing_but_its_probe_is_asked_behind_others() {
     let script = "server 10.0.0.2\n* *\n  silent\n. NS\n  answer @ 60 NS a.root.\n\
                   server 10.0.0.3\n* *\n  answer @ 60 A 192.0.2.3";
-    let stage = Stage::new(script);
+    let stage = Stage::with(script, |config| options(config).policy = Policy::RoundRobin);
     stage.probe();
     let ask = async |n: usize| {
         let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
         assert_eq!(answers(&reply), ["192.0.2.3"]);
     };
-    // Fewer at a time than a server is given that answers none.
-    for first in [0, 10, 20] {
+    // Every other one begins there; fewer at a time than a server is given that answers none.
+    for first in [0, 10, 20, 30] {
         join_all((first..first + 10).map(ask)).await;
     }
-    join_all((30..40).map(ask)).await;
+    join_all((40..50).map(ask)).await;
     let asked = stage.upstream(FIRST).asked();
-    let later = |name: &str| (30..40).any(|n| name == format!("n{n}.example."));
+    let later = |name: &str| (40..50).any(|n| name == format!("n{n}.example."));
     assert!(!asked.iter().any(|asked| later(&asked.name)), "they have not waited for it");
     assert!(asked.len() >= 20, "{}", asked.len());
     let view = stage.view();
@@ -105,15 +106,19 @@ async fn f11_g142_fw29_a_group_that_was_down_answers_again_within_seconds() {
 }
 
 #[tokio::test]
-async fn g145_a_server_with_errors_only_is_asked_last_after_ten() {
-    let stage = Stage::new(&beside("rcode SERVFAIL"));
-    for n in 0..12 {
-        let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
-        assert_eq!(answers(&reply), ["192.0.2.3"]);
+async fn g145_a_server_with_errors_only_is_asked_last_after_ten_but_with_sequential() {
+    for (policy, asked) in [(Policy::RoundRobin, 10), (Policy::Sequential, 24)] {
+        let script = beside("rcode SERVFAIL");
+        let stage = Stage::with(&script, |config| options(config).policy = policy);
+        // Of the first policy every other lookup begins there.
+        for n in 0..24 {
+            let reply = stage.ask(0, &format!("n{n}.example"), RecordType::A).await;
+            assert_eq!(answers(&reply), ["192.0.2.3"]);
+        }
+        assert_eq!(stage.view().groups[0].servers[0].state, "failing");
+        assert_eq!(stage.upstream(FIRST).asked().len(), asked, "{policy:?}");
+        assert_eq!(stage.upstream(SECOND).asked().len(), 24);
     }
-    assert_eq!(stage.view().groups[0].servers[0].state, "failing");
-    assert_eq!(stage.upstream(FIRST).asked().len(), 10);
-    assert_eq!(stage.upstream(SECOND).asked().len(), 12);
 }
 
 #[tokio::test]

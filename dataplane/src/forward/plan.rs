@@ -10,10 +10,12 @@ pub(super) use ranking::{order, signing_first};
 
 /// Sends in one lookup (FW23).
 pub(super) const MAX_SENDS: usize = 8;
-/// UDP sends to one server, before it is asked over TCP once; sends to a server that has streams only (FW23).
+/// UDP sends to one server, besides the one over TCP; sends to a server that has streams only (FW23).
 const MAX_SENDS_PER_SERVER: usize = 3;
-/// One in this many lookups of the policy `Fastest` has a random order, to explore (FW22: 5 %).
-const EXPLORE: u64 = 20;
+/// From the beginning of a lookup to its last send, where one server is left to ask (FW23). With the usual time between sends the
+/// four would be over after 1.5 s, and clients that come later, and wait for this lookup, would learn nothing of a server that
+/// answers again.
+const LAST_TO_ONE: Duration = Duration::from_millis(2500);
 
 /// The transport of one send: datagrams, or a connection of the server's own transport (TCP for UDP servers). So a
 /// plan cannot choose clear text for an encrypted server.
@@ -107,6 +109,8 @@ pub(super) struct Plan {
     pace: Pace,
     deadline: Instant,
     next_at: Instant,
+    /// Before this the last send is not due, where one server is left.
+    last_at: Instant,
     /// To send at once: another form of a query that a server did not take.
     urgent: VecDeque<Send>,
     /// The next in `order`, and how often the order was walked before.
@@ -122,6 +126,8 @@ struct Place {
     is_done: bool,
     gave_error: bool,
     streamed: bool,
+    /// Its datagrams of the walk: the same without an OPT record is beside them (FW25).
+    datagrams: usize,
     /// A query over its stream fell into a pause, and is tried again.
     was_held_off: bool,
     /// What it is asked as soon as it has a place.
@@ -140,6 +146,7 @@ impl Plan {
             is_done: false,
             gave_error: false,
             streamed: false,
+            datagrams: 0,
             was_held_off: false,
             waits: None,
             again_at: None,
@@ -149,6 +156,7 @@ impl Plan {
             pace,
             deadline: started + pace.budget,
             next_at: started,
+            last_at: started + LAST_TO_ONE,
             urgent: VecDeque::new(),
             place: 0,
             round: 0,
@@ -181,12 +189,22 @@ impl Plan {
         match self.peek() {
             None if again_at.is_some() => Next::Wait(until),
             None => Next::Listen(self.deadline),
-            Some(_) if now < self.next_at => Next::Wait(self.next_at.min(until)),
             Some(send) => {
+                let due = self.due(send);
+                if now < due {
+                    return Next::Wait(due.min(until));
+                }
                 self.place += 1;
+                self.order[send.place].datagrams += usize::from(send.transport == Transport::Udp);
                 self.take(send, now)
             }
         }
+    }
+
+    /// When this send of the walk is due. Datagrams need the time: over a stream the system sends again what was lost.
+    fn due(&self, send: Send) -> Instant {
+        let is_last = self.round == MAX_SENDS_PER_SERVER && send.transport == Transport::Udp;
+        if is_last { self.next_at.max(self.last_at) } else { self.next_at }
     }
 
     fn take(&mut self, send: Send, now: Instant) -> Next {
@@ -202,6 +220,8 @@ impl Plan {
             return None;
         }
         let rounds = if self.pace.is_once { 0 } else { MAX_SENDS_PER_SERVER };
+        // The stream comes before the last datagram, which then has all the time that is left.
+        let is_alone = self.order.iter().filter(|place| !place.is_done).count() == 1;
         while self.sends < MAX_SENDS && self.round <= rounds {
             let Some(place) = self.order.get(self.place) else {
                 self.place = 0;
@@ -209,9 +229,12 @@ impl Plan {
                 continue;
             };
             let is_last = self.round == MAX_SENDS_PER_SERVER;
+            let over_stream = is_last || (is_alone && self.round + 1 == MAX_SENDS_PER_SERVER);
             let transport = match place.candidate.transport {
-                Transport::Udp if is_last => (!place.streamed).then_some(Transport::Connection),
-                Transport::Udp => Some(Transport::Udp),
+                Transport::Udp if over_stream && !place.streamed => Some(Transport::Connection),
+                Transport::Udp => {
+                    (place.datagrams < MAX_SENDS_PER_SERVER).then_some(Transport::Udp)
+                }
                 Transport::Connection => (!is_last).then_some(Transport::Connection),
             };
             match transport {

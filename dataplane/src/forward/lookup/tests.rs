@@ -1,5 +1,7 @@
 //! Which server a lookup asks first, and lookups at a server that has as many queries as it is given at once.
 
+mod alone;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;

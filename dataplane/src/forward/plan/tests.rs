@@ -100,6 +100,29 @@ fn f17_lookups_succeed_where_a_third_of_all_datagrams_is_lost() {
 }
 
 #[test]
+fn fw23_a_server_that_is_alone_gets_its_last_datagram_late_and_its_stream_before() {
+    let started = Instant::now();
+    let expected = [(0, 0, "udp"), (500, 0, "udp"), (1000, 0, "tcp"), (2500, 0, "udp")];
+    assert_eq!(sends(&mut Plan::new(candidates(1), started), started), expected);
+    // Over a stream the system sends again what was lost.
+    let stream = Candidate { transport: Transport::Connection, ..candidate(0) };
+    let expected = [(0, 0, "tcp"), (500, 0, "tcp"), (1000, 0, "tcp")];
+    assert_eq!(sends(&mut Plan::new(vec![stream], started), started), expected);
+}
+
+#[test]
+fn fw23_a_server_that_is_alone_after_its_datagrams_gets_no_fourth() {
+    let started = Instant::now();
+    let at = |ms| started + Duration::from_millis(ms);
+    let mut plan = Plan::new(candidates(2), started);
+    for ms in [0, 500, 1000, 1500, 2000] {
+        assert!(matches!(plan.next(at(ms)), Next::Send(_)));
+    }
+    plan.error(1, at(2100));
+    assert_eq!(sends(&mut plan, started), [(2500, 0, "tcp")]);
+}
+
+#[test]
 fn fw23_other_numbers_of_servers_end_too() {
     let started = Instant::now();
     let count = |order| sends(&mut Plan::new(order, started), started).len();
@@ -155,7 +178,7 @@ fn fw21_an_error_does_not_hurry_a_server_that_has_its_time() {
     let Next::Send(send) = plan.next(second) else { panic!() };
     plan.error(send.place, second + Duration::from_millis(1));
     let sent = sends(&mut plan, started);
-    assert_eq!(sent, [(1000, 0, "udp"), (1500, 0, "udp"), (2000, 0, "tcp")]);
+    assert_eq!(sent, [(1000, 0, "udp"), (1500, 0, "tcp"), (2500, 0, "udp")], "it is alone now");
 }
 
 #[test]

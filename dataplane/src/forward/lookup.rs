@@ -264,7 +264,7 @@ impl Lookup {
                 if send.edns && REFUSES_EDNS.contains(&rcode) =>
             {
                 self.errors = Some(codes);
-                sent.replied(Heard::Error, rcode);
+                sent.refused_edns(rcode);
                 self.replied(send, true, at, now);
                 self.without_edns |= 1 << send.place;
                 self.plan.without_edns(send);

@@ -63,7 +63,7 @@ pub struct ServerView {
     /// For how long, unless it is healthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<u64>,
-    /// Smoothed; none before the first reply.
+    /// Smoothed time to an answer, for `Fastest` (FW22); none before the first reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_microseconds: Option<u64>,
     /// Whether it is sent OPT records (FW25).

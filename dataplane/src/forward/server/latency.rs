@@ -1,23 +1,23 @@
-//! How fast a server replies, smoothed for the policy `Fastest` (FW22).
+//! How fast a server answers, smoothed for the policy `Fastest` (FW22).
 
 use std::time::Duration;
 
 /// A new measurement counts one part in this many (RFC 6298 §2 smooths round trips so).
 const PARTS: u32 = 8;
 
-/// Smoothed time from query to reply of one server, which `Fastest` compares.
+/// Smoothed time from query to answer of one server, which `Fastest` compares.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Latency {
     smoothed: Option<Duration>,
 }
 
 impl Latency {
-    /// Records the time from a query to its reply.
+    /// Records the time from a query to its answer.
     pub(in crate::forward) fn measured(&mut self, latency: Duration) {
         self.smooth(latency);
     }
 
-    /// Records a query that had no reply after this time: it counts for the order, and in no histogram.
+    /// Records a query that had no answer after this time: it counts for the order, and in no histogram of answers.
     pub(in crate::forward) fn waited(&mut self, time: Duration) {
         self.smooth(time);
     }

@@ -27,6 +27,8 @@ pub(in crate::forward) struct Sent {
     is_counted: bool,
     /// The response code of its reply.
     rcode: u16,
+    /// The same is asked again in another form, and the reply to that shows how fast the server is.
+    is_asked_again: bool,
 }
 
 impl Server {
@@ -49,6 +51,7 @@ impl Server {
             is_settled: false,
             is_counted: false,
             rcode: 0,
+            is_asked_again: false,
         }
     }
 }
@@ -102,6 +105,12 @@ impl Sent {
         self.settle_at(heard, now());
     }
 
+    /// It was refused with this response code, maybe for its OPT record, and is sent again without (FW25).
+    pub(in crate::forward) fn refused_edns(mut self, rcode: u16) {
+        self.is_asked_again = true;
+        self.replied(Heard::Error, rcode);
+    }
+
     /// A reply came that is no answer, though its response code is no error: a referral, or a chain that cannot be used.
     /// The attempt failed (FW21), the server did not (FW28).
     pub(in crate::forward) fn was_no_answer(mut self, error: RelayError) {
@@ -149,14 +158,15 @@ impl Sent {
                     state.window.was_slow(self.at);
                 }
                 state.window.replied(now);
-                state.latency.measured(after);
                 server.replied(self.rcode, after);
             }
-            Heard::Nothing => {
-                state.window.was_silent(self.at, now);
-                // What fails at once is no fast server.
-                state.latency.waited(after.max(USUAL.interval));
-            }
+            Heard::Nothing => state.window.was_silent(self.at, now),
+        }
+        match heard {
+            Heard::Good => state.latency.measured(after),
+            Heard::Error if self.is_asked_again => {}
+            // What fails at once is no fast server, also where it replies: another one must be asked.
+            Heard::Error | Heard::Nothing => state.latency.waited(after.max(USUAL.interval)),
         }
         if heard == Heard::Good && self.with_edns {
             state.edns.answered();

@@ -1,5 +1,7 @@
 //! What queries and probes of one server leave behind.
 
+use dataplane_core::RelayError;
+
 use super::super::plan::USUAL;
 use super::*;
 
@@ -75,6 +77,34 @@ async fn l16_a_reply_to_a_probe_is_a_sign_of_life_and_gives_a_place_to_who_waits
         silent.iter_mut().for_each(|sent| _ = sent.look(now() + USUAL.interval));
         assert_eq!(server.seen(now()).places, 21, "{heard:?}: it answers others");
     }
+}
+
+/// The time by which `Fastest` ranks a server that answers every other query, after 20 ms, and ends the rest like this, after 1 ms.
+async fn ranked_by(end: impl Fn(Sent)) -> Duration {
+    let server = server();
+    for _ in 0..40 {
+        for (ms, is_answer) in [(20, true), (1, false)] {
+            let sent = server.send(true).unwrap();
+            tokio::time::advance(Duration::from_millis(ms)).await;
+            match is_answer {
+                true => sent.replied(Heard::Good, 0),
+                false => end(sent),
+            }
+        }
+    }
+    server.seen(now()).latency.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fw22_a_server_that_fails_soon_is_not_taken_for_a_fast_one() {
+    let fast = Duration::from_millis(20);
+    assert!(ranked_by(|sent| sent.replied(Heard::Error, 2)).await > fast, "SERVFAIL");
+    assert!(ranked_by(|sent| sent.settle(Heard::Nothing)).await > fast, "a closed port");
+    for error in [RelayError::Referral, RelayError::Chain, RelayError::Malformed] {
+        assert!(ranked_by(|sent| sent.was_no_answer(error)).await > fast, "{error:?}");
+    }
+    // It is asked without the OPT record at once, and the reply to that counts (FW25).
+    assert_eq!(ranked_by(|sent| sent.refused_edns(1)).await, fast);
 }
 
 /// A server all of whose places are taken.

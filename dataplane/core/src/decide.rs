@@ -1,7 +1,7 @@
 //! Decides what happens to one query. `respond` is the flow: `route` says whose the name is, `schema`, `reverse` and
-//! `federations` what exists, `answer`, `alias` and `chaos` write it. `resolution` follows a chain that leads from an
-//! upstream back to a name of ours. `found` is what the trees have for a name; `ahead` searches them for a whole batch. `trace` says afterwards
-//! what a decision rested on.
+//! `federations` what exists, `answer`, `alias`, `chaos` and `loop_probe` write it. `resolution` follows a chain that
+//! leads from an upstream back to a name of ours. `found` is what the trees have for a name; `ahead` searches them for a
+//! whole batch. `trace` says afterwards what a decision rested on.
 
 pub(crate) mod respond;
 
@@ -20,6 +20,8 @@ pub(crate) mod reverse;
 pub(crate) mod answer;
 
 pub(crate) mod chaos;
+
+pub(crate) mod loop_probe;
 
 pub(crate) mod resolution;
 

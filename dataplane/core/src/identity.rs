@@ -9,6 +9,6 @@ pub struct Identity {
     pub version: String,
     /// Pod name (else host name), for `hostname.bind.` and NSID; at most 255 octets are used.
     pub pod_name: String,
-    /// Random per process: the answer to loop probes (A43).
+    /// Random per process, for `/config`.
     pub instance_id: String,
 }

@@ -45,6 +45,7 @@ mod testing;
 
 pub use counters::{CacheCounters, Counters, QuestionType, Reason, ServerCounters, WorkerCounters};
 pub use decide::ahead::{Ahead, AheadRoom};
+pub use decide::loop_probe::is_loop_answer;
 pub use decide::resolution::{Resolution, Step, Surroundings};
 pub use decide::respond::{Action, Forward, Waiting, respond};
 pub use decide::trace::{Hop, Place, Rule, Source, trace};

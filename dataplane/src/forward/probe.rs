@@ -5,7 +5,7 @@ mod failing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, TtlCaps};
+use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, Relayed, TtlCaps, is_loop_answer};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -30,6 +30,8 @@ const REFUSED: u16 = 5;
 const EDE_OTHER: u16 = 0;
 /// Names below it are answered only by the replicas whose number they have (A43).
 const LOOP_ZONE: &str = "clusterdns-loop";
+/// Hexadecimal digits with which a ClusterDNS before this one answered every loop probe.
+const OLDER_ANSWER: usize = 32;
 
 /// Probes the servers of the published configuration, until it is dropped.
 pub(super) async fn run(state: Arc<State>) {
@@ -166,8 +168,8 @@ fn loop_probe(server: &Arc<Server>, replicas: u64) {
     });
 }
 
-/// Whether the reply to a loop probe has data. It does not say where the server was not asked, or is a ClusterDNS that could not
-/// ask its own servers. Those may be left out because they lead back to it: if each of two thought
+/// What the reply to a loop probe shows. Nothing where the server was not asked, or is a ClusterDNS that could not ask its own
+/// servers. Those may be left out because they lead back to it: if each of two thought
 /// then that the loop is gone, both would begin it again at once. A server that refuses the OPT record is asked without it
 /// (FW25): its refusal says nothing about loops.
 async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Found {
@@ -179,8 +181,21 @@ async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Found 
         Probed::Unsent => Found::Nothing,
         Probed::Silent => Found::Silence,
         Probed::Error(SERVFAIL, codes) if codes.as_slice().contains(&EDE_OTHER) => Found::Unclear,
-        Probed::Error(..) | Probed::Reply { has_data: false, .. } => Found::NoLoop,
-        Probed::Reply { has_data: true, .. } => Found::Loop,
+        Probed::Error(..) => Found::NoLoop,
+        Probed::Reply { shows, .. } => shows,
+    }
+}
+
+/// What this reply to a loop probe shows: only our replicas know their answer. In a rolling upgrade a pod of the program before
+/// this one may have given its own, which is one more sign of a loop that is known, and none of another: a server may have such a
+/// text for every name.
+fn shows(probe: &LookupKey, reply: &Relayed) -> Found {
+    match reply.only_text() {
+        Some(text) if is_loop_answer(probe.name(), text) => Found::Loop,
+        Some(text) if text.len() == OLDER_ANSWER && text.iter().all(u8::is_ascii_hexdigit) => {
+            Found::Unclear
+        }
+        Some(_) | None => Found::NoLoop,
     }
 }
 
@@ -193,7 +208,8 @@ enum Probed {
     /// A response code that is an error, and the Extended DNS Errors beside it.
     Error(u16, ErrorCodes),
     Reply {
-        has_data: bool,
+        /// What it shows if this was a loop probe.
+        shows: Found,
         /// Whether the query had an OPT record.
         with_edns: bool,
     },
@@ -267,11 +283,11 @@ async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Pr
         Ok(AttemptResult::HeldOff) => return None,
         Ok(AttemptResult::NoPort | AttemptResult::NoPlace) => Probed::Unsent,
         Ok(AttemptResult::Good(relayed) | AttemptResult::Cut(relayed, _)) => {
-            Probed::Reply { has_data: !relayed.is_negative(), with_edns: edns }
+            Probed::Reply { shows: shows(key, &relayed), with_edns: edns }
         }
         Ok(AttemptResult::Error(RelayError::Rcode(rcode), codes)) => Probed::Error(rcode, codes),
         // The Rcode is no error, which is what is asked (FW28).
-        Ok(AttemptResult::Error(..)) => Probed::Reply { has_data: false, with_edns: edns },
+        Ok(AttemptResult::Error(..)) => Probed::Reply { shows: Found::NoLoop, with_edns: edns },
         Ok(AttemptResult::Distrusted | AttemptResult::Unreachable) | Err(_) => Probed::Silent,
     })
 }

@@ -23,7 +23,6 @@ pub(crate) fn identity() -> oracle::Identity {
     oracle::Identity {
         version: "1.2.3".into(),
         pod_name: "clusterdns-0".into(),
-        instance_id: "0f1e2d3c".into(),
         replicas: 0x5eed,
         servers: vec!["10.0.0.2#53 0 0".into(), "fd00::2#5353 0 0".into()],
     }
@@ -58,7 +57,7 @@ impl Subject {
             identity: Identity {
                 version: identity.version,
                 pod_name: identity.pod_name,
-                instance_id: identity.instance_id,
+                instance_id: String::new(),
             },
             buffer: vec![0; 65_535],
             published: 0,

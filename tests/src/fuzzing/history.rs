@@ -99,7 +99,6 @@ impl Play {
         let identity = Identity {
             version: own.version,
             pod_name: own.pod_name,
-            instance_id: own.instance_id,
             replicas: 0,
             servers: Vec::new(),
         };

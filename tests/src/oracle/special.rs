@@ -6,15 +6,13 @@ use super::expected::{Data, Record, RrSet, rtype};
 use super::names::Name;
 use super::{Local, Node, Oracle, rrset};
 
-/// The values of the process that CHAOS names and loop probes show.
+/// The values of the process that CHAOS names show, and the number of its loop probes.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// `version.bind.` without its prefix.
     pub version: String,
     /// `hostname.bind.` and NSID.
     pub pod_name: String,
-    /// The answer to loop probes (A43).
-    pub instance_id: String,
     /// See `Index::set_replicas`.
     pub replicas: u64,
     /// The character-strings of `servers.bind.` (A55).
@@ -71,8 +69,10 @@ impl Oracle {
         }
         // Loop probes (A43).
         let (apex, below) = at("clusterdns-loop")?;
-        let probe = Data::Txt(vec![self.identity.instance_id.clone().into_bytes()]);
-        let sets = if below < 2 { None } else { rrset(name, 0, vec![probe]) };
+        let sets = below.checked_sub(2).and_then(|label| {
+            let backwards = name.0[label].iter().rev().copied().collect();
+            rrset(name, 0, vec![Data::Txt(vec![backwards])])
+        });
         let ours = format!("{:016x}", self.identity.replicas);
         if below > 0 && name.0[below - 1] != ours.as_bytes() {
             return None;

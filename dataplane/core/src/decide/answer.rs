@@ -3,14 +3,15 @@
 mod addresses;
 mod services;
 
+use crate::decide::loop_probe;
 use crate::decide::reverse::{write_cluster_ip_pointer, write_pointers};
 use crate::decide::route::{Soa, SoaKind};
 use crate::decide::schema::Node;
-use crate::identity::Identity;
 use crate::records::endpoints::PortFilter;
 use crate::records::extra::{ExtraOwner, ExtraPointers};
 use crate::records::{Kind, Records};
 use crate::wire::message::{CLASS_IN, rtype};
+use crate::wire::name::MAX_LABEL;
 use crate::wire::reply::{Apex, Owner, Rdata, Reply, Section};
 
 /// TTL of special-use names in seconds (§2.3).
@@ -29,7 +30,6 @@ const LOCALHOST: &[u8] = b"\x09localhost\x00";
 #[derive(Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) records: &'a Records,
-    pub(crate) identity: &'a Identity,
     /// Decides where RRsets start (WR24).
     pub(crate) seed: u64,
     /// Owner of the records: the question, or the target of a CNAME.
@@ -55,8 +55,9 @@ impl Answer<'_> {
                 let _ = reply.answer(self.owner, rtype::TXT, VERSION_TTL_S, text);
                 true
             }
-            (Node::LoopProbe, rtype::TXT) => {
-                let text = Rdata::Strings(&[self.identity.instance_id.as_bytes()]);
+            (Node::LoopProbe(label), rtype::TXT) => {
+                let mut buffer = [0; MAX_LABEL];
+                let text = Rdata::Strings(&[loop_probe::answer(label, &mut buffer)]);
                 let _ = reply.answer(self.owner, rtype::TXT, 0, text);
                 true
             }
@@ -124,7 +125,7 @@ impl Answer<'_> {
             | Node::ExtraPointers(_)
             | Node::Localhost
             | Node::LocalhostPointer
-            | Node::LoopProbe => true,
+            | Node::LoopProbe(_) => true,
         };
         if has_records {
             let ttl_s = self.records.zone.settings.ttl_s;

@@ -342,13 +342,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
                     return (self.finish(reply, Rcode::ServFail, false, ede), Reason::CnameLoop);
                 }
             }
-            let answer = Answer {
-                records: self.records,
-                identity: self.counters.identity,
-                seed: self.query.seed,
-                owner,
-                soa,
-            };
+            let answer = Answer { records: self.records, seed: self.query.seed, owner, soa };
             if self.records.snapshot(needs).is_some() {
                 reply.keep_for_ede(AGE_OCTETS);
             }
@@ -388,13 +382,7 @@ impl<'r: 'a, 'a> Step<'r, 'a> {
         needs: Needs,
         aliases: &Cnames<'_>,
     ) -> (SmallAction, Reason) {
-        let answer = Answer {
-            records: self.records,
-            identity: self.counters.identity,
-            seed: 0,
-            owner: Owner::Question,
-            soa,
-        };
+        let answer = Answer { records: self.records, seed: 0, owner: Owner::Question, soa };
         if !reply.is_truncated()
             && !answer.soa_record(Section::Authority, Owner::Name(soa.owner), reply)
         {

@@ -157,7 +157,7 @@ fn special_use(name: &Labels, replicas: u64) -> Option<(Lookup<'static, '_>, &[u
         // Those of another ClusterDNS are asked elsewhere: if that leads back to it, it sees them again (FW50).
         b"clusterdns-loop" if !is_number(name.label(top - 1), replicas) => None,
         b"clusterdns-loop" if top == 1 => found(Node::EmptyNonTerminal, top),
-        b"clusterdns-loop" => found(Node::LoopProbe, top),
+        b"clusterdns-loop" => found(Node::LoopProbe(name.label(top - 2)), top),
         b"arpa" if top > 0 && name.label(top - 1) == b"resolver" => match top {
             1 => found(Node::EmptyNonTerminal, top - 1),
             _ => missing(top - 1),

@@ -59,8 +59,8 @@ pub(crate) enum Node<'r, 'q> {
     Localhost,
     /// The reverse name of a loopback address (A41).
     LocalhostPointer,
-    /// A loop probe of ours, below `clusterdns-loop.` (A43).
-    LoopProbe,
+    /// A loop probe of ours, below `clusterdns-loop.` (A43), with the label in front of our number.
+    LoopProbe(&'q [u8]),
 }
 
 /// The result of a lookup, and which data must be complete for it to be true (§4.4).

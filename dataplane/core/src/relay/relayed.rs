@@ -188,6 +188,17 @@ impl Relayed {
         self.counts().rrset == 0
     }
 
+    /// The text of a reply to a question for TXT, where that is one character-string.
+    pub fn only_text(&self) -> Option<&[u8]> {
+        let counts = self.counts();
+        if self.qtype() != rtype::TXT || counts.rrset != 1 {
+            return None;
+        }
+        let record = self.record(counts.chain);
+        let (length, text) = record.octets[record.ttl_at + 6..].split_first()?;
+        (usize::from(*length) == text.len()).then_some(text)
+    }
+
     /// For how many seconds it may be kept: the smallest TTL of its records (CA2, CA3); 0 is not at all, as for a
     /// negative reply without an SOA.
     pub fn lifetime_s(&self) -> u32 {

@@ -34,8 +34,10 @@ pub(super) async fn old_server() -> (SocketAddr, Arc<[AtomicUsize; 2]>) {
             if has_opt {
                 reply[3] = 0x81;
             } else {
-                (reply[3], reply[7]) = (0x80, 1);
-                reply.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 0, 0, 2, 1, b'x']);
+                let label = &buffer[13..][..usize::from(buffer[12])];
+                let backwards: Vec<u8> = label.iter().rev().copied().collect();
+                reply[3] = 0x80;
+                looping::add_text(&mut reply, &backwards);
             }
             let _ = far.send_to(&reply, peer).await;
         }

@@ -165,7 +165,7 @@ impl Answer<'_> {
             | Node::Pointers(_)
             | Node::ExtraPointers(_)
             | Node::LocalhostPointer
-            | Node::LoopProbe => false,
+            | Node::LoopProbe(_) => false,
         };
         Met::all(any)
     }

@@ -138,7 +138,7 @@ pub(super) fn of_node(records: &Records, node: Node<'_, '_>, hop: &mut Hop) {
         | Node::EmptyNonTerminal
         | Node::Localhost
         | Node::LocalhostPointer
-        | Node::LoopProbe => {}
+        | Node::LoopProbe(_) => {}
     }
 }
 

@@ -100,7 +100,7 @@ const fn of_node(node: &Node<'_, '_>) -> Option<Rule> {
         ),
         Node::Localhost => rule("A40", "localhost. and all names below"),
         Node::LocalhostPointer => rule("A41", "the reverse names of the loopback addresses"),
-        Node::LoopProbe => rule("A43", "the names that find loops of forwarding"),
+        Node::LoopProbe(_) => rule("A43", "the names that find loops of forwarding"),
     })
 }
 

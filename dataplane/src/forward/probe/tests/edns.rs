@@ -102,7 +102,7 @@ async fn fw25_a_refusal_beside_silence_decides_nothing_about_edns() {
     let upstreams = with_stub_domains(&far, &["evil.example", "silent.example"], &far);
     let server = &upstreams.known()[0];
     let refused = |most, all_refuse| Asked { most, all_refuse };
-    let without = Probed::Reply { has_data: true, with_edns: false };
+    let without = Probed::Reply { shows: Found::NoLoop, with_edns: false };
     for (asked, uses_edns) in [
         (refused(without, false), true),
         (refused(Probed::Error(1, ErrorCodes::default()), false), true),

@@ -158,12 +158,12 @@ async fn g139_without_upstreams_other_names_are_refused_behind_our_cname_too() {
 }
 
 #[tokio::test]
-async fn g140_a43_a_loop_probe_is_answered_with_our_instance() {
+async fn g140_a43_a_loop_probe_is_answered_with_its_label_backwards() {
     let responder = serving(&Config::default(), "/nonexistent");
     let name = "0123456789abcdef0123456789abcdef.0000000000000000.clusterdns-loop";
     let (reply, origin) = responder.ask_for(&question(name, TXT, true)).await;
     assert_eq!((reply[2] & 4, reply[3] & 15, ttls(&reply), origin), (4, 0, vec![0], Origin::Own));
-    assert!(reply.windows(17).any(|octets| octets == b"\x100123456789abcdef"));
+    assert!(reply.windows(33).any(|octets| octets == b"\x20fedcba9876543210fedcba9876543210"));
     let (reply, _) = responder.ask_for(&question(name, A, true)).await;
     assert_eq!((reply[2] & 4, reply[3] & 15, reply[7], reply[9]), (4, 0, 0, 1), "NODATA");
     // SOA of clusterdns-loop.; its TTL, and the last field of its data, 300 s.

@@ -49,12 +49,21 @@ pub(super) fn question(
     } else {
         None
     };
-    match (u16::from_be_bytes([header[4], header[5]]), error) {
+    let questions = match u16::from_be_bytes([header[4], header[5]]) {
+        // The header alone: some servers copy the counts of the query.
+        _ if reply.len() == HEADER && error.is_some() => 0,
+        questions => questions,
+    };
+    match (questions, error) {
         // A server that did not understand the query may leave the question out.
         (0, Some(RelayError::Rcode(_))) => return Ok(Questioned { end: HEADER, error }),
+        // And so may one that has no room. A forged one costs a query over TCP, and its id and port must be guessed, too.
         (0, _) => {
-            let rcode = extended_rcode(reply).ok_or(Discard::Question)?;
-            return Ok(Questioned { end: HEADER, error: Some(RelayError::Rcode(rcode)) });
+            let error = extended_rcode(reply).map(RelayError::Rcode).or(error);
+            return match error {
+                Some(_) => Ok(Questioned { end: HEADER, error }),
+                None => Err(Discard::Question),
+            };
         }
         (1, _) => {}
         _ => return Err(Discard::Question),

@@ -210,6 +210,43 @@ fn fw21_what_is_no_answer_fails_the_attempt() {
     assert_eq!(failed(&pending, &reply), RelayError::Truncated);
 }
 
+/// As of servers and middleboxes that keep nothing of what has no room, and of some that leave the counts of the query.
+#[test]
+fn fw12_an_error_and_a_truncated_reply_may_leave_the_question_out() {
+    let pending = plain(client("www.example.org.", RecordType::A));
+    for questions in [0, 1] {
+        for (flags, error) in [
+            ([0x83, 0x80], RelayError::Truncated),
+            ([0x83, 0x83], RelayError::Truncated),
+            ([0x81, 0x82], RelayError::Rcode(2)),
+            ([0x83, 0x81], RelayError::Rcode(1)),
+        ] {
+            let [high, low] = ID.to_be_bytes();
+            let reply = [high, low, flags[0], flags[1], 0, questions, 0, 0, 0, 0, 0, 0];
+            let judge = |id, reply: &[u8]| pending.judge(id, reply, &TtlCaps::default());
+            let verdict = judge(ID, &reply);
+            assert!(matches!(verdict, Verdict::Failed(of) if of == error), "{flags:?} {verdict:?}");
+            assert!(matches!(judge(ID + 1, &reply), Verdict::Discard(Discard::Id)));
+            let part = pending.key.judge_cut(ID, QueryForm::USUAL, &reply, &TtlCaps::default(), 0);
+            assert!(part.is_none());
+        }
+    }
+    // An answer needs its question.
+    let [high, low] = ID.to_be_bytes();
+    for (questions, discard) in [(0, Discard::Question), (1, Discard::Malformed)] {
+        let reply = [high, low, 0x81, 0x80, 0, questions, 0, 0, 0, 0, 0, 0];
+        let verdict = pending.judge(ID, &reply, &TtlCaps::default());
+        assert!(matches!(verdict, Verdict::Discard(of) if of == discard), "{verdict:?}");
+    }
+    // With an OPT record and no question, its Rcode is what counts.
+    let mut reply = upstream(&pending, &[], &[]);
+    reply.metadata.truncation = true;
+    reply.queries.clear();
+    assert_eq!(failed(&pending, &reply), RelayError::Truncated);
+    reply.metadata.response_code = ResponseCode::BADVERS;
+    assert_eq!(failed(&pending, &reply), RelayError::Rcode(16));
+}
+
 #[test]
 fn fw26_of_a_reply_that_is_cut_where_no_larger_one_comes_its_records_are_kept() {
     let asked = client("www.example.org.", RecordType::A);

@@ -100,7 +100,7 @@ fn o17_pods_that_ignore_a_field_try_the_edit_that_takes_it_out() {
     story.reconcile(100);
     assert_eq!(story.canary().as_deref(), Some("dns-0"));
     // Another edit with such a field fails, see above; one without it is run, and is compared with a pod that ignores the field.
-    says(&mut story.observed, "dns-0", NEW);
+    says(&mut story.observed, "dns-0", &revision(NEW));
     reported(&mut story.observed, "dns-0").ignored.clear();
     story.compare(true, true);
     story.reconcile(110);

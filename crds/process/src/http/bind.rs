@@ -14,6 +14,8 @@ const BACKLOG: i32 = 4096;
 /// Octets that the kernel keeps for one connection of what its client has not confirmed, counted twice with its own overhead.
 /// They are memory of the pod, and clients that read nothing could make them megabytes, also of connections that have ended.
 const SEND_OCTETS: usize = 32 << 10;
+/// Octets that the kernel keeps of what we have not read, counted in the same way: a request is small.
+const RECEIVE_OCTETS: usize = 32 << 10;
 /// After this time in which a client takes nothing, the kernel forgets its connection and what it did not take.
 const UNREAD_WITHIN: Duration = Duration::from_secs(10);
 
@@ -85,6 +87,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     // Those that it accepts have the same bounds.
     socket.set_send_buffer_size(SEND_OCTETS)?;
+    socket.set_recv_buffer_size(RECEIVE_OCTETS)?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(UNREAD_WITHIN))?;
     socket.bind(&address.into())?;
@@ -116,13 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_keeps_of_a_page_that_is_not_read_has_a_bound() {
+    fn what_the_kernel_keeps_of_a_connection_has_a_bound() {
         let listener = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         listener.set_nonblocking(false).unwrap();
         let accepted = listener.accept().unwrap().0;
         let accepted = socket2::SockRef::from(&accepted);
+        // The kernel doubles what it is asked for.
         assert!(accepted.send_buffer_size().unwrap() <= 2 * SEND_OCTETS);
+        assert!(accepted.recv_buffer_size().unwrap() <= 2 * RECEIVE_OCTETS);
         assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(UNREAD_WITHIN));
     }
 

@@ -102,6 +102,9 @@ fn admit(open: &Arc<Open>, stream: TcpStream, client: SocketAddr, router: &Route
     let (open, router) = (open.clone(), router.clone());
     tokio::spawn(async move {
         tokio::select! {
+            // First: a request that came with its connection is answered, also if newer connections took its place before this
+            // task had its turn. So kubelet is answered where others ask from its address.
+            biased;
             () = attend(stream, client, router) => {}
             // The table dropped the mark: this connection must close.
             _ = taken_back => Refusal::Evicted.count(),
@@ -194,6 +197,30 @@ mod tests {
         };
         let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
         assert!(waited.is_ok(), "{reason}: {} of {count}", counted());
+    }
+
+    #[tokio::test]
+    async fn l14_what_came_with_a_connection_is_answered_although_newer_ones_took_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // All wait when the first is accepted; the kernel may have room for 128.
+        let clients = [(); 5 * MAX_PER_CLIENT].map(|()| {
+            let mut client = TcpStream::connect(address).unwrap();
+            let request = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            client.write_all(request).unwrap();
+            client
+        });
+        let router = Router::new().route("/livez", get(|| async { "ok\n" }));
+        tokio::spawn(serve(listener, router, CONNECTIONS));
+        let answered = tokio::task::spawn_blocking(move || {
+            let answers = clients.into_iter().filter_map(|mut client| {
+                let mut text = String::new();
+                client.read_to_string(&mut text).ok()?;
+                text.starts_with("HTTP/1.1 200 OK").then_some(())
+            });
+            answers.count()
+        });
+        assert_eq!(answered.await.unwrap(), 5 * MAX_PER_CLIENT);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -182,6 +182,8 @@ impl Scrape {
         page.counter("udp_stale", help, load(&serving.udp_stale))?;
         let help = "UDP replies that could not be sent";
         page.counter("udp_send_failed", help, load(&serving.udp_send_failed))?;
+        let help = "UDP replies withheld because no machine answers for the address of the client, while many replies wait";
+        page.counter("udp_withheld", help, load(&serving.udp_withheld))?;
         let help = "Failed receives from UDP sockets";
         page.counter("udp_receive_failed", help, load(&serving.udp_receive_failed))?;
         let help = "Messages, objects and tasks whose handling panicked, a defect of this program";

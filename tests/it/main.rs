@@ -6,6 +6,7 @@ mod scenarios;
 mod rotation;
 mod rows;
 mod tenants;
+mod unreached;
 mod snapshot;
 mod edits;
 mod folder_memory;

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dataplane_udp::Socket;
+use dataplane_udp::{Sent, Socket};
 use serde::Serialize;
 
 use super::certificate::{Certificate, CertificateState};
@@ -92,6 +92,8 @@ pub struct ServeCounters {
     pub udp_stale: AtomicU64,
     /// UDP replies the system did not take.
     pub udp_send_failed: AtomicU64,
+    /// UDP replies to addresses that no machine answers for, while much of what was sent had not left.
+    pub udp_withheld: AtomicU64,
     /// Times receiving from a UDP socket failed.
     pub udp_receive_failed: AtomicU64,
     /// Messages whose handling panicked: a defect of ours that cost these alone.
@@ -165,6 +167,22 @@ impl ServeCounters {
     /// Replaces those.
     pub fn set_closed_listeners(&self, closed: Vec<ClosedListener>) {
         *self.closed_listeners.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+    }
+
+    /// Replies that were not sent. The first one that is withheld is said: someone forges addresses.
+    pub(super) fn add_unsent(&self, sent: Sent) {
+        if sent.failed > 0 {
+            add(&self.udp_send_failed, sent.failed);
+        }
+        if sent.withheld > 0
+            && self.udp_withheld.fetch_add(sent.withheld as u64, Ordering::Relaxed) == 0
+        {
+            tracing::warn!(
+                "many UDP replies are to addresses of a network of this machine that no machine answers for, so they are withheld: \
+                 a Pod may forge its source address; drop NET_RAW, or have the network check sources. Each further one is counted \
+                 in clusterdns_udp_withheld_total"
+            );
+        }
     }
 
     pub(super) fn add_closed(&self, reason: CloseReason) {

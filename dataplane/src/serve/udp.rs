@@ -233,10 +233,7 @@ impl Worker {
         let published = self.responder.state.published.load();
         let received = batch.now();
         self.decide_batch(&published, batch);
-        let sent = self.socket.send(batch);
-        if sent.failed > 0 {
-            add(&self.responder.counters.udp_send_failed, sent.failed);
-        }
+        self.responder.counters.add_unsent(self.socket.send(batch));
         self.note_durations(received);
     }
 
@@ -370,9 +367,7 @@ impl Worker {
         let late = move |head: &OwnedHead, resolved: &Resolved| {
             let mut buffer = [0; DATAGRAM_OCTETS];
             let octets = resolved.write(head, &mut buffer).octets;
-            if socket.send_to(&buffer[..octets], from, peer).is_err() {
-                add(&responder.counters.udp_send_failed, 1);
-            }
+            responder.counters.add_unsent(socket.send_to(&buffer[..octets], from, peer));
             let answered = Answered { reason: Reason::Forward, origin: resolved.origin() };
             let traffic = responder.counters.traffic.late(ServedOver::Udp);
             traffic.reply(answered, &buffer[..octets]);

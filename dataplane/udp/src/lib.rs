@@ -111,4 +111,7 @@ pub struct Sent {
     pub sent: usize,
     /// Replies it refused: no route, a full queue, a firewall. Each is given up, the others are sent.
     pub failed: usize,
+    /// Replies that were not given to it, because no machine answers for the address of the client, and much of what was sent
+    /// has not left.
+    pub withheld: usize,
 }

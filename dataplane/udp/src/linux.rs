@@ -4,8 +4,10 @@ mod address;
 mod batch;
 mod control;
 mod memory;
+mod neighbours;
 mod path_mtu;
 mod poller;
+mod room;
 mod stamps;
 
 use std::io;
@@ -20,6 +22,7 @@ use crate::{Local, Options, Sent};
 pub use batch::{Batch, Received};
 pub use memory::{datagrams_dropped, octets_to_send};
 pub use poller::{Poller, Ready};
+use room::Room;
 use stamps::Stamps;
 
 /// The port of the discard service (RFC 863), which machines of today do not run.
@@ -31,6 +34,7 @@ pub struct Socket {
     inner: socket2::Socket,
     local: SocketAddr,
     stamps: Stamps,
+    room: Room,
 }
 
 impl Socket {
@@ -64,7 +68,7 @@ impl Socket {
         enlarge_as(&inner, options);
         inner.bind(&address.into())?;
         let local = inner.local_addr()?.as_socket().ok_or_else(no_address)?;
-        Ok(Self { inner, local, stamps })
+        Ok(Self { inner, local, stamps, room: Room::default() })
     }
 
     /// The address it is bound to, with the port the system chose where none was asked for.
@@ -90,16 +94,20 @@ impl Socket {
     }
 
     /// Sends the replies of the batch, without waiting. A reply that the system refuses is given up.
+    ///
+    /// While much of what was sent has not left, so is a reply to an address of an own network that no machine answers for:
+    /// replies to such addresses wait in the kernel, and could take the room of those to all others.
     pub fn send(&self, batch: &mut Batch) -> Sent {
-        batch.send(self.inner.as_raw_fd())
+        batch.send(&self.inner, &self.room)
     }
 
-    /// Sends one reply on its own, without waiting: for answers that come after their batch. May be called from
-    /// any thread.
-    ///
-    /// # Errors
-    /// What the system says; the reply is then lost, as datagrams may be.
-    pub fn send_to(&self, bytes: &[u8], from: Local, peer: SocketAddr) -> io::Result<()> {
+    /// Sends one reply on its own, as [`Socket::send`] does: for answers that come after their batch. May be called from any
+    /// thread.
+    pub fn send_to(&self, bytes: &[u8], from: Local, peer: SocketAddr) -> Sent {
+        let crowd = self.room.look(&self.inner, 1, bytes.len());
+        if crowd.is_some_and(|mut crowd| !crowd.lets(peer)) {
+            return Sent { withheld: 1, ..Sent::default() };
+        }
         let mut name = address::Name::ZERO;
         let name_octets = name.set(peer);
         let mut control = control::Control::ZERO;
@@ -124,10 +132,10 @@ impl Socket {
                 libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
             )
         };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
+        match sent {
+            0.. => Sent { sent: 1, ..Sent::default() },
+            _ => Sent { failed: 1, ..Sent::default() },
         }
-        Ok(())
     }
 
     /// Makes a [`Socket::recv`] in another thread, and all later ones with nothing queued, return at once.

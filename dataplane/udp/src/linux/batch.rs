@@ -5,13 +5,14 @@ use std::io;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::ptr::NonNull;
 use std::slice;
 use std::time::{Duration, SystemTime};
 
 use super::address::Name;
 use super::control::Control;
+use super::room::Room;
 use super::stamps::{self, Stamps};
 use crate::{DATAGRAM_OCTETS, Datagram, Local, Sent};
 
@@ -271,18 +272,35 @@ impl Batch {
         first.msg_hdr.msg_namelen == 0
     }
 
-    pub(super) fn send(&mut self, descriptor: RawFd) -> Sent {
-        let count = std::mem::take(&mut self.replies);
+    pub(super) fn send(&mut self, socket: &impl AsFd, room: &Room) -> Sent {
+        let (count, descriptor) = (std::mem::take(&mut self.replies), socket.as_fd().as_raw_fd());
         let mut result = Sent::default();
-        let mut next = 0;
+        if count == 0 {
+            return result;
+        }
+        let mut crowd = room.look(socket, count, self.written);
+        let mut lets = |reply| match &mut crowd {
+            None => true,
+            Some(crowd) => self.peer_of(reply).is_none_or(|peer| crowd.lets(peer)),
+        };
+        let (mut next, mut end) = (0, 0);
         while next < count {
-            // SAFETY: `next` is below `count`, and `queue` wrote that many headers, whose pointers and
+            if next == end {
+                // Up to the next reply that is withheld.
+                end += (next..count).take_while(|reply| lets(*reply)).count();
+                if next == end {
+                    result.withheld += 1;
+                    (next, end) = (next + 1, end + 1);
+                    continue;
+                }
+            }
+            // SAFETY: `end` is at most `count`, and `queue` wrote that many headers, whose pointers and
             // lengths are those of this storage; none of it is borrowed now, and sendmmsg only writes msg_len.
             let taken = unsafe {
                 libc::sendmmsg(
                     descriptor,
                     (&raw mut (*self.storage.as_ptr()).outgoing[next]).cast(),
-                    (count - next) as libc::c_uint,
+                    (end - next) as libc::c_uint,
                     (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
                 )
             };
@@ -300,6 +318,19 @@ impl Batch {
             }
         }
         result
+    }
+
+    /// Who gets this reply, of those that wait for `send`.
+    fn peer_of(&self, reply: usize) -> Option<SocketAddr> {
+        assert!(reply < SLOTS);
+        let storage = self.storage.as_ptr();
+        // SAFETY: the slot exists, and nothing of the storage is borrowed mutably (`&self`). Zeroed or written by `queue`, the
+        // header points nowhere or to a name of this storage.
+        let (name, octets) = unsafe {
+            let header = &(*storage).outgoing[reply].msg_hdr;
+            (header.msg_name.cast::<Name>().as_ref()?, header.msg_namelen)
+        };
+        name.get(octets)
     }
 
     /// Writes the header of the reply to a slot's datagram, behind those already written.

@@ -18,8 +18,20 @@ pub fn octets_to_send(stream: &impl AsFd) -> usize {
     word(stream, libc::SK_MEMINFO_WMEM_QUEUED) as usize
 }
 
+/// Octets of datagrams that have not left this socket, and for how many the kernel has room, both with its own overhead; 0
+/// where it does not report them.
+pub(super) fn held_of_room(socket: &impl AsFd) -> (usize, usize) {
+    let words = words(socket);
+    let word = |place: libc::c_int| words[place as usize] as usize;
+    (word(libc::SK_MEMINFO_WMEM_ALLOC), word(libc::SK_MEMINFO_SNDBUF))
+}
+
 /// One of the numbers of `SO_MEMINFO`; 0 where the kernel does not report it.
 fn word(socket: &impl AsFd, place: libc::c_int) -> u32 {
+    words(socket)[place as usize]
+}
+
+fn words(socket: &impl AsFd) -> [u32; 16] {
     let mut words = [0u32; 16];
     let mut octets = mem::size_of_val(&words) as libc::socklen_t;
     // SAFETY: the pointers are to `words` and its length in octets; the kernel writes at most that.
@@ -32,7 +44,7 @@ fn word(socket: &impl AsFd, place: libc::c_int) -> u32 {
             &raw mut octets,
         )
     };
-    if status == 0 { words[place as usize] } else { 0 }
+    if status == 0 { words } else { [0; 16] }
 }
 
 #[cfg(test)]

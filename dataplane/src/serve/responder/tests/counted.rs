@@ -80,7 +80,7 @@ async fn ca30_equal_hits_of_one_batch_count_one_prefetch() {
             let client = SocketAddr::from(([127, 0, 0, 1], 5353));
             let transport = Transport::Udp;
             let query = Query { packet: &packet, client, transport, now_s: 0, seed: 1 };
-            match responder.decide((&published, None), 0, &query, true, &mut buffer) {
+            match responder.decide((&published, None), 0, &query, Room::Now, &mut buffer) {
                 ServeAction::Reply(_, _, Some(refresh)) => refresh,
                 _ => panic!("each reply comes from the cache"),
             }

@@ -27,11 +27,14 @@ fn fw52_each_limit_turns_away_and_gives_back() {
         assert!(first.is_some() && second.is_some() && take().is_none(), "{limit:?}");
         let refused = Limit::ALL.map(|limit| forwarder.limited(limit));
         assert_eq!(refused, Limit::ALL.map(|other| u64::from(other == limit)));
+        let in_group = || upstreams.group(1).unwrap().in_flight().load(Ordering::Relaxed);
+        let taken = (forwarder.in_flight(), in_group());
+        assert_eq!(taken, (2, 2), "{limit:?}: what is refused takes none");
         drop(first);
         assert_eq!(forwarder.in_flight(), 1);
         assert!(take().is_some(), "{limit:?}");
         drop(second);
-        assert_eq!(forwarder.in_flight(), 0);
+        assert_eq!((forwarder.in_flight(), in_group()), (0, 0), "{limit:?}");
         assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
     }
 }
@@ -98,6 +101,25 @@ fn fw42_fw52_a_place_moves_to_the_group_that_is_asked_next() {
     drop((slot, first, _last));
     assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
     assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (0, 0, 0));
+}
+
+/// As one whose queries begin there.
+#[test]
+fn fw42_fw52_a_client_whose_chains_lead_to_a_group_leaves_places_there_for_the_next() {
+    let (forwarder, upstreams) = (Forwarder::new(), upstreams(9000, 10, 9000));
+    let in_group =
+        |group: usize| upstreams.group(group).unwrap().in_flight().load(Ordering::Relaxed);
+    let slot = |group, client: u8| forwarder.slot(&upstreams, group, [10, 0, 0, client].into());
+    let greedy: Vec<_> = (0..20).map(|_| Arc::new(slot(0, 1).unwrap())).collect();
+    let lead_there = |slot: &Arc<Slot>| slot.for_lookup(&upstreams, 1, Purpose::Miss).err();
+    let refused: Vec<Limit> = greedy.iter().filter_map(lead_there).collect();
+    assert_eq!(refused, [Limit::Client; 14], "it gets about as many as are left for others");
+    assert_eq!((in_group(0), in_group(1)), (14, 6), "what is refused stays where it was");
+    let next = slot(1, 2);
+    assert!(next.is_some());
+    drop((greedy, next));
+    assert_eq!((in_group(0), in_group(1), forwarder.in_flight()), (0, 0, 0));
+    assert!(forwarder.in_flight.clients.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod forged;
 mod https;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use dataplane::state::Published;
 use futures::future::{Either, join_all, select};
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
+use tests::control_plane::not_allowed;
 use tests::upstream::{Credentials, Encrypted, Script, ScriptedUpstream, UpstreamTransport};
 
 use super::stage::{FIRST, Stage, answers, failure, server};
@@ -82,6 +83,18 @@ async fn fw2_an_encrypted_server_gets_padded_queries_and_nothing_in_clear_text()
         assert_eq!((connections(&stage).open, connections(&stage).handshakes), (1, 1));
         let text = stage.view().text();
         assert!(text.contains("handshakes 1, 0 of them resumed"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn fw2_an_encrypted_server_is_asked_over_ipv6() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return not_allowed("IPv6");
+    }
+    for over in ALL {
+        let stage = stage(Encrypted { ip: Ipv6Addr::LOCALHOST.into(), ..named(over) }, ANSWERS);
+        let reply = stage.ask(0, "a.example", RecordType::A).await;
+        assert_eq!(answers(&reply), ["192.0.2.9"], "{over:?} {}", stage.view().text());
     }
 }
 

@@ -6,7 +6,7 @@ mod tls;
 mod https;
 mod quic;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,6 +22,8 @@ use super::{Script, ScriptedUpstream, Shared, UpstreamTransport, bind, serve_udp
 pub struct Encrypted {
     /// `Tls`, `Https` or `Quic`.
     pub over: UpstreamTransport,
+    /// The address of the server.
+    pub ip: IpAddr,
     /// The certificate and key of the server.
     pub credentials: Credentials,
     /// Handshakes begin and do not end.
@@ -61,7 +63,7 @@ impl Handshakes {
 }
 
 impl Encrypted {
-    /// An upstream that does nothing wrong, with a certificate for this name.
+    /// An upstream at 127.0.0.1 that does nothing wrong, with a certificate for this name.
     ///
     /// # Errors
     /// No certificate can be made.
@@ -69,6 +71,7 @@ impl Encrypted {
         let credentials = Credentials::of(name)?;
         Ok(Encrypted {
             over,
+            ip: Ipv4Addr::LOCALHOST.into(),
             credentials,
             stalls: false,
             queries_per_connection: None,
@@ -83,12 +86,12 @@ impl Encrypted {
 }
 
 impl ScriptedUpstream {
-    /// Starts an encrypted server on a free port of 127.0.0.1.
+    /// Starts an encrypted server on a free port of its address.
     ///
     /// # Errors
     /// No port is free, or no thread can be started.
     pub fn start_encrypted(encrypted: Encrypted, script: Script) -> Result<ScriptedUpstream> {
-        let (udp, tcp) = bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let (udp, tcp) = bind((encrypted.ip, 0).into())?;
         let address = udp.local_addr()?;
         let over = encrypted.over;
         let protocol: &[u8] = match over {

@@ -1,5 +1,8 @@
 //! Ports that are free, taken or forbidden, and what is said of them.
 
+use std::io::Write;
+use std::net::Ipv6Addr;
+
 use super::*;
 
 /// Other tests of this process hold up to a thousand random UDP ports of all addresses: one that is free over TCP, or was free,
@@ -58,6 +61,27 @@ fn addresses_that_differ_in_nothing_but_their_ports_are_one_at_another_port() {
     // The wildcard address takes the port at every address of its family.
     let wildcard = ["10.0.0.1:53", "0.0.0.0:5353", "[fd00::1]:53"];
     assert_eq!(at(&wildcard, 853), ["0.0.0.0:853", "[fd00::1]:853"]);
+}
+
+#[test]
+fn t8_every_transport_listens_at_one_port_of_both_wildcard_addresses() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        let _ = std::io::stderr().write_all(b"NOT RUN: this machine has no IPv6\n");
+        return;
+    }
+    type Open = fn(Vec<SocketAddr>) -> anyhow::Result<usize>;
+    let transports: [(&str, Open); 3] = [
+        ("DNS", |at| Ok(all(&Listen::at(at), 1)?.len())),
+        ("TLS and HTTPS", |at| Ok(streams(&Listen::at(at))?.len())),
+        ("QUIC", |at| Ok(datagrams(&at)?.len())),
+    ];
+    for (transport, open) in transports {
+        let opened = (0..TRIES).find_map(|_| {
+            let free = UdpSocket::bind("0.0.0.0:0").expect("a port").local_addr().expect("bound");
+            open(vec![free, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), free.port())]).ok()
+        });
+        assert_eq!(opened, Some(2), "{transport}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dataplane::forward::cache::CacheResult;
 use dataplane::serve::Limits;
@@ -66,6 +67,28 @@ fn c5_ca42_a_name_of_ours_that_was_absent_is_there_with_the_next_query() {
     }
     let (cache, nothing) = (house.forwarder.cache(), [0; CacheResult::ALL.len()]);
     assert_eq!((cache.entries(), cache.outcomes()), (0, nothing), "the cache was not even asked");
+}
+
+#[test]
+fn ca30_what_is_often_asked_for_over_tcp_is_asked_again_before_it_expires() {
+    let house = House::on(&["127.0.0.1:0"], Limits::default());
+    house.upstream.release();
+    house.forwarder.clock().stop();
+    let mut client = Tcp::connect(house.address());
+    for id in 1..4 {
+        assert_eq!(client.ask(id, THEIRS), Reply::theirs(id));
+    }
+    // Of its 60 s.
+    house.forwarder.clock().advance(Duration::from_secs(55));
+    assert_eq!(house.forwarder.resolved(), 1);
+    assert_eq!(client.ask(4, THEIRS), Reply::theirs(4));
+    house.until("it is asked again", |house| {
+        house.forwarder.resolved() == 2 && house.forwarder.lookups() == 0
+    });
+    house.forwarder.clock().advance(Duration::from_secs(55));
+    assert_eq!(client.ask(5, THEIRS), Reply::theirs(5));
+    let outcomes = house.forwarder.cache().outcomes();
+    assert_eq!(outcomes[CacheResult::Miss as usize], 1, "the client waited once only");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, query};
+use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, connect_from, query};
 use crate::tls::{NAME, Secret};
 
 const DNS: &str = "application/dns-message";
@@ -53,9 +53,21 @@ pub(crate) struct Client(pub(crate) StreamOwned<ClientConnection, TcpStream>);
 
 impl Client {
     pub(crate) fn connect(server: SocketAddr, trusted: &CertificateDer<'static>) -> Client {
+        Client::over(TcpStream::connect(server).unwrap(), trusted)
+    }
+
+    /// A client with this address of its own.
+    pub(crate) fn from(
+        address: &str,
+        server: SocketAddr,
+        trusted: &CertificateDer<'static>,
+    ) -> Client {
+        Client::over(connect_from(address, server), trusted)
+    }
+
+    fn over(stream: TcpStream, trusted: &CertificateDer<'static>) -> Client {
         let config = trust(trusted, &[b"http/1.1"]);
         let session = ClientConnection::new(Arc::new(config), NAME.try_into().unwrap()).unwrap();
-        let stream = TcpStream::connect(server).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client(StreamOwned::new(session, stream))
     }

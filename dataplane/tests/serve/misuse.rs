@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dataplane::serve::{CloseReason, Deadlines, Limits};
+use dataplane::serve::{CloseReason, Deadlines, Encrypted, Limits};
 use http_body_util::BodyExt;
 
 use crate::harness::{House, OURS, PATIENCE, Reply, THEIRS, Tcp, query};
@@ -258,24 +258,39 @@ fn e45_a_drain_answers_what_is_in_progress_over_https_and_closes() {
 }
 
 #[test]
-fn n7_clients_that_may_not_ask_are_refused_over_https_and_quic() {
-    let denied = |config: &mut crds::Config| {
-        config.access.clients = vec!["192.0.2.0/24".parse().unwrap()];
-    };
-    let house = House::with(&["127.0.0.1:0"], patient(), denied);
+fn n7_c7_over_each_transport_clients_may_ask_by_their_own_addresses() {
+    let (allowed, own) = (Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::LOCALHOST);
+    let house = House::with(&["127.0.0.1:0"], patient(), |config| {
+        config.access.clients = vec![format!("{allowed}/32").parse().unwrap()];
+    });
     let secret = Secret::new("denied");
     let trusted = secret.renew();
     let serve = |over| house.serving.serve_encrypted(&over, 0, secret.0.clone()).unwrap()[0];
     let refused = |id| Reply { id, rcode: 5, address: None };
-    let path = "/dns-query".to_owned();
-    let server = serve(dataplane::serve::Encrypted::Https { path });
-    let response = https::Client::connect(server, &trusted).post(&query(1, OURS));
-    assert_eq!((response.status, Reply::parse(&response.body)), (200, refused(1)));
-    let server = serve(dataplane::serve::Encrypted::Quic);
-    let reply = house.runtime.block_on(async {
+    let expected = [(allowed, Reply::ours as fn(u16) -> Reply), (own, refused)];
+
+    let server = serve(Encrypted::Tls);
+    for (client, reply) in expected {
+        let mut session = tls::Client::from(&client.to_string(), server, &trusted).unwrap();
+        assert_eq!(session.ask(1, OURS), reply(1), "{client} over TLS");
+    }
+    let server = serve(Encrypted::Https { path: "/dns-query".to_owned() });
+    for (client, reply) in expected {
+        let mut session = https::Client::from(&client.to_string(), server, &trusted);
+        let response = session.post(&query(1, OURS));
+        let seen = (response.status, Reply::parse(&response.body));
+        assert_eq!(seen, (200, reply(1)), "{client} over HTTPS");
+    }
+    let server = serve(Encrypted::Quic);
+    house.runtime.block_on(async {
+        for (client, reply) in expected {
+            let connection = quic::connect_from(client, server, &trusted).await.unwrap();
+            let seen = quic::ask(&connection, &query(0, OURS)).await.expect("a reply");
+            assert_eq!(Reply::parse(&seen), reply(0), "{client} over QUIC");
+        }
         let connection = quic::connect(server, &trusted).await;
-        quic::ask(&connection, &query(0, THEIRS)).await.expect("a reply")
+        let seen = quic::ask(&connection, &query(0, THEIRS)).await.expect("a reply");
+        assert_eq!(Reply::parse(&seen), refused(0));
     });
-    assert_eq!(Reply::parse(&reply), refused(0));
     assert!(!house.upstream.was_asked());
 }

@@ -107,43 +107,85 @@ impl TcpServer {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddr};
     use std::rc::Rc;
-    use std::sync::atomic::Ordering::Relaxed;
-
     use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::task::spawn_local;
     use tokio::time::timeout;
+    use tokio_rustls::rustls::ClientConnection;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
     use super::super::super::Limits;
+    use super::super::super::certificate::Certificate;
     use super::super::super::certificate::testing::{signed_there, trusting};
     use super::super::accept;
     use super::super::tests::{message, patient, with_handshake_thread};
+    use super::super::tls::Secured;
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(30);
     const CLIENTS: u16 = 8;
 
     /// A client that sends without the runtime: no connection is served meanwhile.
-    struct Client(std::net::TcpStream);
+    enum Client {
+        Tcp(TcpStream),
+        Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    }
 
     impl Client {
+        /// One that has asked already: its connection waits for it, and is not new.
+        async fn connect(server: SocketAddr, tls: Option<&TlsConnector>) -> Client {
+            let stream = TcpStream::connect(server).await.expect("a connection");
+            let mut client = match tls {
+                None => Client::Tcp(stream),
+                Some(tls) => {
+                    let session = tls.connect("dns.example".try_into().unwrap(), stream).await;
+                    Client::Tls(Box::new(session.expect("a session")))
+                }
+            };
+            client.send(CLIENTS);
+            assert_eq!(client.reply().await, Some(CLIENTS));
+            client
+        }
+
         fn send(&mut self, id: u16) {
-            self.0.write_all(&message(id, b"e")).expect("it is sent");
+            let (stream, octets) = match self {
+                Client::Tcp(stream) => (stream, message(id, b"e")),
+                Client::Tls(session) => {
+                    let (stream, session) = session.get_mut();
+                    (stream, records(session, &message(id, b"e")))
+                }
+            };
+            assert_eq!(stream.try_write(&octets).expect("it is sent"), octets.len());
         }
 
         /// The id of the next reply; nothing where the connection has ended.
-        async fn reply(self) -> Option<u16> {
-            self.0.set_nonblocking(true).expect("it can be");
-            let mut stream = TcpStream::from_std(self.0).expect("a socket");
+        async fn reply(&mut self) -> Option<u16> {
             let mut reply = [0; 15];
-            let read = timeout(PATIENCE, stream.read_exact(&mut reply)).await.expect("an end");
-            read.ok().map(|_| u16::from_be_bytes([reply[2], reply[3]]))
+            let read = match self {
+                Client::Tcp(stream) => timeout(PATIENCE, stream.read_exact(&mut reply)).await,
+                Client::Tls(session) => timeout(PATIENCE, session.read_exact(&mut reply)).await,
+            };
+            read.expect("an end").ok().map(|_| u16::from_be_bytes([reply[2], reply[3]]))
         }
+    }
+
+    /// The octets in which a client sends this.
+    fn records(session: &mut ClientConnection, message: &[u8]) -> Vec<u8> {
+        session.writer().write_all(message).unwrap();
+        let mut octets = Vec::new();
+        while session.wants_write() {
+            session.write_tls(&mut octets).unwrap();
+        }
+        octets
+    }
+
+    /// A busy system may bring octets over loopback a moment later. The runtime sees nothing of it.
+    fn let_them_arrive() {
+        std::thread::sleep(Duration::from_millis(10));
     }
 
     #[tokio::test]
@@ -157,13 +199,7 @@ mod tests {
         );
         let ((mut stream, mut client), mut session) =
             (client.unwrap().into_inner(), session.unwrap());
-        let mut sent = Vec::new();
-        for record in [b"one", b"two"] {
-            client.writer().write_all(record).unwrap();
-            while client.wants_write() {
-                client.write_tls(&mut sent).unwrap();
-            }
-        }
+        let sent = [b"one", b"two"].map(|record| records(&mut client, record)).concat();
         stream.write_all(&sent).await.unwrap();
         let mut record = [0; 3];
         session.read_exact(&mut record).await.unwrap();
@@ -172,57 +208,87 @@ mod tests {
         assert_eq!((&record, session.has_unread()), (b"two", false));
     }
 
+    #[tokio::test]
+    async fn wr44_what_the_system_has_of_a_session_of_tls_is_unread() {
+        let (tls, chain, _) = signed_there(b"dot");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (theirs, ours) = futures::join!(connecting, listener.accept());
+        let connector = TlsConnector::from(Arc::new(trusting(&chain, b"dot")));
+        let (client, session) = futures::join!(
+            connector.connect("dns.example".try_into().unwrap(), theirs.unwrap()),
+            TlsAcceptor::from(Arc::new(tls)).accept(ours.unwrap().0),
+        );
+        let (client, session) = (client.unwrap(), session.unwrap());
+        assert!(!session.has_unread());
+        Client::Tls(Box::new(client)).send(1);
+        let_them_arrive();
+        assert!(session.has_unread());
+    }
+
     /// A server with connections that were accepted, and one that waits for that; then queries on the first ones.
-    fn with_clients(limits: Limits, then: impl AsyncFnOnce(Rc<TcpServer>, Vec<Client>)) {
+    fn with_clients(
+        limits: Limits,
+        is_tls: bool,
+        then: impl AsyncFnOnce(Rc<TcpServer>, Vec<Client>),
+    ) {
+        let (tls, chain, _) = signed_there(b"dot");
+        let connector = TlsConnector::from(Arc::new(trusting(&chain, b"dot")));
+        let connector = is_tls.then_some(&connector);
+        let certificate = Arc::new(Certificate::of(tls));
+        let secured = is_tls.then_some(Secured { certificate, http_path: None });
         with_handshake_thread(limits, async move |server| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             let address = listener.local_addr().unwrap();
-            let accepting = spawn_local(accept(Rc::clone(&server), listener, None));
-            let connect = || Client(std::net::TcpStream::connect(address).unwrap());
-            let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect()).collect();
-            while server.counters.tcp_open.load(Relaxed) < u64::from(CLIENTS) {
-                tokio::task::yield_now().await;
-            }
+            let accepting = spawn_local(accept(Rc::clone(&server), listener, secured));
+            let connecting = (0..CLIENTS).map(|_| Client::connect(address, connector));
+            let mut clients = futures::future::join_all(connecting).await;
             // The tasks of all of them wait for their clients now.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let _another = connect();
+            let _another = std::net::TcpStream::connect(address).unwrap();
             (0..CLIENTS).zip(&mut clients).for_each(|(id, client)| client.send(id));
+            let_them_arrive();
             then(server, clients).await;
             accepting.abort();
         });
     }
 
     async fn assert_answered(clients: Vec<Client>) {
-        for (id, client) in (0..CLIENTS).zip(clients) {
+        for (id, mut client) in (0..CLIENTS).zip(clients) {
             assert_eq!(client.reply().await, Some(id), "an unread query is answered");
         }
     }
 
     #[test]
     fn wr44_a_connection_with_an_unread_query_does_not_give_way_to_another() {
-        for of_all in [false, true] {
-            let limit = usize::from(CLIENTS);
-            let limits = match of_all {
-                false => Limits { tcp_connections_per_client: limit, ..patient() },
-                true => Limits { tcp_connections: limit, ..patient() },
-            };
-            with_clients(limits, async |_, clients| assert_answered(clients).await);
+        let limit = usize::from(CLIENTS);
+        let of_a_client = Limits { tcp_connections_per_client: limit, ..patient() };
+        let of_all = Limits { tcp_connections: limit, ..patient() };
+        for limits in [of_a_client, of_all] {
+            for is_tls in [false, true] {
+                let then = async |_, clients| assert_answered(clients).await;
+                with_clients(limits.clone(), is_tls, then);
+            }
         }
     }
 
     #[test]
     fn wr44_a_lower_limit_closes_no_connection_with_an_unread_query() {
-        with_clients(patient(), async |server, clients| {
-            server.set_limits(Limits { tcp_connections: 1, ..patient() }).await;
-            assert_answered(clients).await;
-        });
+        for is_tls in [false, true] {
+            with_clients(patient(), is_tls, async |server, clients| {
+                server.set_limits(Limits { tcp_connections: 1, ..patient() }).await;
+                assert_answered(clients).await;
+            });
+        }
     }
 
     #[test]
     fn e45_a_drain_closes_no_connection_with_an_unread_query() {
-        with_clients(patient(), async |server, clients| {
-            server.drain();
-            assert_answered(clients).await;
-        });
+        for is_tls in [false, true] {
+            with_clients(patient(), is_tls, async |server, clients| {
+                server.drain();
+                assert_answered(clients).await;
+            });
+        }
     }
 }

@@ -273,6 +273,23 @@ fn wr45_an_old_connection_is_closed_once_nothing_is_in_progress() {
 }
 
 #[test]
+fn wr45_connections_that_are_opened_together_end_apart() {
+    local(async {
+        let (server, _) = server(Limits::default());
+        let peer: SocketAddr = "10.0.0.1:5353".parse().expect("address");
+        let open = |_| {
+            let asker = Asker { client: peer, server: peer, over: ServedOver::Tcp };
+            let permit = server.table.admit(peer.ip()).expect("a permit");
+            let (_, stream) = tokio::io::duplex(1);
+            Connection::new(Rc::clone(&server), stream, asker, permit).old
+        };
+        let old: Vec<Instant> = (0..20).map(open).collect();
+        let apart = *old.iter().max().expect("some") - *old.iter().min().expect("some");
+        assert!(apart > seconds(30), "{apart:?}");
+    });
+}
+
+#[test]
 fn an_idle_connection_holds_no_buffer() {
     local(async {
         let mut client = connect(Limits::default(), 1 << 16);

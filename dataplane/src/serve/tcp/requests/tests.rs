@@ -5,22 +5,40 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 
 use hyper::body::{Body, Buf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
 
 use super::super::super::Limits;
+use super::super::super::certificate::Certificate;
+use super::super::super::certificate::testing::{signed_there, trusting};
 use super::super::super::traffic::ServedOver;
 use super::super::https::body::Reply;
-use super::super::tests::{local, server};
+use super::super::tests::{local, patient, server, with_handshake_thread};
+use super::super::tls::Secured;
+use super::super::{HttpPath, accept};
 use super::*;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// A type of frame, and what it may say (RFC 9113 §6.5).
+const SETTINGS: u8 = 4;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
 
 fn requests() -> (Rc<TcpServer>, Rc<Requests>) {
-    let (server, _) = server(Limits::default());
+    requests_with(Limits::default())
+}
+
+fn requests_with(limits: Limits) -> (Rc<TcpServer>, Rc<Requests>) {
+    let (server, _) = server(limits);
+    let requests = connect_to(&server);
+    (server, requests)
+}
+
+fn connect_to(server: &Rc<TcpServer>) -> Rc<Requests> {
     let address = SocketAddr::new(CLIENT, 1);
     let asker = Asker { client: address, server: address, over: ServedOver::Https };
     let permit = server.table.admit_session(CLIENT, 0).unwrap();
-    let requests = Requests::new(Rc::clone(&server), asker, permit);
-    (server, requests)
+    Requests::new(Rc::clone(server), asker, permit)
 }
 
 fn held(server: &TcpServer) -> u64 {
@@ -127,6 +145,22 @@ fn wr44_a_request_of_a_connection_that_is_closed_gets_no_reply_of_an_upstream() 
 }
 
 #[test]
+fn n20_wr44_a_request_without_room_for_its_lookup_is_answered_at_once() {
+    local(async {
+        let room = WAITING_OCTETS;
+        for (tcp_buffer_bytes, octets) in [(room, 20), (room - 1, 12)] {
+            let (_server, requests) =
+                requests_with(Limits { tcp_buffer_bytes, ..Limits::default() });
+            let mut work = requests.begin();
+            let mut asks = message(20, b'l');
+            asks[13] = 1;
+            let reply = requests.reply(asks, &mut work).await;
+            assert_eq!(reply.map(|octets| octets.len()), Ok(octets), "{tcp_buffer_bytes}");
+        }
+    });
+}
+
+#[test]
 fn wr44_requests_without_a_reply_take_of_the_share_of_their_client_too() {
     use futures::FutureExt;
     local(async {
@@ -175,6 +209,74 @@ fn wr44_a_request_that_waits_for_its_turn_does_not_wait_for_its_client() {
         assert!(waits(), "some of it is missing");
         request.hold(12);
         assert!(!waits(), "complete, and it waits for its turn");
+    });
+}
+
+/// Where the process stood still, its timers run before it has read what came meanwhile.
+#[test]
+fn wr42_l9_what_is_read_just_after_a_deadline_still_keeps_the_connection() {
+    for is_asked in [false, true] {
+        local(async {
+            let (server, requests) = requests();
+            let deadlines = server.table.deadlines();
+            let work = is_asked.then(|| requests.begin());
+            let (due, reason) = match is_asked {
+                false => (deadlines.idle, CloseReason::Idle),
+                true => (2 * deadlines.write, CloseReason::SlowReader),
+            };
+            let begun = Instant::now();
+            let client = async {
+                tokio::time::sleep(due + LOOK_AGAIN / 2).await;
+                match &work {
+                    Some(work) => work.moves(),
+                    None => drop(requests.begin()),
+                }
+            };
+            let (ending, ()) = futures::join!(requests.closing(false), client);
+            assert!(matches!(ending, Ending::Now(ended) if ended == reason));
+            assert!(begun.elapsed() >= 2 * due, "{reason:?} after {:?}", begun.elapsed());
+        });
+    }
+}
+
+/// How HTTP/2 has a client wait with one more; a listener for QUIC has its own test.
+#[test]
+fn wr41_t6_a_client_of_http_2_learns_how_many_requests_may_be_in_progress() {
+    let (tls, chain, _) = signed_there(b"h2");
+    with_handshake_thread(patient(), async move |server| {
+        let listener = TcpListener::bind((CLIENT, 0)).await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let http_path = Some(HttpPath::default());
+        let secured = Secured { certificate: Arc::new(Certificate::of(tls)), http_path };
+        let accepting = tokio::task::spawn_local(accept(server, listener, Some(secured)));
+        let connector = TlsConnector::from(Arc::new(trusting(&chain, b"h2")));
+        let session = connector.connect("dns.example".try_into().unwrap(), stream).await;
+        let mut session = session.unwrap();
+        session.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        session.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).await.unwrap();
+        session.flush().await.unwrap();
+        let mut head = [0; 9];
+        session.read_exact(&mut head).await.unwrap();
+        assert_eq!((head[0], head[1], head[3]), (0, 0, SETTINGS), "they come first");
+        let mut settings = vec![0; head[2].into()];
+        session.read_exact(&mut settings).await.unwrap();
+        let value = |setting: u16| {
+            let mut all = settings.chunks_exact(6);
+            let found = all.find(|it| it[..2] == setting.to_be_bytes())?;
+            Some(u32::from_be_bytes([found[2], found[3], found[4], found[5]]))
+        };
+        assert_eq!(value(MAX_CONCURRENT_STREAMS), Some(STREAMS));
+        accepting.abort();
+    });
+}
+
+#[test]
+fn wr45_connections_of_https_and_quic_that_are_opened_together_end_apart() {
+    local(async {
+        let (server, _) = server(Limits::default());
+        let old: Vec<Instant> = (0..20).map(|_| connect_to(&server).old).collect();
+        let apart = *old.iter().max().unwrap() - *old.iter().min().unwrap();
+        assert!(apart > Duration::from_secs(30), "{apart:?}");
     });
 }
 

@@ -193,4 +193,7 @@ async fn wr44_a_client_of_quic_may_send_little_before_it_is_read() {
         streams.push((send, receive));
     }
     assert!((1..=8 << 10).contains(&sent), "{sent} octets");
+    // WR41: one more waits until one of these has ended.
+    let mut one_more = pin!(connection.open_bi());
+    assert!(futures::poll!(one_more.as_mut()).is_pending());
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
 use crds::v1alpha1::PodDisruptionBudget;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget as ForeignBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -24,13 +25,35 @@ pub fn budget(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> b
     if has_pods_of_a_daemon_set(dns, observed) && !counts_pods(written) {
         return false;
     }
+    foreign(dns, observed, service).is_empty()
+}
+
+/// The budgets of others that allow no eviction of any pod that they select, also of another DNS server, because pods of our
+/// DaemonSet are among these. By name.
+pub fn refusing(dns: &ClusterDNS, observed: &Observed, service: &ServicePlan) -> Vec<String> {
+    if !has_pods_of_a_daemon_set(dns, observed) {
+        return Vec::new();
+    }
+    let counts = |budget: &&ForeignBudget| {
+        is_number(budget.spec.as_ref().and_then(|spec| spec.min_available.as_ref()))
+    };
+    let all = foreign(dns, observed, service).into_iter().filter(|budget| !counts(budget));
+    all.filter_map(|budget| budget.metadata.name.clone()).collect()
+}
+
+/// Those of others that select our pods.
+fn foreign<'a>(
+    dns: &ClusterDNS,
+    observed: &'a Observed,
+    service: &ServicePlan,
+) -> Vec<&'a ForeignBudget> {
     let instance = dns.metadata.name.as_deref().unwrap_or_default();
     let own = names::child(instance);
     let labels = pod_labels(dns, service, observed);
     let others =
         observed.budgets.iter().filter(|budget| budget.metadata.name.as_deref() != Some(&own));
-    let mut selectors = others.filter_map(|budget| budget.spec.as_ref()?.selector.as_ref());
-    !selectors.any(|selector| selects(selector, &labels))
+    let selector = |budget: &'a ForeignBudget| budget.spec.as_ref()?.selector.as_ref();
+    others.filter(|it| selector(it).is_some_and(|selector| selects(selector, &labels))).collect()
 }
 
 /// Is there a pod of a DaemonSet among those that it would select, or will there be one? While a Deployment replaces a
@@ -46,6 +69,10 @@ fn has_pods_of_a_daemon_set(dns: &ClusterDNS, observed: &Observed) -> bool {
 /// allows no eviction of any.
 fn counts_pods(written: Option<&PodDisruptionBudget>) -> bool {
     let least = written.and_then(|budget| budget.min_available.as_ref());
+    is_number(least)
+}
+
+fn is_number(least: Option<&IntOrString>) -> bool {
     matches!(least, Some(IntOrString::Int(_)))
 }
 
@@ -115,6 +142,31 @@ mod tests {
                 let wanted = budget(&dns, &observed, &ServicePlan::Own);
                 assert_eq!(wanted, expected || is_counted, "{what}, {written}");
             }
+        }
+    }
+
+    #[test]
+    fn o12_a_foreign_budget_that_does_not_count_the_pods_of_a_daemon_set_is_named() {
+        let foreign = |bound: serde_json::Value, label: &str| {
+            let mut spec = json!({"selector": {"matchLabels": {"k8s-app": label}}});
+            spec.as_object_mut().unwrap().extend(bound.as_object().unwrap().clone());
+            from::<ForeignBudget>(json!({"metadata": {"name": "coredns"}, "spec": spec}))
+        };
+        let (fixed, per_node) = ("{fixed: {replicas: 2}}", "{perNode: {}}");
+        for (bound, label, scaling, expected) in [
+            (json!({"maxUnavailable": 1}), "kube-dns", per_node, true),
+            (json!({"minAvailable": "50%"}), "kube-dns", per_node, true),
+            (json!({"minAvailable": 1}), "kube-dns", per_node, false),
+            (json!({"maxUnavailable": 1}), "kube-dns", fixed, false),
+            (json!({"maxUnavailable": 1}), "other", per_node, false),
+        ] {
+            let budgets = vec![foreign(bound.clone(), label)];
+            let observed = Observed { budgets, ..Observed::default() };
+            let dns = dns(&format!("{{scaling: {scaling}}}"));
+            let labels = BTreeMap::from([("k8s-app".to_owned(), "kube-dns".to_owned())]);
+            let adopted = ServicePlan::Adopted { labels, patch: None };
+            let named = refusing(&dns, &observed, &adopted);
+            assert_eq!(named == ["coredns"], expected, "{bound} {label} {scaling}: {named:?}");
         }
     }
 }

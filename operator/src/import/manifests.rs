@@ -95,7 +95,7 @@ impl Object {
         self.value["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    fn namespace(&self) -> &str {
+    pub(super) fn namespace(&self) -> &str {
         self.value["metadata"]["namespace"].as_str().unwrap_or_default()
     }
 

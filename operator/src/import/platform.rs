@@ -1,9 +1,11 @@
 //! What stands in the way when the Service of the other server is taken over, and no line of a configuration shows: a rule that
-//! keeps pods with the labels of the Service off the nodes of that server, and a platform that was not tried.
+//! keeps pods with the labels of the Service off the nodes of that server, a budget that lets none of them be evicted, and a
+//! platform that was not tried.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodAffinityTerm;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use super::from_cluster::{KUBE_DNS, LABEL_KEY, OPENSHIFT};
@@ -31,7 +33,30 @@ pub(super) fn lines(
     }
     let rules = objects.iter().filter_map(|object| anti_affinity(object, selector));
     let openshift = (target.service.0 == OPENSHIFT.0).then(|| openshift(file));
-    rules.chain(openshift).collect()
+    let budgets = objects.iter().filter_map(|object| budget(object, target, selector));
+    rules.chain(budgets).chain(openshift).collect()
+}
+
+/// A budget beside the Service that would count our pods and cannot, where they are those of a DaemonSet.
+fn budget(object: &Object, target: &Target, selector: &Labels) -> Option<Source> {
+    let is_beside = ["", target.service.0.as_str()].contains(&object.namespace());
+    if object.kind() != "PodDisruptionBudget" || !is_beside {
+        return None;
+    }
+    let usual = || Labels::from([(LABEL_KEY.to_owned(), KUBE_DNS.to_owned())]);
+    let labels = if selector.is_empty() { usual() } else { selector.clone() };
+    let spec = &object.value["spec"];
+    let selected: LabelSelector = serde_json::from_value(spec["selector"].clone()).ok()?;
+    let counts = spec["minAvailable"].is_number();
+    (!counts && selects(&selected, &labels)).then(|| Source::Note {
+        place: object.place("spec"),
+        outcome: Outcome::Changed,
+        what: format!("PodDisruptionBudget {}", object.name()),
+        message: "it selects the pods of a ClusterDNS that adopts the Service, too. With spec.scaling.perNode it then refuses to \
+                  evict any pod that it selects, so no node with a pod of this server can be drained: delete it when the \
+                  ClusterDNS is Ready: docs/switching.md (Adopt)"
+            .to_owned(),
+    })
 }
 
 /// A required rule of a workload behind the Service. It counts both ways: its pods and ours share no node.
@@ -127,6 +152,29 @@ mod tests {
         assert!(!said(&cache, by(own), &Labels::new()));
         assert!(!said(&rke2, json!([{"topologyKey": "kubernetes.io/hostname"}]), &by_label));
         assert!(!said(&rke2, Value::Null, &by_label));
+    }
+
+    #[test]
+    fn o12_a_budget_that_cannot_count_the_pods_of_a_daemon_set_is_said() {
+        let target = |namespace: &str| Target {
+            name: "default".to_owned(),
+            service: (namespace.to_owned(), "kube-dns".to_owned()),
+            adopt: true,
+            domain: None,
+            replaced: Vec::new(),
+        };
+        let said = |bound: &str, value: Value, label: &str, namespace: &str| {
+            let spec = json!({bound: value, "selector": {"matchLabels": {"k8s-app": label}}});
+            let value = json!({"kind": "PodDisruptionBudget", "spec": spec,
+                "metadata": {"name": "coredns", "namespace": namespace}});
+            let object = Object { file: String::new(), value, places: None, is_named: false };
+            !lines(&[object], &target("kube-system"), &Labels::new(), None).is_empty()
+        };
+        assert!(said("maxUnavailable", json!(1), "kube-dns", "kube-system"));
+        assert!(said("minAvailable", json!("50%"), "kube-dns", ""));
+        assert!(!said("minAvailable", json!(1), "kube-dns", "kube-system"), "it counts pods");
+        assert!(!said("maxUnavailable", json!(1), "web", "kube-system"));
+        assert!(!said("maxUnavailable", json!(1), "kube-dns", "other"));
     }
 
     #[test]

@@ -93,7 +93,8 @@ pub struct Observed {
     pub dead_nodes: BTreeSet<String>,
     /// Nodes with pods of ours on which the DaemonSet wants none now, such as for a taint. Its status does not count them.
     pub uncounted_nodes: BTreeSet<String>,
-    /// PodDisruptionBudgets of the namespace that may select its pods, each selector once; its own is not among them.
+    /// PodDisruptionBudgets of the namespace that may select its pods, each selector once of those with a number of pods as
+    /// `minAvailable`, and once of the others; its own is not among them.
     pub budgets: Vec<PodDisruptionBudget>,
     /// Kinds of which the operator does not keep some objects of its namespace whole: its caches are full.
     pub not_kept: BTreeSet<String>,

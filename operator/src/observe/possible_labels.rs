@@ -9,6 +9,7 @@ use crds::ClusterDNS;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
@@ -89,7 +90,8 @@ impl PossibleLabels {
         names.into_iter().map(|(selector, name)| (name, selector)).collect()
     }
 
-    /// Budgets that may select our pods: one of each selector, which is cut to the values that our labels may have.
+    /// Budgets that may select our pods: one of each selector, which is cut to the values that our labels may have, and that
+    /// counts pods or does not. Of its bounds only a number of pods is kept.
     pub(super) fn budgets<'a>(
         &self,
         budgets: impl Iterator<Item = &'a DynamicObject>,
@@ -101,10 +103,14 @@ impl PossibleLabels {
             else {
                 continue;
             };
-            if known.insert(serde_json::to_string(&selector).unwrap_or_default()) {
+            let least = budget.data.pointer("/spec/minAvailable").and_then(Value::as_i64);
+            let least = least.and_then(|least| i32::try_from(least).ok()).map(IntOrString::Int);
+            let text = serde_json::to_string(&selector).unwrap_or_default();
+            if known.insert((text, least.is_some())) {
                 let mut kept = PodDisruptionBudget::default();
                 kept.metadata.name = Some(budget.name_any());
-                kept.spec.get_or_insert_default().selector = Some(selector);
+                let spec = kept.spec.get_or_insert_default();
+                (spec.selector, spec.min_available) = (Some(selector), least);
                 found.push(kept);
             }
         }
@@ -237,11 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn k23_of_many_budgets_with_one_selector_one_is_kept() {
-        let selector = json!({"selector": {"matchLabels": {"k8s-app": "kube-dns"}}});
+    fn k23_of_many_budgets_with_one_selector_two_are_kept_by_whether_they_count_pods() {
+        let least = |n: usize| if n.is_multiple_of(2) { json!(n) } else { json!("50%") };
+        let spec = |n| json!({"selector": {"matchLabels": {"k8s-app": "kube-dns"}}, "minAvailable": least(n)});
         let many: Vec<DynamicObject> =
-            (0..5_000).map(|n| object(&format!("b{n}"), selector.clone())).collect();
-        assert_eq!(possible("{}").budgets(many.iter()).len(), 1);
+            (0..5_000).map(|n| object(&format!("b{n}"), spec(n))).collect();
+        let found = possible("{}").budgets(many.iter());
+        let bounds: Vec<_> =
+            found.iter().map(|it| it.spec.as_ref().unwrap().min_available.clone()).collect();
+        assert_eq!(bounds, [Some(IntOrString::Int(0)), None]);
         let without = [object("b", json!({"minAvailable": 1}))];
         assert!(possible("{}").budgets(without.iter()).is_empty(), "it selects no pod");
     }

@@ -45,9 +45,10 @@ pub(super) fn stub_of_service(object: &mut DynamicObject) {
     object.data = json!({"spec": spec});
 }
 
-/// The same of a PodDisruptionBudget, with which pods it selects.
+/// The same of a PodDisruptionBudget, with which pods it selects, and the number of pods that must stay, if it has one.
 pub(super) fn stub_of_budget(object: &mut DynamicObject) {
     slim(&mut object.metadata);
+    let least = object.data.pointer("/spec/minAvailable").and_then(Value::as_i64);
     let mut selector = spec(object).get_mut("selector").map(Value::take).unwrap_or_default();
     keep_first(selector.get_mut("matchLabels"));
     let expressions = selector.get_mut("matchExpressions").and_then(Value::as_array_mut);
@@ -57,6 +58,9 @@ pub(super) fn stub_of_budget(object: &mut DynamicObject) {
         expressions.truncate(MAX_PAIRS);
     }
     object.data = json!({"spec": {"selector": selector}});
+    if let Some(least) = least {
+        object.data["spec"]["minAvailable"] = least.into();
+    }
 }
 
 /// The same of a ClusterDNS, with what it claims and whether it is acted on. It is read whole when it is reconciled.

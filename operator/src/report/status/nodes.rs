@@ -3,9 +3,11 @@
 use crds::ClusterDNS;
 use kube::ResourceExt;
 
-use super::problem::{Problem, problem};
+use super::problem::{Problem, named, problem};
 use crate::decide::admit::MAX_NODES_PER_NODE;
 use crate::decide::adoption::is_per_node;
+use crate::decide::disruption_budget;
+use crate::decide::plan::Plan;
 use crate::names;
 use crate::observe::observed::{Misfit, Observed};
 use crate::observe::pods;
@@ -66,6 +68,29 @@ pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Pro
         ),
     };
     problem("NoPodWanted", message)
+}
+
+/// A budget of another DNS server, usually, which selects our pods by the labels of the Service: nodes cannot be drained.
+pub(super) fn evictions_refused(
+    dns: &ClusterDNS,
+    plan: &Plan,
+    observed: &Observed,
+) -> Option<Problem> {
+    let (namespace, _) = names::service(dns);
+    let budgets = disruption_budget::refusing(dns, observed, &plan.service);
+    let budgets: Vec<String> = budgets.iter().map(|name| format!("{namespace}/{name}")).collect();
+    if budgets.is_empty() {
+        return None;
+    }
+    problem(
+        "EvictionsRefused",
+        format!(
+            "PodDisruptionBudget {} selects pods of this ClusterDNS, too. With a DaemonSet of spec.scaling.perNode, Kubernetes \
+             cannot compute maxUnavailable or a share, so it refuses to evict any pod that the budget selects: a node with a pod \
+             of another DNS server cannot be drained. Delete the budget, or write minAvailable as a number",
+            named(budgets)
+        ),
+    )
 }
 
 /// Each pod of `perNode` watches the API server, so that their number has a limit.

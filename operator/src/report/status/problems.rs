@@ -11,7 +11,7 @@ use super::certificates::{
     certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
 };
 use super::failing_pods::failing_pods;
-use super::nodes::{many_nodes, no_node_fits, no_pod_wanted};
+use super::nodes::{evictions_refused, many_nodes, no_node_fits, no_pod_wanted};
 use super::not_ready::too_few_pods;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::pods_shared::pods_shared;
@@ -75,6 +75,7 @@ pub(super) fn problems(
         certificate_not_yet_valid(observed, now),
         operator_lacks::fields(observed),
         operator_lacks::room(observed),
+        evictions_refused(dns, plan, observed),
         many_nodes(dns, observed),
     ];
     let failing = failing_pods(dns, observed, now);

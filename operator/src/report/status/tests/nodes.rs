@@ -96,3 +96,21 @@ fn o2_a_cluster_that_outgrows_one_pod_on_each_node_is_reported_and_not_refused()
         is(&story, &format!("True=Valid True=Serving False=Complete {degraded}"), Kstatus::Current);
     }
 }
+
+#[test]
+fn o12_a_foreign_budget_that_keeps_nodes_from_being_drained_is_a_problem() {
+    let mut story = Story::settled("{scaling: {perNode: {}}}");
+    story.observed.deployment = None;
+    story.observed.daemon_set = Some(daemon_set(2));
+    let selector = json!({"matchLabels": {"k8s-app": "kube-dns"}});
+    story.observed.budgets = vec![from(
+        json!({"metadata": {"name": "coredns"}, "spec": {"maxUnavailable": 1, "selector": selector}}),
+    )];
+    let status = story.reconcile(10);
+    is(&story, "True=Valid True=Serving False=Complete True=EvictionsRefused", Kstatus::Current);
+    let message = &condition(&status, "Degraded").unwrap().message;
+    assert!(message.starts_with("PodDisruptionBudget kube-system/coredns "), "{message}");
+    story.observed.budgets.clear();
+    story.reconcile(20);
+    is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}

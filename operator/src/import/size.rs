@@ -96,8 +96,9 @@ pub(super) fn convert(size: &Size, draft: &mut Draft) {
             Ok(message) => (
                 Changed,
                 format!(
-                    "{message}; if a CiliumLocalRedirectPolicy leads what pods ask to this cache, delete that policy when the \
-                     ClusterDNS is Ready"
+                    "{message}; the cache goes last, when no pod and no kubelet names its address: docs/switching.md (Leave \
+                     NodeLocal DNSCache); if a CiliumLocalRedirectPolicy leads what pods ask to this cache, delete that policy \
+                     when the ClusterDNS is Ready"
                 ),
             ),
             Err(why) => (NotPossible, why),

@@ -3,11 +3,13 @@
 use crds::v1alpha1::{Cache, GroupCache};
 use crds::{bounds, defaults};
 
+use super::forward::{is_replaced, servers};
 use super::parse::Directive;
+use super::routes::{cached_zones, forward_of};
 use super::scope::{Scope, elsewhere};
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
-use crate::import::values::{is_at_or_below, seconds, zones};
+use crate::import::values::{is_at_or_below, is_reverse, seconds, zones};
 
 /// Entries that CoreDNS keeps of each kind where no number is written.
 const DEFAULT_CAPACITY: u32 = 9_984;
@@ -28,7 +30,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         return Err(directive.refused("the TTL cannot be 0 or less: leave cache out"));
     }
     let ttl = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-    let zones = zones_of(directive, &scope.zones);
+    let zones = cached_zones(directive, &scope.zones);
     if zones.iter().all(|zone| !zone.is_empty() && scope.draft.is_ours(zone)) {
         let why = "records of the cluster are answered from memory and never cached";
         scope.say(directive, NotNeeded, why);
@@ -58,15 +60,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
 
 /// Is it for all names, in a server block with these zones?
 pub(super) fn is_whole(directive: &Directive, own: &[String]) -> bool {
-    zones_of(directive, own).iter().any(String::is_empty)
-}
-
-/// The zones that are written behind the TTL, else those of the server block.
-fn zones_of(directive: &Directive, own: &[String]) -> Vec<String> {
-    let has_ttl = directive.args.first().is_some_and(|text| text.parse::<i64>().is_ok());
-    let written = directive.args.iter().skip(usize::from(has_ttl));
-    let written: Vec<String> = written.flat_map(|zone| zones(zone)).collect();
-    if written.is_empty() { own.to_vec() } else { written }
+    cached_zones(directive, own).iter().any(String::is_empty)
 }
 
 /// The directive and its options.
@@ -154,6 +148,7 @@ fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, Stri
     let whole = scope.draft.spec.cache.as_ref().map(|cache| cache.max_ttl_seconds);
     let whole = whole.unwrap_or(defaults::MAX_TTL_SECONDS);
     let own = (seconds <= whole).then_some(GroupCache { max_ttl_seconds: Some(seconds) });
+    let lost = lost(zones, scope);
     let stubs = scope.draft.spec.stub_domains.iter_mut().flatten();
     let mut count = 0;
     let is_of_block = |domain: &str| {
@@ -164,11 +159,28 @@ fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, Stri
         stub.cache.clone_from(&own);
         count += 1;
     }
+    let done = format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain");
     match (count, own) {
-        (0, _) => (NotNeeded, "no stub domain comes of this server block".to_owned()),
-        (_, Some(_)) => {
-            (Changed, format!("cache: {{maxTTLSeconds: {seconds}}} of the stub domain"))
+        (0, _) if lost.is_empty() => {
+            (NotNeeded, "no stub domain comes of this server block".to_owned())
         }
+        (_, Some(_)) if !lost.is_empty() && seconds < whole => {
+            let done = if count > 0 { format!("{done}; ") } else { String::new() };
+            let lost = lost.join(", ");
+            (
+                NotPossible,
+                format!(
+                    "{done}no stub domain is for {lost} alone, so answers for these names are kept for up to {whole} s \
+                     (spec.cache.maxTTLSeconds): write a stub domain for it, with the servers that are asked for it and cache: \
+                     {{maxTTLSeconds: {seconds}}}"
+                ),
+            )
+        }
+        (0, Some(_)) => (
+            NotNeeded,
+            format!("TTLs of all names are at most {whole} s (spec.cache.maxTTLSeconds)"),
+        ),
+        (_, Some(_)) => (Changed, done),
         (_, None) => (
             Changed,
             format!(
@@ -178,6 +190,23 @@ fn of_group(ttl: u32, zones: &[String], scope: &mut Scope<'_>) -> (Outcome, Stri
             ),
         ),
     }
+}
+
+/// Those of the zones that a `forward` of this server block has, and for which no stub domain is: they share the bound of more
+/// names. Reverse zones of a `cache` are those of the cluster, as a rule, which are answered from memory.
+fn lost(zones: &[String], scope: &Scope<'_>) -> Vec<String> {
+    let stubs = || scope.draft.spec.stub_domains.iter().flatten();
+    let is_asked = |zone: &String| {
+        let servers = forward_of(scope.directives, zone).map(servers).unwrap_or_default();
+        servers.iter().any(|server| !is_replaced(server, scope.draft))
+    };
+    let is_lost = |zone: &&String| {
+        !(scope.draft.is_ours(zone) || is_reverse(zone))
+            && !stubs().any(|stub| stub.domain == **zone)
+            && scope.elsewhere(zone).is_none()
+            && is_asked(zone)
+    };
+    zones.iter().filter(is_lost).cloned().collect()
 }
 
 fn option(
@@ -236,7 +265,7 @@ fn capacity(
         }
     };
     if numbers.len() > 2 {
-        outcome = Changed;
+        outcome = if outcome == NotPossible { NotPossible } else { Changed };
         message.push_str("; a TTL is never raised, so there is no least TTL");
     }
     Ok((outcome, message))

@@ -6,6 +6,7 @@ mod gone;
 mod options;
 mod order;
 mod tls;
+mod uncached;
 
 use crds::config::Policy;
 use crds::defaults;
@@ -21,6 +22,7 @@ use crate::import::values::{
 use crate::import::{Files, Refused};
 use anyway::{are_asked_anyway, to_node};
 use order::{hidden, still_asked};
+use uncached::was_not_cached;
 
 /// What NodeLocal DNSCache replaces by the address of the server of the cluster.
 const CLUSTER_DNS: [&str; 2] = ["__PILLAR__CLUSTER__DNS__", "__PILLAR__DNS__SERVER__"];
@@ -319,7 +321,8 @@ fn add(directive: &Directive, domain: &str, read: &Read, scope: &mut Scope<'_>) 
     let (outcome, message) = match scope.draft.stub_domain(stub) {
         Ok(differs) => {
             let message = format!("spec.stubDomains: {domain}");
-            differing(message, differs, directive, "cache: {maxTTLSeconds: 0}", scope)
+            let ends = "cache: {maxTTLSeconds: 0}";
+            differing(message, differs, directive, (domain, (ends, ends)), scope)
         }
         Err(why) => (NotPossible, format!("{domain}: {why}")),
     };
@@ -355,8 +358,11 @@ fn add_upstreams(
     let upstreams = Upstreams { servers, from_resolv_conf, policy, limits, ..Upstreams::default() };
     let (outcome, message) = match scope.draft.upstreams(upstreams) {
         Ok(differs) => {
-            let end = "spec.cache: {maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}";
-            differing(message, differs, directive, end, scope)
+            let ends = (
+                "spec.cache: {maxTTLSeconds: 0, maxNegativeTTLSeconds: 0}",
+                "spec.upstreams.cache: {maxTTLSeconds: 0}",
+            );
+            differing(message, differs, directive, ("", ends), scope)
         }
         Err(why) => (NotPossible, why),
     };
@@ -369,15 +375,11 @@ fn differing(
     message: String,
     of_first_line: Option<String>,
     directive: &Directive,
-    ends_cache: &str,
+    (domain, ends_cache): (&str, (&str, &str)),
     scope: &Scope<'_>,
 ) -> (Outcome, String) {
     let mut all: Vec<String> = [message].into_iter().chain(of_first_line).collect();
-    if !is_cached(scope) {
-        all.push(format!(
-            "what these servers answer is cached, which CoreDNS does with cache only ({ends_cache} ends that)"
-        ));
-    }
+    all.extend(was_not_cached(domain, ends_cache, scope));
     if !directive.body.iter().any(|line| line.name == "max_concurrent") {
         all.push(format!(
             "at most {} questions are in progress, where CoreDNS has no bound without max_concurrent (limits.inFlight)",
@@ -385,9 +387,4 @@ fn differing(
         ));
     }
     (if all.len() > 1 { Changed } else { Kept }, all.join("; "))
-}
-
-/// Did CoreDNS cache what the servers of this block answer?
-fn is_cached(scope: &Scope<'_>) -> bool {
-    scope.directives.iter().any(|it| it.name == "cache")
 }

@@ -7,7 +7,7 @@ use crds::defaults;
 use crds::v1alpha1::Record;
 
 use super::parse::Directive;
-use super::regex::{Shape, is_anchored, shape};
+use super::regex::{Shape, is_anchored, matches_nothing, shape};
 use super::routes::Led;
 use super::scope::Scope;
 use crate::import::Refused;
@@ -22,8 +22,8 @@ enum Rule {
     Exact { from: String, to: String, is_part: bool },
     /// Names below the first become names below the second; perhaps the first itself becomes the second.
     Suffix { from: String, to: String, itself: bool, is_part: bool },
-    /// Of a name with a star, which CoreDNS takes as it is written.
-    Star,
+    /// It changes no name: why.
+    Nothing(&'static str),
     /// Anything else: what to do instead.
     Other(&'static str),
 }
@@ -103,7 +103,7 @@ pub(super) fn owners<'a>(
             Rule::Exact { from, to, .. } => (scope.owners(&from).unwrap_or_default(), Some(to)),
             Rule::Suffix { from, .. } if scope.elsewhere(&from).is_none() => (vec![from], None),
             Rule::Suffix { from, .. } => (scope.zones_below(&from), None),
-            Rule::Star | Rule::Other(_) => continue,
+            Rule::Nothing(_) | Rule::Other(_) => continue,
         };
         scope.draft.spend(owners.len());
         if scope.draft.is_spent() {
@@ -143,9 +143,11 @@ fn rule(line: &Directive, args: &[String]) -> Result<Rule, Refused> {
         ["name", "exact" | "suffix" | "prefix" | "substring", from, _, ..]
             if from.contains('*') =>
         {
-            Rule::Star
+            Rule::Nothing(STAR)
         }
-        ["name", from, _] | ["name", from, _, "answer", ..] if from.contains('*') => Rule::Star,
+        ["name", from, _] | ["name", from, _, "answer", ..] if from.contains('*') => {
+            Rule::Nothing(STAR)
+        }
         ["name", "exact", from, to, ..] => exact(from, to),
         ["name", "suffix", from, to, ..] => of_suffix(from, to),
         ["name", "regex", from, to, ..] => of_expression(from, to),
@@ -197,6 +199,9 @@ fn of_expression(from: &str, to: &str) -> Rule {
     let other = Rule::Other(
         "names have no patterns: write a CNAME record in spec.records for each name that is asked, with * for all below a name",
     );
+    if let Some(why) = matches_nothing(from) {
+        return Rule::Nothing(why);
+    }
     let ends = from.ends_with('$');
     let is_part = !ends || !is_anchored(from);
     match shape(from) {
@@ -243,7 +248,7 @@ fn of_rule(
     scope: &mut Scope<'_>,
 ) -> (Outcome, String) {
     let (mut made, is_part) = match rule {
-        Rule::Star => return (NotNeeded, STAR.to_owned()),
+        Rule::Nothing(why) => return (NotNeeded, (*why).to_owned()),
         Rule::Other(instead) => return (NotPossible, (*instead).to_owned()),
         Rule::Exact { from, to, is_part } => {
             let target = Target { from, to, is_suffix: false, line, goes_on };

@@ -28,6 +28,14 @@ pub(super) fn forwarded(directive: &Directive) -> Option<String> {
     zones(directive.args.first()?).into_iter().next()
 }
 
+/// The zones of a `cache`: those behind the TTL, else those of its server block.
+pub(super) fn cached_zones(directive: &Directive, own: &[String]) -> Vec<String> {
+    let has_ttl = directive.args.first().is_some_and(|text| text.parse::<i64>().is_ok());
+    let written = directive.args.iter().skip(usize::from(has_ttl));
+    let written: Vec<String> = written.flat_map(|zone| zones(zone)).collect();
+    if written.is_empty() { own.to_vec() } else { written }
+}
+
 /// The zones that it leaves to the lines behind it.
 pub(super) fn excepted(directive: &Directive) -> Vec<String> {
     let lines = directive.body.iter().filter(|line| line.name == "except");

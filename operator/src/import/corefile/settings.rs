@@ -101,7 +101,9 @@ fn bind(directive: &Directive, scope: &mut Scope<'_>) -> (Outcome, String) {
         Ok(message) => (
             Changed,
             format!(
-                "{message}; nothing listens on {addresses}: kubelets that name one of these need the address of the Service"
+                "{message}; nothing listens on {addresses}: kubelets that name one of these need the address of the Service, and \
+                 pods keep what they have until they start again, so the cache goes last: docs/switching.md (Leave NodeLocal \
+                 DNSCache)"
             ),
         ),
         Err(why) => (NotPossible, why),

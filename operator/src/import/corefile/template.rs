@@ -11,7 +11,7 @@ use crds::defaults;
 use crds::v1alpha1::{Record, ServiceTarget};
 
 use super::parse::Directive;
-use super::regex::{Shape, is_anchored, shape};
+use super::regex::{Shape, is_anchored, matches_nothing, shape};
 use super::scope::Scope;
 use crate::import::Refused;
 use crate::import::report::Outcome::{self, Changed, NotNeeded, NotPossible};
@@ -20,6 +20,18 @@ use crate::import::values::{name, zones};
 /// Replaces Go's {{ .Name }}, the name in the question, while a template is read.
 const ASKED: &str = "\u{1}";
 
+const OPTIONS: [&str; 10] = [
+    "additional",
+    "answer",
+    "authority",
+    "ederror",
+    "expr",
+    "fallthrough",
+    "match",
+    "rcode",
+    "upstream",
+    "var",
+];
 const PART: &str = "part of this template";
 const DENIES: &str = "names cannot be denied or made empty: leave them to the upstreams, or forward their suffix to a server that \
                       denies them (spec.stubDomains)";
@@ -29,6 +41,16 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
     let [class, asked, of @ ..] = &directive.args[..] else {
         return Err(directive.refused("a class and a type must follow, such as IN A"));
     };
+    let is_known = |line: &&Directive| OPTIONS.contains(&line.name.as_str());
+    if let Some(line) = directive.body.iter().find(|line| !is_known(line)) {
+        return Err(line.refused("CoreDNS does not know this option of template"));
+    }
+    let dead = expressions(directive).map(|it| matches_nothing(it));
+    // No `fallthrough` and no other option of it does anything then.
+    if let Some(why) = dead.reduce(|before, it| before.and(it)).flatten() {
+        scope.say_all(directive, NotNeeded, why);
+        return Ok(());
+    }
     // Records are of class IN.
     let is_in = ["IN", "ANY"].iter().any(|it| class.eq_ignore_ascii_case(it));
     let has = |name: &str| directive.body.iter().any(|line| line.name == name);
@@ -70,7 +92,7 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             ("rcode" | "fallthrough", _) if withheld.is_some() => withheld::option(line, outcome),
             ("answer", Some(owners)) => answer(line, owners, asked, scope),
             ("answer" | "match" | "rcode" | "expr" | "var", None) => (NotPossible, PART.to_owned()),
-            ("match", Some(owners)) => (Changed, format!("names: {}", owners.join(", "))),
+            ("match", Some(owners)) => (Changed, names(line, owners)),
             ("rcode", Some(_)) => rcode(line, answers),
             ("fallthrough", _) => {
                 (NotNeeded, "other names go to stub domains and upstreams".to_owned())
@@ -78,15 +100,27 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
             ("upstream", _) => {
                 (NotNeeded, "targets of CNAME records are always looked up".to_owned())
             }
-            ("additional" | "authority" | "ederror", _) => (
+            // The rest of OPTIONS.
+            _ => (
                 NotPossible,
                 "replies have the sections and errors that their records need".to_owned(),
             ),
-            _ => return Err(line.refused("CoreDNS does not know this option of template")),
         };
         scope.say_of(directive, line, outcome, message);
     }
     Ok(())
+}
+
+/// The expressions of it: a name that one of them matches is answered.
+fn expressions(directive: &Directive) -> impl Iterator<Item = &String> {
+    directive.body.iter().filter(|line| line.name == "match").flat_map(|line| &line.args)
+}
+
+/// What a line `match` says, with those of its expressions that match no name.
+fn names(line: &Directive, owners: &[String]) -> String {
+    let dead = line.args.iter().filter_map(|it| Some(format!("{it}: {}", matches_nothing(it)?)));
+    let names = format!("names: {}", owners.join(", "));
+    [names].into_iter().chain(dead).collect::<Vec<_>>().join("; ")
 }
 
 fn rcode(line: &Directive, answers: usize) -> (Outcome, String) {
@@ -103,22 +137,22 @@ fn rcode_of(line: &Directive) -> String {
 
 /// The names that it answers, as a ClusterDNS writes them, if it does not depend on more.
 fn owners(directive: &Directive, of: &[String], scope: &Scope<'_>) -> Option<Vec<String>> {
-    let matches = directive.body.iter().filter(|line| line.name == "match");
-    let expressions: Vec<&String> = matches.flat_map(|line| &line.args).collect();
-    if expressions.is_empty() {
+    let mut expressions = expressions(directive).peekable();
+    if expressions.peek().is_none() {
         let written: Vec<String> = of.iter().flat_map(|zone| zones(zone)).collect();
         let all = if written.is_empty() { scope.zones.clone() } else { written };
         let is_named = !all.iter().any(String::is_empty);
         return is_named
             .then(|| all.iter().flat_map(|zone| [zone.clone(), format!("*.{zone}")]).collect());
     }
-    let owners = |expression: &&String| match shape(expression)? {
+    let owners = |expression: &String| match shape(expression)? {
         Shape::Exact(name) if is_anchored(expression) => Some(vec![name]),
         // An expression without a beginning matches names below as well.
         Shape::Exact(name) => Some(vec![name.clone(), format!("*.{name}")]),
         Shape::Below(name) => Some(vec![format!("*.{name}")]),
     };
-    let all: Option<Vec<Vec<String>>> = expressions.iter().map(owners).collect();
+    let living = expressions.filter(|it| matches_nothing(it).is_none());
+    let all: Option<Vec<Vec<String>>> = living.map(owners).collect();
     Some(all?.concat())
 }
 

@@ -58,6 +58,11 @@ pub struct Import {
     #[arg(long, value_name = "[NAMESPACE/]NAME")]
     pub service: Option<String>,
 
+    /// The Service that pods ask today, where several look like it. Without --service it is
+    /// adopted [default namespace: kube-system]
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pub from_service: Option<String>,
+
     /// The Service exists already: write `adopt: true`, for any name
     #[arg(long)]
     pub adopt: bool,

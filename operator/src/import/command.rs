@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use serde_json::Value;
 
 use super::folder::{MAX_BYTES, mounted, on_disk};
+use super::from_cluster::Wanted;
 use super::manifests::{Object, files_beside, objects, sources};
 use super::unread::{unread, with_keys};
 use super::without_defaults::Ordered;
@@ -88,7 +89,8 @@ fn texts(made: &Imported, output: args::ImportFormat) -> (String, String) {
 fn target(args: &args::Import, found: Option<(String, String)>, replaced: Vec<String>) -> Target {
     let usual =
         (crds::defaults::SERVICE_NAMESPACE.to_owned(), crds::defaults::SERVICE_NAME.to_owned());
-    let existing = found.unwrap_or(usual);
+    let named = args.from_service.as_deref().map(from_cluster::in_full);
+    let existing = found.or(named).unwrap_or(usual);
     let service = match &args.service {
         None => existing.clone(),
         Some(text) => match text.split_once('/') {
@@ -146,7 +148,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
             false => options.push((path.clone(), text)),
         }
     }
-    let wanted = args.service.as_deref();
+    let wanted = Wanted { source: args.from_service.as_deref(), target: args.service.as_deref() };
     let service::Found { mut service, mut selector, mut addresses, mut lines } =
         service::of_manifests(&all, wanted)?;
     lines.extend(unread(&all));
@@ -195,7 +197,7 @@ fn gathered(args: &args::Import) -> Result<Gathered, String> {
     let is_taken_over = service.as_ref() == Some(&target.service);
     let selector = if is_taken_over { selector } else { BTreeMap::new() };
     found.extend(platform::lines(&all, &target, &selector, first.as_deref()));
-    if service.is_none() && wanted.is_none() {
+    if service.is_none() && wanted.source.or(wanted.target).is_none() {
         found.extend(first.map(service::assumed));
     }
     Ok(Gathered { sources: with_keys(&all, found), target })

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{ConfigMap, PodTemplateSpec, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
@@ -15,6 +16,7 @@ use super::manifests::{Object, config_maps, config_maps_of_environment};
 use super::node_local::{is_autoscaler, is_node_local, rules_of};
 use crate::args::Cluster;
 use crate::decide::adoption::{cluster_ips, is_local};
+use crate::decide::disruption_budget::selects;
 use crate::names;
 use crate::offline::{self, PAGE, Paged};
 
@@ -52,10 +54,17 @@ pub(super) struct Found {
     pub(super) cut: Vec<String>,
 }
 
+/// The Services that people name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted<'a> {
+    /// The one that pods ask (`--from-service`).
+    pub(super) source: Option<&'a str>,
+    /// The one of the ClusterDNS (`--service`). Where several could be the one that pods ask, it is this one, if it is among them.
+    pub(super) target: Option<&'a str>,
+}
+
 /// Reads it, or says why that cannot be read.
-///
-/// `wanted` is the Service that people name, which decides where several could be the one that pods ask.
-pub(super) fn read(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
+pub(super) fn read(which: &Cluster, wanted: Wanted<'_>) -> Result<Found, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -65,7 +74,7 @@ pub(super) fn read(which: &Cluster, wanted: Option<&str>) -> Result<Found, Strin
     answer.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
 }
 
-async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
+async fn ask(which: &Cluster, wanted: Wanted<'_>) -> Result<Found, String> {
     let client = offline::client(which).await?;
     let service = service(&client, wanted).await?;
     let namespace = service.namespace().unwrap_or_default();
@@ -100,6 +109,7 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
         let object = object("DaemonSet", &namespace, &daemon_set.name_any(), &daemon_set);
         found.extend((is_behind || is_node_local(&object)).then_some(object));
     }
+    found.extend(budgets(&client, &namespace, &selector, &mut cut).await);
     let maps: Api<ConfigMap> = Api::namespaced(client, &namespace);
     for name in mounted(&found).union(&rules) {
         let map = maps.get_opt(name).await.map_err(|error| unreadable("ConfigMaps", &error))?;
@@ -109,6 +119,29 @@ async fn ask(which: &Cluster, wanted: Option<&str>) -> Result<Found, String> {
     }
     let (is_local, service) = (is_local(&service), (namespace, service.name_any()));
     Ok(Found { service, is_local, selector, addresses, objects: found, cut })
+}
+
+/// The PodDisruptionBudgets of a namespace that select pods with these labels. No configuration of DNS is in them, and who imports
+/// may have no right to list them.
+async fn budgets(
+    client: &Client,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+    cut: &mut Vec<String>,
+) -> Vec<Object> {
+    let api: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
+    let listed = all(client, &api, "PodDisruptionBudgets", cut).await;
+    let budgets = listed.unwrap_or_else(|why| {
+        cut.push(why);
+        Vec::new()
+    });
+    let is_selected = |it: &&PodDisruptionBudget| {
+        let selector = it.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        selector.is_some_and(|selector| selects(selector, labels))
+    };
+    let object =
+        |it: &PodDisruptionBudget| object("PodDisruptionBudget", namespace, &it.name_any(), it);
+    budgets.iter().filter(is_selected).map(object).collect()
 }
 
 /// All objects of a kind in a namespace, page by page; where there are more than are read, `cut` has a sentence.
@@ -136,7 +169,11 @@ where
 
 /// The Service that pods ask. Anyone who may edit a namespace can give Services there the label, as many as a page of a
 /// list holds: those of the usual namespace are looked at, and else the one that people name with its namespace.
-async fn service(client: &Client, wanted: Option<&str>) -> Result<Service, String> {
+async fn service(client: &Client, wanted: Wanted<'_>) -> Result<Service, String> {
+    if let Some(source) = wanted.source {
+        return named(client, source).await;
+    }
+    let wanted = wanted.target;
     let usual: Api<Service> = Api::namespaced(client.clone(), USUAL_NAMESPACE);
     let listed = usual.list(&ListParams::default().labels(LABEL).limit(PAGE)).await;
     let mut services = listed.map_err(|error| unreadable("Services", &error))?.items;
@@ -158,6 +195,35 @@ async fn service(client: &Client, wanted: Option<&str>) -> Result<Service, Strin
     }
 }
 
+/// The Service that people name as the one that pods ask, with any labels.
+async fn named(client: &Client, source: &str) -> Result<Service, String> {
+    let (namespace, name) = in_full(source);
+    let services: Api<Service> = Api::namespaced(client.clone(), &namespace);
+    let found = services.get_opt(&name).await.map_err(|error| unreadable("Services", &error))?;
+    match found {
+        None => Err(format!("there is no Service {namespace}/{name} (--from-service)")),
+        Some(service) if !may_be_asked(&service) => Err(format!(
+            "pods do not ask the Service {namespace}/{name} (--from-service): it is headless, that of NodeLocal DNSCache, or of a \
+             ClusterDNS"
+        )),
+        Some(service) => Ok(service),
+    }
+}
+
+/// Namespace and name of a Service, of which people may leave out the usual namespace.
+pub(super) fn in_full(text: &str) -> (String, String) {
+    let (namespace, name) = text.split_once('/').unwrap_or((USUAL_NAMESPACE, text));
+    (namespace.to_owned(), name.to_owned())
+}
+
+/// Our own Service is not one to import, and a headless Service has no address that kubelet could write into pods.
+pub(super) fn may_be_asked(service: &Service) -> bool {
+    let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
+    !service.labels().contains_key(names::INSTANCE)
+        && service.name_any() != UPSTREAM
+        && ip != Some("None")
+}
+
 /// Why it is not known which Service pods ask, with those of other namespaces that say that they are asked.
 async fn none_in_usual_namespace(client: &Client) -> String {
     let (namespace, name) = OPENSHIFT;
@@ -176,7 +242,7 @@ async fn none_in_usual_namespace(client: &Client) -> String {
     };
     format!(
         "no Service with the label {LABEL} in the namespace {USUAL_NAMESPACE}, and no Service {namespace}/{name}{others}: name \
-         the one that pods ask with --service NAMESPACE/NAME, or files with --corefile instead"
+         the one that pods ask with --from-service NAMESPACE/NAME, or files with --corefile instead"
     )
 }
 
@@ -188,13 +254,7 @@ pub(super) fn asked_by_pods(
     mut services: Vec<Service>,
     wanted: Option<&str>,
 ) -> Result<Option<Service>, String> {
-    // Our own Service is not one to import, and a headless Service has no address that kubelet could write into pods.
-    services.retain(|service| {
-        let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
-        !service.labels().contains_key(names::INSTANCE)
-            && service.name_any() != UPSTREAM
-            && ip != Some("None")
-    });
+    services.retain(may_be_asked);
     let full_name = |service: &Service| {
         format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any())
     };
@@ -212,7 +272,7 @@ pub(super) fn asked_by_pods(
         [first, _, ..] if !is_known(first) => {
             let names: Vec<String> = services.iter().take(MAX_NAMED).map(full_name).collect();
             Err(format!(
-                "{} Services have the label {LABEL}: {}: name the one that pods ask with --service NAMESPACE/NAME",
+                "{} Services have the label {LABEL}: {}: name the one that pods ask with --from-service NAMESPACE/NAME",
                 services.len(),
                 names.join(", ")
             ))

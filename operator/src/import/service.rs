@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::Service;
 use kube::ResourceExt;
 
 use super::Source;
-use super::from_cluster::{OPENSHIFT, UPSTREAM, asked_by_pods, is_labelled};
+use super::from_cluster::{
+    OPENSHIFT, UPSTREAM, Wanted, asked_by_pods, in_full, is_labelled, may_be_asked,
+};
 use super::manifests::Object;
 use super::report::Outcome::{Changed, Kept, NotNeeded};
 use super::report::Place;
@@ -30,21 +32,25 @@ pub(super) struct Found {
     pub(super) lines: Vec<Source>,
 }
 
-/// Finds it; `wanted` is the one that people name.
+/// Finds it.
 ///
 /// # Errors
 /// It is not known which one it is.
-pub(super) fn of_manifests(objects: &[Object], wanted: Option<&str>) -> Result<Found, String> {
+pub(super) fn of_manifests(objects: &[Object], wanted: Wanted<'_>) -> Result<Found, String> {
     let all: Vec<(&Object, Service)> = objects.iter().filter_map(read).collect();
     let services = || all.iter().map(|(_, service)| service);
     let labelled = services().filter(|it| is_labelled(it)).cloned().collect();
     let is_openshift = |it: &&Service| (it.namespace().as_deref(), it.name_any()) == openshift();
-    let asked = asked_by_pods(labelled, wanted)?.or_else(|| services().find(is_openshift).cloned());
+    let asked = match wanted.source.map(in_full) {
+        Some(source) => services().find(|it| may_be_asked(it) && full_name(it) == source).cloned(),
+        None => asked_by_pods(labelled, wanted.target)?
+            .or_else(|| services().find(is_openshift).cloned()),
+    };
     let service = asked.as_ref().map(full_name);
     let lines = all.iter().map(|(object, it)| {
         let (namespace, name) = full_name(it);
         let is_asked = service.as_ref().is_some_and(|asked| *asked == (namespace.clone(), name.clone()));
-        let is_wanted = wanted.is_none_or(|it| it == name || it == format!("{namespace}/{name}"));
+        let is_wanted = wanted.target.is_none_or(|it| it == name || it == format!("{namespace}/{name}"));
         let (outcome, message) = match (is_asked, is_wanted) {
             (true, true) if is_local(it) => (Changed, LOCAL),
             (true, true) => (
@@ -57,7 +63,7 @@ pub(super) fn of_manifests(objects: &[Object], wanted: Option<&str>) -> Result<F
             }
             (false, _) => (
                 NotNeeded,
-                "pods do not ask it: their Service has the label k8s-app=kube-dns, or --service names it",
+                "pods do not ask it: their Service has the label k8s-app=kube-dns, or --from-service names it",
             ),
         };
         Source::Note {
@@ -121,7 +127,7 @@ mod tests {
                 "metadata": {"name": "kube-dns", "labels": {"k8s-app": "kube-dns"}},
                 "spec": {"internalTrafficPolicy": policy}});
             let object = Object { file: "a".to_owned(), value, places: None, is_named: false };
-            let found = of_manifests(&[object], None).unwrap();
+            let found = of_manifests(&[object], Wanted::default()).unwrap();
             let [Source::Note { outcome, .. }] = found.lines.as_slice() else { panic!("one line") };
             assert_eq!(*outcome, expected, "{policy:?}");
         }

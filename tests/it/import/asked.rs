@@ -163,3 +163,98 @@ fn the_interface_behind_a_global_address_of_a_server_is_left_out() {
         "{report}"
     );
 }
+
+/// Names end in a dot where CoreDNS compares them, and they are in lower case.
+#[test]
+fn o1_an_expression_that_matches_no_name_in_coredns_takes_no_name_here() {
+    let corefile = ".:53 {\n kubernetes cluster.local\n rewrite name regex ^db\\.corp\\.example$ db.shop.svc.cluster.local\n \
+                    rewrite name regex (.*)\\.Apps\\.example\\.$ {1}.shop.svc.cluster.local\n template IN A {\n match \
+                    ^note\\.corp\\.example$\n answer \"{{ .Name }} 60 IN A 10.0.0.7\"\n fallthrough\n }\n hosts {\n 10.0.0.8 \
+                    db.corp.example\n 10.0.0.9 a.apps.example\n 10.0.0.10 note.corp.example\n fallthrough\n }\n forward . 10.0.0.2\n}\n";
+    let (spec, report) = imported("--corefile", corefile);
+    assert!(spec["records"].is_null(), "{spec}");
+    let hosts = spec["hosts"].as_array().into_iter().flatten();
+    let hosts = hosts.map(|host| format!("{} {}", host["name"], host["addresses"]));
+    assert_eq!(
+        hosts.collect::<Vec<_>>(),
+        [
+            r#""db.corp.example" ["10.0.0.8"]"#,
+            r#""a.apps.example" ["10.0.0.9"]"#,
+            r#""note.corp.example" ["10.0.0.10"]"#
+        ],
+        "{report}"
+    );
+    for line in 3..=8 {
+        let is_said = |it: &str| {
+            it.starts_with(&format!("{line} notNeeded: "))
+                && it.contains("it matches no name, so CoreDNS")
+        };
+        assert!(report.lines().any(is_said), "{line}\n{report}");
+    }
+    let two = ".:53 {\n template IN A {\n match ^a\\.example$ ^b\\.example\\.$\n answer \"{{ .Name }} 60 IN A 10.0.0.7\"\n }\n \
+               forward . 10.0.0.2\n}\n";
+    let (spec, report) = imported("--corefile", two);
+    assert_eq!(spec["hosts"].as_array().map(Vec::len), Some(1), "{spec}");
+    assert_eq!(spec["hosts"][0]["name"], "b.example");
+    assert!(report.contains(r"3 changed: template: match ^a\.example$ ^b\.example\.$: names: b.example; ^a\.example$: it"), "{report}");
+}
+
+#[test]
+fn o1_a_cache_for_some_names_of_a_server_block_is_not_that_of_the_others() {
+    let of = |lines: &str| {
+        imported("--corefile", &format!(".:53 {{\n forward . 10.0.0.2\n {lines}\n}}\n"))
+    };
+    let (spec, report) = of("cache 10 corp.example");
+    assert!(spec["cache"].is_null(), "{spec}");
+    assert!(
+        report.contains("which CoreDNS did for corp.example only (spec.upstreams.cache: "),
+        "{report}"
+    );
+    let lost = "3 notPossible: cache 10 corp.example: no stub domain is for corp.example alone, ";
+    assert!(report.contains(lost) && report.contains("cache: {maxTTLSeconds: 10}"), "{report}");
+    let (_, report) = of("cache corp.example {\n success 1000 10 5\n }");
+    assert!(
+        report.contains("4 notPossible: cache: success 1000 10 5: no stub domain is"),
+        "{report}"
+    );
+    let (_, report) = of("cache 3600 corp.example");
+    assert!(report.contains("3 notNeeded: cache 3600 corp.example: TTLs of all names"), "{report}");
+    let stub = "forward a.corp.example 10.0.0.3\n forward . 10.0.0.2\n cache 10 corp.example";
+    let (spec, report) = imported("--corefile", &format!(".:53 {{\n {stub}\n}}\n"));
+    assert_eq!(spec["stubDomains"][0]["cache"]["maxTTLSeconds"], 10, "{report}");
+    assert!(
+        report.contains("corp.example: cache: {maxTTLSeconds: 10} of the stub domain; no stub"),
+        "{report}"
+    );
+    let (spec, report) =
+        imported("--corefile", "corp.example {\n forward . 10.0.0.3\n cache 10 corp.example\n}\n");
+    assert_eq!(spec["stubDomains"][0]["cache"]["maxTTLSeconds"], 10, "{report}");
+    assert!(!report.contains("notPossible") && !report.contains("which CoreDNS did"), "{report}");
+}
+
+#[test]
+fn o1_of_two_services_of_cluster_dns_the_source_has_a_flag_of_its_own() {
+    let scratch = tests::scratch::Scratch::new("import").unwrap();
+    let service = |name: &str, ip: &str| {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: kube-system, labels: {{k8s-app: kube-dns}}}}\n\
+             spec: {{clusterIP: {ip}, selector: {{k8s-app: kube-dns}}}}\n---\n"
+        )
+    };
+    let corefile = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: coredns}\ndata: {Corefile: \". {\\n forward . 8.8.8.8\\n}\\n\"}\n";
+    let both = service("coredns-a", "10.96.0.10") + &service("coredns-b", "10.96.0.11") + corefile;
+    scratch.write("dns.yaml", &both).unwrap();
+    let of = |words: &str| super::printed(scratch.path(), &format!("--corefile dns.yaml {words}"));
+    let (outcome, _, why) = of("--service dns-trial");
+    assert_eq!(outcome, operator::offline::Severity::Unreadable);
+    assert!(why.contains("name the one that pods ask with --from-service"), "{why}");
+    let (_, dns, report) = of("--from-service coredns-a --service dns-trial");
+    assert!(dns.contains("name: dns-trial") && !dns.contains("adopt"), "{dns}{report}");
+    let (_, dns, report) = of("--from-service kube-system/coredns-b");
+    assert!(dns.contains("name: coredns-b") && dns.contains("adopt: true"), "{dns}{report}");
+    // Also where no manifest shows it.
+    scratch.write("Corefile", ". {\n forward . 8.8.8.8\n}\n").unwrap();
+    let (_, dns, report) =
+        super::printed(scratch.path(), "--corefile Corefile --from-service rke2-coredns");
+    assert!(dns.contains("name: rke2-coredns") && dns.contains("adopt: true"), "{dns}{report}");
+}

@@ -63,6 +63,7 @@ fn server_of(services: &[(&str, &str, &str)]) -> Client {
 }
 
 async fn found(services: &[(&str, &str, &str)], wanted: Option<&str>) -> Result<String, String> {
+    let wanted = Wanted { source: None, target: wanted };
     let service = super::service(&server_of(services), wanted).await?;
     Ok(format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any()))
 }
@@ -89,6 +90,48 @@ async fn who_may_edit_another_namespace_does_not_choose_the_service_that_is_impo
     assert_eq!(found(&openshift, None).await.as_deref(), Ok("openshift-dns/dns-default"));
     // One that is made beside the one that is imported.
     assert_eq!(found(&full, Some("dns/trial")).await.as_deref(), Ok("kube-system/kube-dns"));
+}
+
+#[tokio::test]
+async fn the_service_that_people_name_as_the_source_is_the_one_that_is_imported() {
+    let services = [
+        ("kube-system", "a", "10.96.0.10"),
+        ("kube-system", "b", "10.96.0.11"),
+        ("c", "d", "None"),
+    ];
+    let from = async |source| {
+        let wanted = Wanted { source: Some(source), target: Some("dns-trial") };
+        super::service(&server_of(&services), wanted).await.map(|service| service.name_any())
+    };
+    let why = found(&services, Some("dns-trial")).await.unwrap_err();
+    assert!(
+        why.contains(
+            "kube-system/a, kube-system/b: name the one that pods ask with --from-service"
+        ),
+        "{why}"
+    );
+    assert_eq!(from("b").await.as_deref(), Ok("b"));
+    assert_eq!(from("kube-system/a").await.as_deref(), Ok("a"));
+    assert!(from("x").await.unwrap_err().contains("no Service kube-system/x"));
+    assert!(from("c/d").await.unwrap_err().contains("it is headless"));
+}
+
+#[tokio::test]
+async fn o12_budgets_that_select_the_pods_of_the_server_are_read_where_that_is_allowed() {
+    let budget = |name: &str, label: &str| {
+        json!({"metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"k8s-app": label}}}})
+    };
+    let all = vec![budget("coredns", "kube-dns"), budget("metrics", "metrics-server")];
+    let labels = BTreeMap::from([("k8s-app".to_owned(), "kube-dns".to_owned())]);
+    let mut cut = Vec::new();
+    let client = api::client(move |_| Reply::list(all.iter().collect::<Vec<_>>()));
+    let found = budgets(&client, "kube-system", &labels, &mut cut).await;
+    assert_eq!(found.iter().map(Object::name).collect::<Vec<_>>(), ["coredns"]);
+    assert!(cut.is_empty(), "{cut:?}");
+    let refusing = api::client(|_| Reply::found(None::<&serde_json::Value>));
+    assert!(budgets(&refusing, "kube-system", &labels, &mut cut).await.is_empty());
+    assert!(cut[0].contains("its PodDisruptionBudgets cannot be read"), "{cut:?}");
 }
 
 /// Lists of `pages` pages, each with as many Deployments as it is asked for.

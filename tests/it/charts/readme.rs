@@ -126,3 +126,45 @@ fn the_trial_of_the_page_is_one_that_the_operator_may_run_beside_kube_dns() {
     let role = object(&objects, "Role", "clusterdns:operator-workload")["rules"].to_string();
     assert!(role.contains("\"dns-trial\"") && role.contains("\"clusterdns-trial\""), "{role}");
 }
+
+/// Who copies the first command of a page must not lose stub domains, hosts and rewrites of a Corefile.
+#[test]
+fn the_first_command_of_the_chart_leaves_the_dns_of_the_cluster_as_it_is() {
+    for page in [PAGE, TRIAL_PAGE, "README.md"] {
+        let text = read(page);
+        let commands = text.split("$ helm install ").skip(1).map(|rest| rest.split("```").next());
+        let commands: Vec<&str> = commands.flatten().collect();
+        assert!(!commands.is_empty(), "{page}");
+        assert!(
+            commands.iter().all(|it| !it.contains("clusterDNS.create")),
+            "{page}: {commands:?}"
+        );
+    }
+}
+
+/// Each part of a page, and each note of the chart, that lets the chart take a Service over.
+#[test]
+fn where_the_chart_takes_a_service_over_import_is_named() {
+    const ADOPT: &str = "adopt=true";
+    let page = read(PAGE);
+    let parts: Vec<&str> = page.split("\n## ").filter(|part| part.contains(ADOPT)).collect();
+    assert!(!parts.is_empty());
+    for part in parts {
+        let (before, _) = part.split_once(ADOPT).unwrap();
+        assert!(before.contains("clusterdns-operator import"), "{part}");
+    }
+    let notes = read("charts/clusterdns/templates/NOTES.txt");
+    let branches: Vec<&str> = notes.split("{{").filter(|part| part.contains(ADOPT)).collect();
+    assert!(!branches.is_empty());
+    assert!(branches.iter().all(|it| it.contains("`import`")), "{branches:?}");
+    let taken = notes.split_once("takes over the Service").expect("the note of adopt: true").1;
+    assert!(taken.split("{{ end }}").next().unwrap().contains("clusterdns-operator import"));
+}
+
+/// The page says so of images that are loaded into the nodes of kind, minikube and k3d.
+#[test]
+fn an_image_that_is_on_the_node_is_not_pulled_by_default() {
+    let values: Value = serde_saphyr::from_str(&read(VALUES)).expect("YAML");
+    assert_eq!(values["image"]["pullPolicy"], "IfNotPresent");
+    assert!(read(TRIAL_PAGE).contains("`image.pullPolicy` must stay `IfNotPresent`"));
+}

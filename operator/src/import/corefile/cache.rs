@@ -201,8 +201,9 @@ fn lost(zones: &[String], scope: &Scope<'_>) -> Vec<String> {
         servers.iter().any(|server| !is_replaced(server, scope.draft))
     };
     let is_lost = |zone: &&String| {
-        !(scope.draft.is_ours(zone) || is_reverse(zone))
-            && !stubs().any(|stub| stub.domain == **zone)
+        !(scope.draft.is_ours(zone)
+            || is_reverse(zone)
+            || stubs().any(|stub| stub.domain == **zone))
             && scope.elsewhere(zone).is_none()
             && is_asked(zone)
     };

@@ -122,7 +122,7 @@ async fn o12_budgets_that_select_the_pods_of_the_server_are_read_where_that_is_a
         json!({"metadata": {"name": name, "namespace": "kube-system"},
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"k8s-app": label}}}})
     };
-    let all = vec![budget("coredns", "kube-dns"), budget("metrics", "metrics-server")];
+    let all = [budget("coredns", "kube-dns"), budget("metrics", "metrics-server")];
     let labels = BTreeMap::from([("k8s-app".to_owned(), "kube-dns".to_owned())]);
     let mut cut = Vec::new();
     let client = api::client(move |_| Reply::list(all.iter().collect::<Vec<_>>()));

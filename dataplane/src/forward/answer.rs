@@ -15,7 +15,6 @@ use tokio::time::timeout_at;
 use super::cache::{CacheLimits, Found};
 use super::cached_chain::{Held, Hops, Walked, all_kept, remembered, walk};
 use super::chain::{Chain, NoHop};
-use super::limits::Limit;
 use super::lookup::Answered;
 use super::unresolved::Unresolved;
 use super::{Client, Forwarder, Purpose, RouteId, Upstreams, random};
@@ -107,11 +106,6 @@ pub(super) enum End {
 }
 
 impl Resolved {
-    /// The end of a query whose client has gone before its turn came.
-    pub(crate) fn unasked() -> Resolved {
-        Resolved(End::One(Err(Unresolved::Limited(Limit::Connection))))
-    }
-
     /// Where the client's reply comes from.
     pub fn origin(&self) -> Origin {
         match &self.0 {
@@ -202,10 +196,12 @@ impl Forwarder {
         let group = waiting.group;
         let is_whole = |held: &Held| !waiting.head.borrow().form.follows(&held.relayed);
         let one = |held: Held| Resolved(End::One(Ok((held.relayed, held.freshness))));
-        let held = held.or_else(|| {
+        // What has expired may be asked for meanwhile, by another client.
+        let fresh = held.as_ref().is_none_or(|held| held.refresh).then(|| {
             let (relayed, freshness) = self.fresh(&upstreams, group, &waiting.key)?;
             Some(Held { relayed, freshness, refresh: false, chain: Resolution::default() })
         });
+        let held = fresh.flatten().or(held);
         let held = match held {
             Some(held) if !held.refresh && is_whole(&held) => return one(held),
             held => held,

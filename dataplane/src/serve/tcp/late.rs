@@ -88,14 +88,11 @@ impl Lookup {
         self.resolve(Some(slot))
     }
 
-    /// The same when its turn has come: it takes its place then.
+    /// The same when its turn has come: it takes its place then. If its client goes before that, it has no reply, and none is
+    /// counted: a client that asks much and leaves would else look like a failure of upstreams.
     pub(super) fn later(self) -> Later {
         debug_assert!(size_of::<Lookup>() + size_of::<Waiting>() <= LATER_OCTETS);
-        let mut unasked = Unasked(Some(self));
-        Box::new(move || {
-            let lookup = unasked.0.take().expect("its turn comes once");
-            lookup.resolve(None)
-        })
+        Box::new(move || self.resolve(None))
     }
 
     fn resolve(self, slot: Option<Slot>) -> Late {
@@ -113,17 +110,6 @@ impl Lookup {
         };
         debug_assert!(size_of_val(&late) + size_of::<Waiting>() <= WAITING_OCTETS);
         Box::pin(late)
-    }
-}
-
-/// A query whose turn has not come. If its client goes before that, it is counted and shown like any other.
-struct Unasked(Option<Lookup>);
-
-impl Drop for Unasked {
-    fn drop(&mut self) {
-        if let Some(Lookup { responder, waiting, shown, .. }) = self.0.take() {
-            drop(Resolution::of(responder, waiting, Resolved::unasked(), shown));
-        }
     }
 }
 

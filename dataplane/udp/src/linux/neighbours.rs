@@ -106,7 +106,8 @@ impl Neighbours {
             None => self.socket.insert(open()?),
         };
         socket.write_all(&message)?;
-        // The kernel answers before it takes the next question: nothing is waited for.
+        // The kernel answers before it takes the next question. Older ones take a lock for that which changes of networks of
+        // the node hold for a moment.
         let mut answer = vec![0; ANSWER];
         let octets = socket.read(&mut answer)?;
         answer.truncate(octets);

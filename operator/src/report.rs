@@ -51,6 +51,10 @@ pub async fn report(
 ) -> anyhow::Result<()> {
     let status = as_read_back(&status)?;
     ctx.metrics.reported(dns, &status);
+    // What an older CRD lacks cannot be read back either.
+    let lacking = ctx.last_written.lacking(Instant::now());
+    let status: ClusterDNSStatus =
+        serde_json::from_value(older_crd::without(serde_json::to_value(&status)?, &lacking))?;
     let before = dns.status.as_ref().map(ours);
     if before.as_ref() == Some(&status) {
         return Ok(());
@@ -67,12 +71,13 @@ pub async fn report(
     if let Some((why, again_in)) = ctx.attempts.waits(&what, dns.metadata.generation) {
         return Err(Unreported { why, again_in, retry_after: None }.into());
     }
-    let mut written = write(ctx, dns, &serde_json::to_value(&status)?).await;
-    if let Err(error) = &written
-        && let Some(known) =
-            older_crd::for_older_crd(&serde_json::to_value(&status)?, &error.to_string())
-    {
-        written = write(ctx, dns, &known).await;
+    let status = serde_json::to_value(&status)?;
+    let mut written = write(ctx, dns, &status).await;
+    let lacking =
+        written.as_ref().err().map(|error| older_crd::lacking(&status, &error.to_string()));
+    if let Some(lacking) = lacking.filter(|lacking| !lacking.is_empty()) {
+        written = write(ctx, dns, &older_crd::without(status, &lacking)).await;
+        ctx.last_written.lacks(lacking, Instant::now());
     }
     match written {
         Ok(written) => {

@@ -1,7 +1,7 @@
 //! What the API server answered to our last write of a status: a reconcile begins from it while the watch is behind. And when a
 //! status was written whose names others choose.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ const MAX_REMEMBERED: usize = 1_000;
 const MAX_OCTETS: usize = 8 << 20;
 /// Between two writes of a status that differs only in the names of skipped objects.
 const NAMES_EVERY: Duration = Duration::from_secs(60);
+/// For how long fields that an older CRD lacks are not sent: then the API server is asked again, which refuses them once.
+const LACKING_FOR: Duration = Duration::from_secs(60);
 
 /// The status that was written last. It is used while the watch is behind, because each status follows from the one
 /// before.
@@ -25,6 +27,8 @@ pub struct LastWritten {
     last: Mutex<Remembered>,
     /// When the names of skipped objects were written.
     names: Mutex<HashMap<String, Instant>>,
+    /// Fields of the status that the CRD lacks, and since when that is known.
+    lacking: Mutex<Option<(Instant, BTreeSet<String>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +102,22 @@ impl LastWritten {
         names.insert(name.to_owned(), now);
     }
 
+    /// The fields of the status that the CRD lacks, as far as the API server has said it lately.
+    pub(super) fn lacking(&self, now: Instant) -> BTreeSet<String> {
+        let lacking = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lacking
+            .as_ref()
+            .filter(|(since, _)| now.saturating_duration_since(*since) < LACKING_FOR);
+        known.map(|(_, fields)| fields.clone()).unwrap_or_default()
+    }
+
+    /// The API server has refused these, besides what it has before.
+    pub(super) fn lacks(&self, fields: BTreeSet<String>, now: Instant) {
+        let mut all = self.lacking(now);
+        all.extend(fields);
+        *self.lacking.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, all));
+    }
+
     /// Remembers what the API server answered to the last write.
     pub(super) fn remember(&self, dns: ClusterDNS) {
         let (name, octets) = (dns.name_any(), octets(&dns.status));
@@ -132,6 +152,17 @@ fn version(text: Option<&str>) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_that_an_older_crd_lacks_are_sent_again_after_a_while() {
+        let (last, now) = (LastWritten::default(), Instant::now());
+        let fields = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(last.lacking(now), fields(&[]));
+        last.lacks(fields(&["domain"]), now);
+        last.lacks(fields(&["revision"]), now + Duration::from_secs(1));
+        assert_eq!(last.lacking(now + LACKING_FOR), fields(&["domain", "revision"]));
+        assert_eq!(last.lacking(now + LACKING_FOR + Duration::from_secs(1)), fields(&[]));
+    }
 
     fn dns(version: &str, uid: &str, domain: &str) -> ClusterDNS {
         let mut dns = ClusterDNS::default();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// What the API server says of a field that its schema lacks. It drops such a field of a spec, but refuses the whole of a
 /// server-side apply with one (kubernetes/kubernetes#139253).
@@ -10,19 +10,21 @@ const NOT_DECLARED: &str = ": field not declared in schema";
 /// What the path of a field of the status begins with.
 const STATUS: &str = ".status.";
 
-/// The status without the fields that the schema of the API server lacks, if it was refused for these. Else `Degraded` with
-/// the reason `CRDOutdated` could not be written either, and the conditions from before would stay. Conditions themselves
-/// are never taken out.
-pub(super) fn for_older_crd(status: &Value, refusal: &str) -> Option<Value> {
-    let unknown: BTreeSet<&str> =
-        refusal.match_indices(NOT_DECLARED).filter_map(|(at, _)| field(&refusal[..at])).collect();
-    let fields = status.as_object()?;
-    let known: Map<String, Value> = fields
-        .iter()
-        .filter(|(name, _)| *name == "conditions" || !unknown.contains(name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    (known.len() < fields.len()).then_some(Value::Object(known))
+/// The fields of the status that the schema of the API server lacks, if it was refused for these. Without them the rest is
+/// written: else `Degraded` with the reason `CRDOutdated` could not be, and the conditions from before would stay. Conditions
+/// themselves are never taken out.
+pub(super) fn lacking(status: &Value, refusal: &str) -> BTreeSet<String> {
+    let unknown = refusal.match_indices(NOT_DECLARED).filter_map(|(at, _)| field(&refusal[..at]));
+    let is_ours = |name: &&str| *name != "conditions" && status.get(*name).is_some();
+    unknown.filter(is_ours).map(str::to_owned).collect()
+}
+
+/// The status without these fields.
+pub(super) fn without(mut status: Value, fields: &BTreeSet<String>) -> Value {
+    if let Some(all) = status.as_object_mut() {
+        all.retain(|name, _| !fields.contains(name));
+    }
+    status
 }
 
 /// The first part of the path of a field of the status: a refusal lists one path after another, each behind a space.
@@ -52,31 +54,36 @@ mod tests {
     fn a_status_is_written_without_the_fields_that_the_crd_lacks() {
         let status = json!({"conditions": [{"type": "Ready"}], "domain": "cluster.local",
             "revision": {"desired": "a"}, "clusterIPs": ["10.96.0.10"]});
-        let known = |fields: &[&str]| for_older_crd(&status, &refusal(fields));
-        let without = |names: &[&str]| {
+        let left = |fields: &[&str]| without(status.clone(), &lacking(&status, &refusal(fields)));
+        let rest = |names: &[&str]| {
             let mut status = status.clone();
             names.iter().for_each(|name| drop(status.as_object_mut().unwrap().remove(*name)));
-            Some(status)
+            status
         };
-        assert_eq!(known(&[".status.revision"]), without(&["revision"]));
+        assert_eq!(left(&[".status.revision"]), rest(&["revision"]));
         assert_eq!(
-            known(&[".status.domain", ".status.revision.desired"]),
-            without(&["domain", "revision"])
+            left(&[".status.domain", ".status.revision.desired"]),
+            rest(&["domain", "revision"])
         );
-        assert_eq!(known(&[".status.clusterIPs[0].name"]), without(&["clusterIPs"]));
+        assert_eq!(left(&[".status.clusterIPs[0].name"]), rest(&["clusterIPs"]));
         // One error stands on the same line as its beginning.
         let alone = "failed to create typed patch object (/a; g/v1, Kind=K): .status.domain: field not declared in schema";
-        assert_eq!(for_older_crd(&status, alone), without(&["domain"]));
+        assert_eq!(without(status.clone(), &lacking(&status, alone)), rest(&["domain"]));
     }
 
     #[test]
     fn another_refusal_is_no_reason_to_leave_out_anything() {
         let status = json!({"conditions": [], "domain": "cluster.local"});
-        let known = |refusal: &str| for_older_crd(&status, refusal);
-        assert_eq!(known("etcdserver: request timed out (.status.domain)"), None);
-        assert_eq!(known(&refusal(&[".spec.domain"])), None);
-        assert_eq!(known(&refusal(&[".status.conditions[type=\"Ready\"].since"])), None);
-        assert_eq!(known(&refusal(&[".status.other"])), None, "it was not in there");
-        assert_eq!(known(": field not declared in schema"), None);
+        let none = BTreeSet::new();
+        for other in [
+            "etcdserver: request timed out (.status.domain)".to_owned(),
+            refusal(&[".spec.domain"]),
+            refusal(&[".status.conditions[type=\"Ready\"].since"]),
+            // It was not in there.
+            refusal(&[".status.other"]),
+            ": field not declared in schema".to_owned(),
+        ] {
+            assert_eq!(lacking(&status, &other), none, "{other}");
+        }
     }
 }

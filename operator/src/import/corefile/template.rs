@@ -46,9 +46,14 @@ pub(super) fn convert(directive: &Directive, scope: &mut Scope<'_>) -> Result<()
         return Err(line.refused("CoreDNS does not know this option of template"));
     }
     let dead = expressions(directive).map(|it| matches_nothing(it));
-    // No `fallthrough` and no other option of it does anything then.
+    // No other option of it does anything then, but without `fallthrough` a name of its zones fails.
     if let Some(why) = dead.reduce(|before, it| before.and(it)).flatten() {
         scope.say_all(directive, NotNeeded, why);
+        if !directive.body.iter().any(|line| line.name == "fallthrough") {
+            let message =
+                "names of these zones go to the upstreams; without fallthrough they failed";
+            scope.say(directive, Changed, message);
+        }
         return Ok(());
     }
     // Records are of class IN.

@@ -93,7 +93,8 @@ impl Prometheus {
         for Job { name, targets, pod, more } in jobs {
             let targets: Vec<String> = targets.iter().map(|it| format!("'{it}'")).collect();
             // The labels that a PodMonitor gives.
-            let labels = format!("pod: {pod}, namespace: kube-system");
+            let namespace = if *pod == OPERATOR { "clusterdns-system" } else { "kube-system" };
+            let labels = format!("pod: {pod}, namespace: {namespace}");
             let _ = writeln!(
                 text,
                 "- {{job_name: {name}, static_configs: [{{targets: [{}], labels: {{{labels}}}}}], {more}}}",

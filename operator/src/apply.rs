@@ -60,7 +60,6 @@ pub async fn apply(
     let dns = newest.dns();
     let trial = plan.rollout.again_in.filter(|_| plan.rollout.canary.is_some());
     let mut tries = Tries::of(ctx, dns, trial);
-    let mut is_unwritten = false;
     let hold = match plan.size {
         Size::Autoscaled { hold, .. } => hold,
         Size::Replicas(_) | Size::PerNode => None,
@@ -79,7 +78,6 @@ pub async fn apply(
         if let Some(waits_for) = waits_for.filter(|_| is_new()) {
             let it = held_back::HeldBack { kind: *kind, wanted: object };
             it.put_back(ctx, newest, (observed, now), (plan, waits_for), &mut tries).await?;
-            is_unwritten |= *kind == Kind::ConfigMap;
             continue;
         }
         let is_awaited = is_gone && had_addresses(dns);
@@ -103,10 +101,7 @@ pub async fn apply(
     if waits(Kind::HorizontalPodAutoscaler) {
         restore::ensure_pods(ctx, newest, observed, &mut tries).await?;
     }
-    let is_unwritten = is_unwritten || tries.outcome.has_failed(Kind::ConfigMap);
     match &plan.service {
-        // That it is given back is written first: else the next operator does not know it, if the Service is deleted.
-        ServicePlan::Released { patch: Some(_), .. } if is_unwritten => {}
         ServicePlan::Adopted { patch: Some(patch), .. }
         | ServicePlan::Released { patch: Some(patch), .. } => {
             newest.ensure().await?;

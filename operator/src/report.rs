@@ -51,10 +51,14 @@ pub async fn report(
 ) -> anyhow::Result<()> {
     let status = as_read_back(&status)?;
     ctx.metrics.reported(dns, &status);
-    // What an older CRD lacks cannot be read back either.
     let lacking = ctx.last_written.lacking(Instant::now());
-    let status: ClusterDNSStatus =
-        serde_json::from_value(older_crd::without(serde_json::to_value(&status)?, &lacking))?;
+    let status = match lacking.is_empty() {
+        true => status,
+        // What an older CRD lacks cannot be read back either.
+        false => {
+            serde_json::from_value(older_crd::without(serde_json::to_value(&status)?, &lacking))?
+        }
+    };
     let before = dns.status.as_ref().map(ours);
     if before.as_ref() == Some(&status) {
         return Ok(());

@@ -42,14 +42,18 @@ fn served<'a>(dns: &'a ClusterDNS, cluster: &'a kubelets::Said) -> &'a [String] 
     real.map_or(written, Vec::as_slice)
 }
 
+/// Do kubelets name one of these? As addresses: kubelets and people write those of IPv6 in different ways.
+fn are_asked(ips: &[String], cluster: &kubelets::Said) -> bool {
+    let address = |text: &String| text.parse::<IpAddr>().ok();
+    let used: BTreeSet<IpAddr> = cluster.cluster_dns.iter().filter_map(address).collect();
+    ips.iter().filter_map(address).any(|ip| used.contains(&ip))
+}
+
 pub(super) fn unused_by_kubelets(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
     let service = dns.spec.service.as_ref()?;
     let written = service.cluster_ips.as_ref().filter(|ips| !ips.is_empty());
     let ips = Some(served(dns, cluster)).filter(|ips| !ips.is_empty())?;
-    // As addresses: kubelets and people write those of IPv6 in different ways.
-    let address = |text: &String| text.parse::<IpAddr>().ok();
-    let used: BTreeSet<IpAddr> = cluster.cluster_dns.iter().filter_map(address).collect();
-    if ips.iter().filter_map(address).any(|ip| used.contains(&ip)) {
+    if are_asked(ips, cluster) {
         return None;
     }
     let used: Vec<&str> = cluster.cluster_dns.iter().map(String::as_str).collect();
@@ -79,9 +83,7 @@ pub(super) fn unused_by_kubelets(dns: &ClusterDNS, cluster: &kubelets::Said) -> 
 /// The search list of a pod has the clusterDomain of its kubelet. Where that is not ours, names such as `db.data` do not
 /// resolve. Only of a ClusterDNS that pods ask: one beside it may have a domain of its own.
 pub(super) fn other_domains(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
-    let address = |text: &String| text.parse::<IpAddr>().ok();
-    let used: BTreeSet<IpAddr> = cluster.cluster_dns.iter().filter_map(address).collect();
-    if !served(dns, cluster).iter().filter_map(address).any(|ip| used.contains(&ip)) {
+    if !are_asked(served(dns, cluster), cluster) {
         return None;
     }
     let own = &dns.spec.domain;

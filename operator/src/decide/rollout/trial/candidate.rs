@@ -53,11 +53,8 @@ impl<'a> Trial<'a> {
     pub(super) fn is_about_to_go(self, pod: &Pod) -> bool {
         let per_node = is_per_node(self.dns);
         // A DaemonSet that is set back has all pods of the newest template before the pod of the other one is gone.
-        let goes_on = !pods::has_no_older_pods(self.observed, per_node)
-            || pods::is_moving(self.observed, per_node);
-        goes_on
-            && pods::is_replaced(pod, self.observed, per_node)
-            && !pods::is_stuck(self.observed, per_node, self.now)
+        pods::is_replaced(pod, self.observed, per_node)
+            && !pods::stay(self.observed, per_node, self.now)
     }
 
     /// Was the workload written, and its controller has not looked at it yet? Then it is not known whether its pods stay: one edit

@@ -197,7 +197,8 @@ impl Forwarder {
         let is_whole = |held: &Held| !waiting.head.borrow().form.follows(&held.relayed);
         let one = |held: Held| Resolved(End::One(Ok((held.relayed, held.freshness))));
         // What has expired may be asked for meanwhile, by another client.
-        let fresh = held.as_ref().is_none_or(|held| held.refresh).then(|| {
+        let has_expired = |held: &Held| held.freshness == Freshness::Stale;
+        let fresh = held.as_ref().is_none_or(has_expired).then(|| {
             let (relayed, freshness) = self.fresh(&upstreams, group, &waiting.key)?;
             Some(Held { relayed, freshness, refresh: false, chain: Resolution::default() })
         });

@@ -15,8 +15,7 @@ pub(crate) fn answer<'b>(label: &[u8], buffer: &'b mut [u8; MAX_LABEL]) -> &'b [
 
 /// Whether one of our replicas gave this text as the answer to this probe, whose first label is in front of our number.
 pub fn is_loop_answer(probe: &Name, text: &[u8]) -> bool {
-    let label = probe.wire().split_first().and_then(|(length, rest)| rest.get(..(*length).into()));
-    label.is_some_and(|label| !label.is_empty() && label.iter().rev().eq(text))
+    probe.labels().next().is_some_and(|label| label.iter().rev().eq(text))
 }
 
 #[cfg(test)]

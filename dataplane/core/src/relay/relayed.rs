@@ -82,13 +82,13 @@ pub(super) struct Record<'a> {
     pub(super) ttl_at: usize,
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
     pub(super) fn rtype(&self) -> u16 {
         u16::from_be_bytes([self.octets[self.ttl_at - 4], self.octets[self.ttl_at - 3]])
     }
 
     /// As it is written: names in it may be compressed.
-    pub(super) fn rdata(&self) -> &[u8] {
+    pub(super) fn rdata(&self) -> &'a [u8] {
         &self.octets[self.ttl_at + 6..]
     }
 }
@@ -194,8 +194,7 @@ impl Relayed {
         if self.qtype() != rtype::TXT || counts.rrset != 1 {
             return None;
         }
-        let record = self.record(counts.chain);
-        let (length, text) = record.octets[record.ttl_at + 6..].split_first()?;
+        let (length, text) = self.record(counts.chain).rdata().split_first()?;
         (usize::from(*length) == text.len()).then_some(text)
     }
 

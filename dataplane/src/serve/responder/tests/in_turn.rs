@@ -71,6 +71,23 @@ async fn fw11_what_another_query_has_left_in_the_cache_needs_no_place() {
 }
 
 #[tokio::test]
+async fn fw11_what_has_expired_gives_way_to_what_another_query_has_left() {
+    let upstream = Upstream::start().await;
+    let responder = responder(&upstream.config());
+    responder.ask().await;
+    responder.later(600_000);
+    let place = std::cell::Cell::new(None);
+    let another = async {
+        responder.ask().await;
+        responder.until_no_lookup().await;
+        place.set(responder.place());
+    };
+    assert_eq!(in_turn(&responder, another).await, Got(0, vec![600], Origin::Upstream));
+    assert!(place.take().is_some(), "the only place was taken");
+    assert_eq!((refused(&responder), upstream.asked()), (vec![], 2));
+}
+
+#[tokio::test]
 async fn fw24_the_wait_for_its_turn_is_a_part_of_the_time_of_a_query() {
     let upstream = Upstream::start().await;
     upstream.is_silent.store(true, Ordering::Relaxed);

@@ -137,6 +137,16 @@ pub(crate) fn pod(name: &str, ready_since: i64, restarts: u32) -> Pod {
             "containerStatuses": [{"name": "clusterdns", "ready": true, "restartCount": restarts, "image": "", "imageID": ""}]}}))
 }
 
+/// As a DaemonSet makes it for this node, in this second.
+pub(crate) fn on_node(node: &str, mut pod: Pod, made: i64) -> Pod {
+    let labels = pod.metadata.labels.as_mut().expect("labels");
+    labels.remove("pod-template-hash");
+    labels.insert("controller-revision-hash".to_owned(), "new".to_owned());
+    pod.metadata.creation_timestamp = Some(from(json!(at(made).to_string())));
+    pod.spec = Some(from(json!({"nodeName": node, "containers": []})));
+    pod
+}
+
 pub(crate) fn unready(mut pod: Pod) -> Pod {
     let conditions =
         pod.status.as_mut().and_then(|status| status.conditions.as_mut()).expect("conditions");

@@ -1,14 +1,13 @@
 //! L19: clients at addresses that no machine has. Linux keeps what is sent to such an address, until it gives up.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::Command;
 use std::time::Duration;
 
 use dataplane_udp::{Batch, Local, Options, Sent, Socket};
 use socket2::{Domain, Type};
 use tests::client::Question;
 use tests::data_plane::DataPlane;
-use tests::netns::inside;
+use tests::netns::{inside, ip};
 use tests::scratch::Scratch;
 
 /// A network whose other end is up, and answers for no address; of one other machine we know where it is. And one in which
@@ -50,8 +49,7 @@ spec: {clusterIP: 10.96.0.20, clusterIPs: [10.96.0.20], ports: [{port: 80}]}
 
 fn set_up() {
     for arguments in NETWORKS {
-        let made = Command::new("ip").args(arguments.split(' ')).status();
-        assert!(made.is_ok_and(|status| status.success()), "ip {arguments}");
+        ip(&arguments.split(' ').collect::<Vec<_>>()).expect("a network");
     }
 }
 

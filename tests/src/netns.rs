@@ -84,7 +84,10 @@ pub fn add_address(address: IpAddr) {
 }
 
 /// Runs `ip` with these arguments; its standard error is the error.
-pub(crate) fn ip<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> anyhow::Result<()> {
+///
+/// # Errors
+/// `ip` is not installed, or refuses them.
+pub fn ip<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> anyhow::Result<()> {
     let output = Command::new("ip").args(arguments).output()?;
     let words: Vec<_> = arguments.iter().map(|word| word.as_ref().to_string_lossy()).collect();
     anyhow::ensure!(

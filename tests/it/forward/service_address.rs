@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tests::client::Transport;
 use tests::data_plane::{DataPlane, wait_for};
-use tests::netns::{NODE_ADDRESS, add_address, has_nft, inside, nft};
+use tests::netns::{NODE_ADDRESS, add_address, has_nft, inside, ip, nft};
 use tests::scratch::Scratch;
 
 /// Of the Service of the cluster DNS, which kubelet writes into the resolv.conf of pods.
@@ -53,9 +53,7 @@ fn fw50_g137_a_resolv_conf_that_names_our_own_service_is_found_at_the_first_prob
             return;
         }
         add_address("192.0.2.77".parse().expect("an address"));
-        let ip = |arguments: &[&str]| Command::new("ip").args(arguments).status();
-        let routed = ip(&["route", "add", "10.96.0.10/32", "dev", "lo", "src", "192.0.2.77"]);
-        assert!(routed.is_ok_and(|status| status.success()));
+        ip(&["route", "add", "10.96.0.10/32", "dev", "lo", "src", "192.0.2.77"]).expect("a route");
         nft(&format!(
             "add chain ip nat out {{ type nat hook output priority -100; }}
              add rule ip nat out ip daddr {SERVICE_ADDRESS} udp dport 53 dnat to {NODE_ADDRESS}:53

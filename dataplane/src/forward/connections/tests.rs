@@ -20,6 +20,21 @@ mod resumed;
 mod kept_port;
 mod checked_again;
 
+/// Sends back what comes on each stream of each connection over QUIC, and notes from which port each connection came.
+async fn echo_quic(listener: quinn::Endpoint, ports: Arc<Mutex<Vec<u16>>>) {
+    while let Some(incoming) = listener.accept().await {
+        let Ok(connection) = incoming.await else { continue };
+        ports.lock().unwrap().push(connection.remote_address().port());
+        tokio::spawn(async move {
+            while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+                let octets = receive.read_to_end(512).await.unwrap();
+                send.write_all(&octets).await.unwrap();
+                send.finish().unwrap();
+            }
+        });
+    }
+}
+
 pub(super) fn idle() -> Arc<Connections> {
     let address = SocketAddr::from(([192, 0, 2, 1], 53));
     Arc::new(Connections::new(address, None, Arc::default()))

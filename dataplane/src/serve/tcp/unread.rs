@@ -111,7 +111,7 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::task::spawn_local;
     use tokio::time::timeout;
@@ -188,17 +188,25 @@ mod tests {
         std::thread::sleep(Duration::from_millis(10));
     }
 
-    #[tokio::test]
-    async fn wr44_records_that_a_session_of_tls_has_read_already_are_unread() {
+    /// Both ends of a session of TLS over these.
+    async fn session<S: AsyncRead + AsyncWrite + Unpin>(
+        theirs: S,
+        ours: S,
+    ) -> (tokio_rustls::client::TlsStream<S>, TlsStream<S>) {
         let (tls, chain, _) = signed_there(b"dot");
-        let (theirs, ours) = tokio::io::duplex(1 << 16);
         let connector = TlsConnector::from(Arc::new(trusting(&chain, b"dot")));
         let (client, session) = futures::join!(
             connector.connect("dns.example".try_into().unwrap(), theirs),
             TlsAcceptor::from(Arc::new(tls)).accept(ours),
         );
-        let ((mut stream, mut client), mut session) =
-            (client.unwrap().into_inner(), session.unwrap());
+        (client.unwrap(), session.unwrap())
+    }
+
+    #[tokio::test]
+    async fn wr44_records_that_a_session_of_tls_has_read_already_are_unread() {
+        let (theirs, ours) = tokio::io::duplex(1 << 16);
+        let (client, mut session) = session(theirs, ours).await;
+        let (mut stream, mut client) = client.into_inner();
         let sent = [b"one", b"two"].map(|record| records(&mut client, record)).concat();
         stream.write_all(&sent).await.unwrap();
         let mut record = [0; 3];
@@ -210,16 +218,10 @@ mod tests {
 
     #[tokio::test]
     async fn wr44_what_the_system_has_of_a_session_of_tls_is_unread() {
-        let (tls, chain, _) = signed_there(b"dot");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let connecting = TcpStream::connect(listener.local_addr().unwrap());
         let (theirs, ours) = futures::join!(connecting, listener.accept());
-        let connector = TlsConnector::from(Arc::new(trusting(&chain, b"dot")));
-        let (client, session) = futures::join!(
-            connector.connect("dns.example".try_into().unwrap(), theirs.unwrap()),
-            TlsAcceptor::from(Arc::new(tls)).accept(ours.unwrap().0),
-        );
-        let (client, session) = (client.unwrap(), session.unwrap());
+        let (client, session) = session(theirs.unwrap(), ours.unwrap().0).await;
         assert!(!session.has_unread());
         Client::Tls(Box::new(client)).send(1);
         let_them_arrive();

@@ -76,20 +76,6 @@ async fn echo(listener: TcpListener, config: Arc<Mutex<Arc<ServerConfig>>>) {
     }
 }
 
-/// The same over QUIC.
-async fn echo_quic(listener: Endpoint) {
-    while let Some(incoming) = listener.accept().await {
-        let Ok(connection) = incoming.await else { continue };
-        tokio::spawn(async move {
-            while let Ok((mut send, mut receive)) = connection.accept_bi().await {
-                let octets = receive.read_to_end(512).await.unwrap();
-                send.write_all(&octets).await.unwrap();
-                send.finish().unwrap();
-            }
-        });
-    }
-}
-
 /// Whether a new connection is made, on which the tickets of its session have come.
 async fn connects(connections: &Arc<Connections>) -> Result<(), Reason> {
     let made = Arc::clone(connections).connect().await;
@@ -148,6 +134,6 @@ async fn f22_fw2_an_expired_certificate_is_noticed_over_quic_too() {
     let listener = Endpoint::server(of(&any.good), any.identity.address).unwrap();
     let mut configs = any;
     configs.identity.address = listener.local_addr().unwrap();
-    tokio::spawn(echo_quic(listener.clone()));
+    tokio::spawn(echo_quic(listener.clone(), Arc::default()));
     is_noticed(configs, |config| listener.set_server_config(Some(of(config)))).await;
 }

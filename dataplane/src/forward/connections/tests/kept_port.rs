@@ -12,28 +12,13 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Sends back what comes on each stream, and notes from which port each connection came.
-async fn echo(listener: Endpoint, ports: Arc<Mutex<Vec<u16>>>) {
-    while let Some(incoming) = listener.accept().await {
-        let connection = incoming.await.unwrap();
-        ports.lock().unwrap().push(connection.remote_address().port());
-        tokio::spawn(async move {
-            while let Ok((mut send, mut receive)) = connection.accept_bi().await {
-                let octets = receive.read_to_end(512).await.unwrap();
-                send.write_all(&octets).await.unwrap();
-                send.finish().unwrap();
-            }
-        });
-    }
-}
-
 #[tokio::test]
 async fn fw10_a_connection_over_quic_leaves_the_port_of_a_new_listener() {
     let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
     let listener = Endpoint::server(of_server(&made), (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
     let (common, ports) = (Arc::<Common>::default(), Arc::<Mutex<Vec<u16>>>::default());
-    tokio::spawn(echo(listener, Arc::clone(&ports)));
+    tokio::spawn(echo_quic(listener, Arc::clone(&ports)));
     let client = client_of(&made, address);
     let connections = Arc::new(Connections::new(address, client, Arc::clone(&common)));
     let asks = async || ask(&connections, Progress::Unsent, query).await.expect("a reply");

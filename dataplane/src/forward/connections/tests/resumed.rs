@@ -36,26 +36,12 @@ pub(super) fn client_of(
     Client::new(&identity).unwrap()
 }
 
-/// Sends back what comes on each stream.
-async fn echo(listener: Endpoint) {
-    while let Some(incoming) = listener.accept().await {
-        let connection = incoming.await.unwrap();
-        tokio::spawn(async move {
-            while let Ok((mut send, mut receive)) = connection.accept_bi().await {
-                let octets = receive.read_to_end(512).await.unwrap();
-                send.write_all(&octets).await.unwrap();
-                send.finish().unwrap();
-            }
-        });
-    }
-}
-
 #[tokio::test]
 async fn e55_a_session_that_a_server_refuses_counts_as_a_full_handshake() {
     let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
     let listener = Endpoint::server(of_server(&made), (Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(echo(listener.clone()));
+    tokio::spawn(echo_quic(listener.clone(), Arc::default()));
     let client = client_of(&made, address);
     let connections = Arc::new(Connections::new(address, client, Arc::default()));
     let handshakes = || {

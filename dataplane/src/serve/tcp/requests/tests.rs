@@ -52,6 +52,13 @@ fn message(octets: usize, kind: u8) -> Vec<u8> {
     message
 }
 
+/// One whose reply comes after this many seconds.
+fn slow(kind: u8, seconds: u8) -> Vec<u8> {
+    let mut message = message(20, kind);
+    message[13] = seconds;
+    message
+}
+
 #[test]
 fn t4_a_reply_over_https_counts_until_its_last_octet_is_written() {
     local(async {
@@ -82,9 +89,7 @@ fn wr44_replies_of_one_lookup_over_https_are_written_in_turns() {
             let requests = Rc::clone(&requests);
             async move {
                 let mut work = requests.begin();
-                let mut asks = message(20, b'S');
-                asks[13] = 1;
-                let octets = requests.reply(asks, &mut work).await.unwrap().len();
+                let octets = requests.reply(slow(b'S', 1), &mut work).await.unwrap().len();
                 (octets, requests.server.turns.ended())
             }
         });
@@ -103,20 +108,18 @@ fn wr41_64_lookups_at_a_time_and_the_others_of_a_connection_in_their_order() {
     local(async {
         let (server, requests) = requests();
         let begun = Instant::now();
-        let asks = |kind: &'static [u8]| {
+        let asks = |message: Vec<u8>| {
             let requests = Rc::clone(&requests);
             async move {
                 let mut work = requests.begin();
-                let mut asks = message(20, kind[0]);
-                asks[13] = *kind.last().unwrap();
-                requests.reply(asks, &mut work).await.unwrap();
+                requests.reply(message, &mut work).await.unwrap();
                 (begun.elapsed().as_secs(), held(&requests.server))
             }
         };
-        let slow = futures::future::join_all((0..100).map(|_| asks(b"l\x02")));
+        let slow = futures::future::join_all((0..100).map(|_| asks(slow(b'l', 2))));
         let own = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            asks(b"e").await
+            asks(message(20, b'e')).await
         };
         let (slow, own) = futures::join!(slow, own);
         let took: Vec<u64> = slow.into_iter().map(|(took, _)| took).collect();
@@ -132,13 +135,11 @@ fn wr44_a_request_of_a_connection_that_is_closed_gets_no_reply_of_an_upstream() 
     local(async {
         let (_server, requests) = requests();
         let mut work = requests.begin();
-        let mut asks = message(20, b'S');
-        asks[13] = 1;
         let closes = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
             requests.permit.hold(64 << 20);
         };
-        let (reply, ()) = futures::join!(requests.reply(asks, &mut work), closes);
+        let (reply, ()) = futures::join!(requests.reply(slow(b'S', 1), &mut work), closes);
         assert!(requests.permit.gives_way(), "it holds too much");
         assert_eq!(reply, Err(Unanswered::GivesWay), "no defect");
     });
@@ -152,9 +153,7 @@ fn n20_wr44_a_request_without_room_for_its_lookup_is_answered_at_once() {
             let (_server, requests) =
                 requests_with(Limits { tcp_buffer_bytes, ..Limits::default() });
             let mut work = requests.begin();
-            let mut asks = message(20, b'l');
-            asks[13] = 1;
-            let reply = requests.reply(asks, &mut work).await;
+            let reply = requests.reply(slow(b'l', 1), &mut work).await;
             assert_eq!(reply.map(|octets| octets.len()), Ok(octets), "{tcp_buffer_bytes}");
         }
     });

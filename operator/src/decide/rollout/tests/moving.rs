@@ -5,16 +5,10 @@ use k8s_openapi::api::core::v1::Pod;
 
 const PER_NODE: &str = "{scaling: {perNode: {}}, ttlSeconds: 5}";
 const PER_NODE_NEW: &str = "{scaling: {perNode: {}}, ttlSeconds: 7}";
-const HASH: &str = "controller-revision-hash";
 
 /// As a DaemonSet makes it for this node, in second 2.
-fn on_node(node: &str, mut pod: Pod) -> Pod {
-    let labels = pod.metadata.labels.as_mut().unwrap();
-    labels.remove("pod-template-hash");
-    labels.insert(HASH.to_owned(), "new".to_owned());
-    pod.metadata.creation_timestamp = Some(from(json!(at(2).to_string())));
-    pod.spec = Some(from(json!({"nodeName": node, "containers": []})));
-    pod
+fn on_node(node: &str, pod: Pod) -> Pod {
+    crate::fixtures::on_node(node, pod, 2)
 }
 
 fn without_image(pod: &mut Pod) {

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::fixtures::from;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 /// Two pods of a Deployment serve, and a DaemonSet has two that are not ready, since second 5.
@@ -10,14 +9,9 @@ fn to_each_node() -> Story {
     let mut story = Story::settled("{}");
     story.observed.size.nodes = 2;
     story.edit("{scaling: {perNode: {}}}");
-    let made = |node: &str| -> Pod {
-        let mut pod = unready(crate::fixtures::pod(&format!("on-{node}"), 5, 0));
-        let labels = pod.metadata.labels.as_mut().unwrap();
-        labels.remove("pod-template-hash");
-        labels.insert("controller-revision-hash".to_owned(), "new".to_owned());
-        pod.metadata.creation_timestamp = Some(from(json!(at(5).to_string())));
-        pod.spec = Some(from(json!({"nodeName": node, "containers": []})));
-        pod
+    let made = |node: &str| {
+        let pod = crate::fixtures::pod(&format!("on-{node}"), 5, 0);
+        crate::fixtures::on_node(node, unready(pod), 5)
     };
     story.observed.pods.extend(["a", "b"].map(made));
     story.observed.daemon_set = Some(from(

@@ -95,7 +95,8 @@ async fn wait_for_pods(cluster: &Cluster, count: usize) {
         (cluster.pods_of("default").await.len() == count).then_some(())
     })
     .await;
-    cluster.wait_until_ready("default").await;
+    let status = cluster.wait_until_ready("default").await["status"].clone();
+    assert_eq!(status["replicas"]["desired"], count, "{status:#}");
 }
 
 #[test]

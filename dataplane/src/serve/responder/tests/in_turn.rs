@@ -29,6 +29,19 @@ async fn in_turn(responder: &Responder, meanwhile: impl Future<Output = ()>) -> 
     Got(buffer[3] & 15, ttls(&buffer[..octets]), resolved.origin())
 }
 
+/// What it gets if another client has asked for the same meanwhile, and the only place is taken then.
+async fn after_another(responder: &Responder) -> Got {
+    let place = std::cell::Cell::new(None);
+    let another = async {
+        responder.ask().await;
+        responder.until_no_lookup().await;
+        place.set(responder.place());
+    };
+    let got = in_turn(responder, another).await;
+    assert!(place.take().is_some(), "the only place was taken");
+    got
+}
+
 fn refused(responder: &Responder) -> Vec<Limit> {
     let limits = Limit::ALL.into_iter();
     limits.filter(|limit| responder.forwarder.limited(*limit) > 0).collect()
@@ -59,14 +72,7 @@ async fn n20_a_query_that_finds_no_place_in_its_turn_is_refused() {
 async fn fw11_what_another_query_has_left_in_the_cache_needs_no_place() {
     let upstream = Upstream::start().await;
     let responder = responder(&upstream.config());
-    let place = std::cell::Cell::new(None);
-    let another = async {
-        responder.ask().await;
-        responder.until_no_lookup().await;
-        place.set(responder.place());
-    };
-    assert_eq!(in_turn(&responder, another).await, Got(0, vec![600], Origin::Upstream));
-    assert!(place.take().is_some(), "the only place was taken");
+    assert_eq!(after_another(&responder).await, Got(0, vec![600], Origin::Upstream));
     assert_eq!((refused(&responder), upstream.asked()), (vec![], 1));
 }
 
@@ -76,14 +82,7 @@ async fn fw11_what_has_expired_gives_way_to_what_another_query_has_left() {
     let responder = responder(&upstream.config());
     responder.ask().await;
     responder.later(600_000);
-    let place = std::cell::Cell::new(None);
-    let another = async {
-        responder.ask().await;
-        responder.until_no_lookup().await;
-        place.set(responder.place());
-    };
-    assert_eq!(in_turn(&responder, another).await, Got(0, vec![600], Origin::Upstream));
-    assert!(place.take().is_some(), "the only place was taken");
+    assert_eq!(after_another(&responder).await, Got(0, vec![600], Origin::Upstream));
     assert_eq!((refused(&responder), upstream.asked()), (vec![], 2));
 }
 

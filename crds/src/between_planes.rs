@@ -84,6 +84,8 @@ pub mod ede {
     pub const PROHIBITED: u16 = 18;
     /// As [`STALE_ANSWER`], of a name that did not exist.
     pub const STALE_NXDOMAIN: u16 = 19;
+    /// Not Authoritative: the name is not ours, and no server is written for it.
+    pub const NOT_AUTHORITATIVE: u16 = 20;
     /// No Reachable Authority: no server replied.
     pub const NO_SERVER_REPLIED: u16 = 22;
     /// Network Error: servers replied, none of them with an answer.

@@ -307,15 +307,21 @@ fn without_default_servers(
     let Some(place) = parsed.iter().find_map(corefile::first_place) else { return };
     let none = Upstreams { none: Some(true), ..Upstreams::default() };
     let (outcome, message) = match draft.upstreams(none) {
-        Ok(_) => (
-            Outcome::Kept,
-            "spec.upstreams.none: true: no server is written for other names, so they are refused"
-                .to_owned(),
-        ),
+        // DF36: a server block that has the name and no plugin that answers it.
+        Ok(_) if parsed.iter().any(corefile::has_block_for_all) => {
+            (Outcome::Changed, format!("{NO_SERVER}. {INSTEAD_OF_SERVFAIL}"))
+        }
+        Ok(_) => (Outcome::Kept, NO_SERVER.to_owned()),
         Err(why) => (Outcome::NotPossible, why),
     };
     draft.report.add(place, outcome, "no forward for .", message);
 }
+
+const NO_SERVER: &str =
+    "spec.upstreams.none: true: no server is written for other names, so they are refused";
+
+const INSTEAD_OF_SERVFAIL: &str = "CoreDNS answered them with SERVFAIL. At a refused name of their search list, programs with glibc ask no later domain of \
+     the list. If pods have a search domain from their nodes that no server here has, write a stub domain for it";
 
 fn parsed(source: &Source) -> Result<corefile::Parsed, Refused> {
     match source {

@@ -116,6 +116,26 @@ api.shop.svc.cluster.local. A
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn df36_a_name_without_a_server_is_refused_where_coredns_fails() {
+    let mut objects = read(&folder().join("stub-domains")).unwrap();
+    let dns = objects.iter_mut().find(|it| it["kind"] == "ClusterDNS").unwrap();
+    dns["spec"]["upstreams"] = serde_json::json!({"none": true});
+    let ours = Plane::start(&objects).unwrap();
+    let other = ScriptedUpstream::start(Script::one("* *\n    rcode SERVFAIL\n").unwrap()).unwrap();
+    let scratch = Scratch::new("compare").unwrap();
+    let log = r#"{"message":"query","name":"git.node.internal.","type":"A"}"#;
+    scratch.write("queries.log", log).unwrap();
+    let file = scratch.path().join("queries.log").display().to_string();
+    let (with, against) = (ours.address().to_string(), other.address().to_string());
+    let words =
+        ["--with", &with, "--against", &against, "--no-names", "-o", "json", "--questions", &file];
+    let (outcome, out, err) = printed(&words).await;
+    assert_eq!((outcome, err.as_str()), (Severity::Fine, ""), "{out}");
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["known"][0]["class"], "DF36", "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn silence_of_both_servers_and_unreadable_files_are_said() {
     // A port that nothing listens on any more.
     let closed: SocketAddr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -64,6 +64,24 @@ fn explain_shows_every_question_its_answer_why_and_what_it_costs() {
 }
 
 #[test]
+fn what_a_failure_costs_a_program_with_musl_is_said() {
+    let page = recorded("explain.json");
+    let pages: BTreeMap<String, Value> = serde_json::from_str(&page).unwrap();
+    let mut failed = pages.values().next().unwrap().clone();
+    failed["status"] = "SERVFAIL".into();
+    let pages = BTreeMap::from([("git.lab.example. A".to_owned(), failed)]);
+    let last = |libc| {
+        let text = explained_by(&pages, "git.lab.example.", libc, &["A"]);
+        text.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(
+        last(Libc::Musl),
+        "failed when the timeout of musl ended (by default 5 s), after 1 question and 1 name"
+    );
+    assert_eq!(last(Libc::Glibc), "failed, after 1 question and 1 name");
+}
+
+#[test]
 fn explain_shows_cache_age_and_server_of_each_part_of_a_chain() {
     // What a data plane writes: the golden file of its own test.
     let page = recorded("../explain/chain-cached-json.txt");

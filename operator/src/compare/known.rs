@@ -285,6 +285,13 @@ pub const KNOWN: &[Known] = &[
             it.with.has(kind) && !it.against.has(kind) && is_same_behind_an_alias(it)
         },
     ),
+    known(
+        "DF36",
+        "a name that no server is written for is REFUSED; CoreDNS gives SERVFAIL where a server block has the name",
+        |it| {
+            it.with.is("REFUSED") && it.ede == [ede::NOT_AUTHORITATIVE] && it.against.is("SERVFAIL")
+        },
+    ),
     known("RR77", "an alias shows its CNAME; `rewrite name` of CoreDNS may hide it", |it| {
         let kind = RecordType::CNAME;
         it.with.has(kind) && !it.against.has(kind) && is_same_behind_an_alias(it)

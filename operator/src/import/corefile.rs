@@ -173,6 +173,11 @@ pub(super) fn has_default_servers(parsed: &Parsed) -> bool {
     blocks.flat_map(|block| &block.directives).any(|it| forward::is_for(it, ""))
 }
 
+/// Is there a server block for every name?
+pub(super) fn has_block_for_all(parsed: &Parsed) -> bool {
+    parsed.blocks.iter().any(|it| block_zones(it).iter().any(String::is_empty))
+}
+
 pub(super) fn first_place(parsed: &Parsed) -> Option<&Place> {
     parsed.blocks.first().map(|block| &block.place)
 }

@@ -45,6 +45,10 @@ impl Explained {
             Outcome::Found => "found",
             Outcome::NoData => "not found: the name has no such records",
             Outcome::NxDomain => "not found: no such name",
+            // It takes such a reply for none, and waits for a better one.
+            Outcome::ServFail | Outcome::Failed if self.libc == Some("musl") => {
+                "failed when the timeout of musl ended (by default 5 s)"
+            }
             Outcome::ServFail | Outcome::Failed => "failed",
             Outcome::Unknown => "not known: an upstream decides",
         };

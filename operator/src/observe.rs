@@ -151,6 +151,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         nodes_that_fit: fit.count,
         no_node_fits: fit.misfit,
         no_node_takes_pods: fit.none_takes_pods,
+        nodes_for_new_pods: fit.take_new_pods,
         no_node_fits_daemon_set: fit.misfit.is_some()
             && wanted_by_set.is_some_and(|set| caches.fit(&set).misfit.is_some()),
         unfit_nodes: caches.of_nodes(&pods, |node| wanted_nodes.ends_pods(node)),

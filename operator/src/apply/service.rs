@@ -28,9 +28,14 @@ const INVALID: u16 = 422;
 const RANCHER_SET: &str = "objectset.rio.cattle.io/";
 /// With the value `false` they leave it.
 const RANCHER_PRUNE: &str = "objectset.rio.cattle.io/prune";
-/// By these, Argo CD and `kubectl apply --prune` do the same.
-const PRUNERS: [&str; 3] = [
+/// By these, Argo CD, kapp and `kubectl apply --prune` do the same. Argo CD can be set to track by labels; then it usually takes
+/// that of the instance, which is no longer true of a Service that left it.
+const PRUNERS: [&str; 7] = [
+    "app.kubernetes.io/instance",
+    "argocd.argoproj.io/instance",
     "argocd.argoproj.io/tracking-id",
+    "kapp.k14s.io/app",
+    "kapp.k14s.io/association",
     "applyset.kubernetes.io/part-of",
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
@@ -269,7 +274,16 @@ mod tests {
             json!({"meta.helm.sh/release-name": "coredns", "helm.sh/resource-policy": "keep"});
         let mut manifest = json!({"metadata": {"labels": kept, "annotations": notes}});
         for (field, marks) in [
-            ("labels", vec!["objectset.rio.cattle.io/hash", "applyset.kubernetes.io/part-of"]),
+            (
+                "labels",
+                vec![
+                    "objectset.rio.cattle.io/hash",
+                    "applyset.kubernetes.io/part-of",
+                    "app.kubernetes.io/instance",
+                    "argocd.argoproj.io/instance",
+                    "kapp.k14s.io/app",
+                ],
+            ),
             (
                 "annotations",
                 vec![

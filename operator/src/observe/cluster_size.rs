@@ -92,6 +92,11 @@ impl SlimNode {
         self.status.is_dead
     }
 
+    /// Whether it takes no new pods.
+    pub(super) fn is_cordoned(&self) -> bool {
+        self.spec.unschedulable
+    }
+
     /// `metadata.name`.
     pub(super) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()

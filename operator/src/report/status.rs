@@ -17,6 +17,7 @@ mod pods_shared;
 mod problems;
 mod silent_pods;
 mod nodes;
+mod not_scaled;
 mod not_ready;
 mod upstreams;
 mod trial_held;

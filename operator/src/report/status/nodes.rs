@@ -1,6 +1,8 @@
 //! Problems between pods and the nodes that they may run on. None of them makes a spec wrong: nodes come and go.
 
 use crds::ClusterDNS;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::problem::{Problem, named, problem};
@@ -14,6 +16,9 @@ use crate::observe::pods;
 
 /// With this many nodes a person should know the limit of `perNode`.
 const NEAR_LIMIT: u32 = MAX_NODES_PER_NODE / 10 * 9;
+
+/// Nodes are drained, restarted and uncordoned one after another within less than this.
+const TOGETHER_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// Pods wait for a node, which an autoscaler may bring; those that run stay where they are.
 pub(super) fn no_node_fits(dns: &ClusterDNS, observed: &Observed) -> Option<Problem> {
@@ -68,6 +73,39 @@ pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Pro
         ),
     };
     problem("NoPodWanted", message)
+}
+
+/// A scheduler spreads new pods, and moves none: after each of two nodes was drained in turn, all pods are on one.
+pub(super) fn on_one_node(
+    dns: &ClusterDNS,
+    observed: &Observed,
+    now: Timestamp,
+) -> Option<Problem> {
+    let ready: Vec<&Pod> = pods::ready(observed).collect();
+    let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let first = node(ready.first()?)?;
+    let together = ready.iter().all(|pod| node(pod).as_ref() == Some(&first));
+    let is_settled = |pod: &&Pod| {
+        pods::ready_since(pod).is_some_and(|since| now.duration_since(since) >= TOGETHER_FOR)
+    };
+    if is_per_node(dns) || ready.len() < 2 || observed.nodes_for_new_pods < 2 || !together {
+        return None;
+    }
+    if !ready.iter().all(is_settled) {
+        return None;
+    }
+    let (namespace, _) = names::service(dns);
+    let first_pod = ready.iter().map(|pod| pods::name(pod)).min().unwrap_or_default();
+    problem(
+        "PodsOnOneNode",
+        format!(
+            "all {} ready pods are on node {first}: if it dies, DNS is away until new ones run. Kubernetes moves no pod that runs, \
+             but it spreads new ones: kubectl -n {namespace} delete pod {first_pod}. If the new one comes to the same node, the {} other \
+             nodes that spec.placement allows have no room for it",
+            ready.len(),
+            observed.nodes_for_new_pods - 1,
+        ),
+    )
 }
 
 /// A budget of another DNS server, usually, which selects our pods by the labels of the Service: nodes cannot be drained.

@@ -11,8 +11,9 @@ use super::certificates::{
     certificate_expires, certificate_not_yet_valid, certificate_unusable, listener_closed,
 };
 use super::failing_pods::failing_pods;
-use super::nodes::{evictions_refused, many_nodes, no_node_fits, no_pod_wanted};
+use super::nodes::{evictions_refused, many_nodes, no_node_fits, no_pod_wanted, on_one_node};
 use super::not_ready::too_few_pods;
+use super::not_scaled::not_scaled;
 use super::outdated_pods::{pods_cut_off, pods_ignore_fields, pods_refuse};
 use super::pods_shared::pods_shared;
 use super::problem::{Problem, named, problem};
@@ -59,6 +60,8 @@ pub(super) fn problems(
         too_few_pods(dns, observed),
         no_node_fits(dns, observed),
         no_pod_wanted(dns, observed),
+        on_one_node(dns, observed, now),
+        not_scaled(dns, observed, now),
         selector_reset(dns, observed, now),
         pods_shared(dns, plan, observed),
         no_usable_upstream(observed),

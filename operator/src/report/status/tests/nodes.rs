@@ -1,8 +1,9 @@
-//! Pods and the nodes that they may run on.
+//! Pods, the nodes that they may run on, and the autoscaler that says how many there are.
 
 use super::*;
 use crate::fixtures::from;
 use crate::observe::observed::Misfit;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 #[test]
@@ -113,4 +114,69 @@ fn o12_a_foreign_budget_that_keeps_nodes_from_being_drained_is_a_problem() {
     story.observed.budgets.clear();
     story.reconcile(20);
     is(&story, "True=Valid True=Serving False=Complete False=AsExpected", Kstatus::Current);
+}
+
+#[test]
+fn o19_pods_that_are_all_on_one_node_of_several_are_a_problem() {
+    for (what, nodes, spec, usable, minutes, expected) in [
+        ("two nodes", ["a", "a"], "{}", 2, 11, true),
+        ("a moment ago", ["a", "a"], "{}", 2, 9, false),
+        ("one node", ["a", "a"], "{}", 1, 11, false),
+        ("spread", ["a", "b"], "{}", 2, 11, false),
+        ("one on each node", ["a", "a"], "{scaling: {perNode: {}}}", 2, 11, false),
+    ] {
+        let mut story = Story::settled(spec);
+        for (pod, node) in story.observed.pods.iter_mut().zip(nodes) {
+            pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
+            let conditions = pod.status.as_mut().unwrap().conditions.as_mut().unwrap();
+            conditions[0].last_transition_time = Some(Time(at(0)));
+        }
+        assert_eq!(story.observed.pods.len(), 2);
+        story.observed.nodes_for_new_pods = usable;
+        let status = story.reconcile(minutes * 60);
+        let degraded = condition(&status, "Degraded").unwrap();
+        assert_eq!(degraded.reason == "PodsOnOneNode", expected, "{what}: {}", degraded.message);
+        if expected {
+            assert!(degraded.message.contains("on node a: if it dies"), "{}", degraded.message);
+        }
+    }
+}
+
+#[test]
+fn o12_an_autoscaler_that_stands_still_is_a_problem_after_five_minutes() {
+    for (status, reason, after_min, expected) in [
+        ("True", "ValidMetricFound", 6, None),
+        // With 0 replicas.
+        ("False", "ScalingDisabled", 6, None),
+        ("False", "AmbiguousSelector", 4, None),
+        ("False", "AmbiguousSelector", 6, Some("Delete the other one")),
+        ("False", "FailedGetResourceMetric", 6, Some("install the metrics API")),
+    ] {
+        let mut story = Story::settled("{scaling: {load: {}}}");
+        story.reconcile(0);
+        let condition_ = json!({"type": "ScalingActive", "status": status, "reason": reason,
+            "message": "a, b", "lastTransitionTime": at(0)});
+        story.observed.autoscaler = Some(from(json!({
+            "metadata": {"name": "clusterdns-default", "namespace": "kube-system"},
+            "status": {"currentReplicas": 2, "desiredReplicas": 2, "conditions": [condition_]}})));
+        let status = story.reconcile(after_min * 60);
+        let degraded = condition(&status, "Degraded").unwrap();
+        let found = (degraded.reason == "NotScaled").then_some(degraded.message.as_str());
+        match (found, expected) {
+            (Some(message), Some(words)) => assert!(message.contains(words), "{message}"),
+            (found, expected) => assert_eq!(found, expected, "{reason} {after_min}"),
+        }
+    }
+}
+
+#[test]
+fn o12_an_autoscaler_that_no_field_wants_is_no_problem() {
+    let mut story = Story::settled("{scaling: {fixed: {replicas: 2}}}");
+    let condition_ = json!({"type": "ScalingActive", "status": "False", "reason": "AmbiguousSelector",
+        "message": "a, b", "lastTransitionTime": at(0)});
+    story.observed.autoscaler = Some(from(json!({
+        "metadata": {"name": "clusterdns-default", "namespace": "kube-system"},
+        "status": {"currentReplicas": 2, "desiredReplicas": 2, "conditions": [condition_]}})));
+    let status = story.reconcile(600);
+    assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
 }

@@ -28,8 +28,8 @@ pub use crate::names::QUERIES_PER_SECOND;
 pub use container::{CONTAINER, FLAGS, LARGE_PAGES, VARIABLES};
 pub use kind::Kind;
 pub use pod_labels::{
-    counts_for_own_labels, labels_behind, may_select, own_labels, pod_labels, selects,
-    would_join_another,
+    FOLLOWS_KUBE_DNS, counts_for_own_labels, labels_behind, may_select, own_labels, pod_labels,
+    selects, would_join_another,
 };
 pub(crate) use pod_template::{default_resources, default_tolerations};
 pub use service::{as_it_was, not_remembered, older_distribution, with_addresses};

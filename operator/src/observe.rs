@@ -46,7 +46,7 @@ use crate::controller::triggers;
 use crate::decide::{admit, config_map};
 use crate::desired::Kind;
 use crate::names;
-use crate::observe::observed::{Child, Observed, Sample};
+use crate::observe::observed::{Child, KnownClients, Observed, Sample};
 use possible_labels::PossibleLabels;
 pub use read::refusal;
 use read::{fresh_config_map, ours, typed, whole};
@@ -104,6 +104,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
     let looked_at = (services.as_slice(), service.as_ref());
     let dns_services =
         slices::dns_services(ctx, dns, looked_at, &possible, (&pods, &workload)).await?;
+    let has_node_local = other_dns::leads_node_local(&services, &possible, &pods);
     drop(services);
     let mut wanted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (map, key) in ca_bundles::of(dns) {
@@ -167,7 +168,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         conflict: ctx.memory.conflict(&namespace, &service_name),
         comparison: None,
         sample: Sample::default(),
-        pod_ranges: caches.pod_ranges(),
+        known_clients: KnownClients { has_node_local, ..caches.known_clients() },
         service,
         config_map,
         lost_document,

@@ -16,7 +16,9 @@ use operator::ask_pods::canary_analysis::reply::{NoReply, Reply};
 use operator::ask_pods::canary_analysis::{Versions, comparison, query};
 use operator::decide::plan::RolloutPlan;
 use operator::decide::{config_map, rollout};
-use operator::observe::observed::{Observed, PodReport, Reported, Sample, SampledService};
+use operator::observe::observed::{
+    KnownClients, Observed, PodReport, Reported, Sample, SampledService,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tests::client::Transport;
@@ -48,6 +50,12 @@ struct Row {
     /// Ranges from which nodes give addresses to pods.
     #[serde(default)]
     ranges: Vec<ipnet::IpNet>,
+    /// Addresses of nodes.
+    #[serde(default)]
+    nodes: Vec<std::net::IpAddr>,
+    /// NodeLocal DNSCache asks our pods.
+    #[serde(default)]
+    node_local: bool,
     #[serde(default)]
     heard: Problem,
     verdict: String,
@@ -123,7 +131,11 @@ impl<'a> Stage<'a> {
         };
         let (canary, stable) = (core(&after), core(&before));
         let mut observed = observed(objects);
-        observed.pod_ranges.clone_from(&row.ranges);
+        observed.known_clients = KnownClients {
+            pod_ranges: row.ranges.clone(),
+            nodes: row.nodes.clone(),
+            has_node_local: row.node_local,
+        };
         let exists = |name: &&String| observed.sample.namespaces.contains_key(*name);
         let named = configs.0.exposure.namespaces.iter();
         observed.sample.missing = named.filter(|name| !exists(name)).cloned().collect();

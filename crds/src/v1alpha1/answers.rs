@@ -37,8 +37,9 @@ pub struct Exposure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Access {
-    /// Address ranges that may ask, at most 256; others are refused. [] is the same as no list: everyone may ask. Example:
-    /// [10.0.0.0/8]. Default: everyone.
+    /// Address ranges that may ask, at most 256; others are refused. Write those of pods and of nodes: NodeLocal DNSCache and
+    /// pods on the network of their node ask from there. [] is the same as no list: everyone may ask. Example: [10.0.0.0/8].
+    /// Default: everyone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::CLIENTS), inner(length(max = bounds::CIDR)))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]

@@ -14,7 +14,7 @@ use crate::observe::pods;
 /// The label by which NetworkPolicies, NodeLocal DNSCache and Kubernetes' own tests find the pods of cluster DNS.
 const KUBE_DNS: (&str, &str) = ("k8s-app", "kube-dns");
 /// The Service of NodeLocal DNSCache selects by that label in order to reach the pods behind kube-dns, whichever they are.
-const FOLLOWS_KUBE_DNS: &str = "kube-dns-upstream";
+pub const FOLLOWS_KUBE_DNS: &str = "kube-dns-upstream";
 
 /// All labels of a pod. Labels from the spec never replace ours.
 pub fn pod_labels(

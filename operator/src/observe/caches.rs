@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use crds::ClusterDNS;
-use ipnet::IpNet;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -24,9 +23,10 @@ use kube::{Client, Resource, ResourceExt};
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::budget::Budget;
-use super::cluster_size::SlimNode;
+use super::cluster_size::{self, SlimNode};
 use super::list_and_watch::{Followed, Means};
 use super::lists::Lists;
+use super::observed::KnownClients;
 use super::placement::{self, Fit, Wanted};
 use super::stubs;
 use super::unlisted::Unlisted;
@@ -313,9 +313,13 @@ impl Caches {
         super::cluster_size::of(self.nodes.state().iter().map(AsRef::as_ref))
     }
 
-    /// Ranges from which nodes give addresses to pods.
-    pub fn pod_ranges(&self) -> Vec<IpNet> {
-        super::cluster_size::pod_ranges(self.nodes.state().iter().map(AsRef::as_ref))
+    /// Ranges from which nodes give addresses to pods, and the addresses of nodes.
+    pub fn known_clients(&self) -> KnownClients {
+        let nodes = self.nodes.state();
+        let nodes = || nodes.iter().map(AsRef::as_ref);
+        let (pod_ranges, nodes) =
+            (cluster_size::pod_ranges(nodes()), cluster_size::addresses(nodes()));
+        KnownClients { pod_ranges, nodes, has_node_local: false }
     }
 
     /// How many nodes our pods may run on, and what keeps them off every node.

@@ -1,5 +1,7 @@
-//! Size of the cluster: nodes and cores. Only the needed fields of a Node are decoded, because one Node has 10 KB
-//! and a cluster may have thousands.
+//! Size of the cluster: nodes and cores, and the addresses of nodes. Only the needed fields of a Node are decoded, because one Node
+//! has 10 KB and a cluster may have thousands.
+
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Node;
@@ -11,6 +13,9 @@ use crate::observe::observed::ClusterSize;
 
 /// Taints of a node that are kept, of those that keep pods off, and first those that end pods. Further ones count as tolerated.
 const MAX_TAINTS: usize = 16;
+
+/// Internal addresses of a node that are kept: kubelets have one of each family.
+const MAX_ADDRESSES: usize = 4;
 
 /// The effect of a taint: pods that do not tolerate it end.
 pub(super) const NO_EXECUTE: &str = "NoExecute";
@@ -61,9 +66,26 @@ fn hard_taints<'de, D: Deserializer<'de>>(taints: D) -> Result<Vec<Taint>, D::Er
 struct SlimStatus {
     #[serde(default)]
     allocatable: Allocatable,
+    /// The internal ones: from them it asks for names, unless its network writes others into packets.
+    #[serde(default, deserialize_with = "internal")]
+    addresses: Vec<IpAddr>,
     /// Only whether the kubelet is ready is kept of the conditions.
     #[serde(default, rename = "conditions", deserialize_with = "is_dead", skip_serializing)]
     is_dead: bool,
+}
+
+/// One address of a Node.
+#[derive(Deserialize)]
+struct NodeAddress {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
+
+fn internal<'de, D: Deserializer<'de>>(addresses: D) -> Result<Vec<IpAddr>, D::Error> {
+    let addresses = Option::<Vec<NodeAddress>>::deserialize(addresses)?.unwrap_or_default();
+    let internal = addresses.iter().filter(|it| it.kind == "InternalIP");
+    Ok(internal.filter_map(|it| it.address.parse().ok()).take(MAX_ADDRESSES).collect())
 }
 
 /// The part of a Node's condition that is read.
@@ -138,6 +160,15 @@ pub(super) fn pod_ranges<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> V
     ranges.sort();
     ranges.dedup();
     ranges
+}
+
+/// Addresses of nodes. A virtual node has one, and asks for no names.
+pub(super) fn addresses<'a>(nodes: impl IntoIterator<Item = &'a SlimNode>) -> Vec<IpAddr> {
+    let real = nodes.into_iter().filter(|node| !is_virtual(node));
+    let mut all: Vec<IpAddr> = real.flat_map(|node| &node.status.addresses).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 pub(super) fn is_virtual(node: &SlimNode) -> bool {
@@ -227,6 +258,33 @@ mod tests {
         ];
         let ranges: Vec<String> = pod_ranges(&nodes).iter().map(IpNet::to_string).collect();
         assert_eq!(ranges, ["10.244.0.0/24", "10.244.1.0/24", "fd00:1::/64"]);
+    }
+
+    #[test]
+    fn o17_of_the_addresses_of_nodes_few_are_kept_and_only_internal_ones() {
+        let address = |kind: &str, address: &str| json!({"type": kind, "address": address});
+        let with = |name: &str, kind: &str, addresses: Vec<serde_json::Value>| {
+            node(
+                json!({"metadata": {"name": name, "labels": {"type": kind}}, "status": {"addresses": addresses}}),
+            )
+        };
+        let both = vec![
+            address("Hostname", "b"),
+            address("InternalIP", "10.0.0.2"),
+            address("ExternalIP", "192.0.2.2"),
+            address("InternalIP", "fd00::2"),
+            address("InternalIP", "x"),
+        ];
+        let many = (1..=250).map(|n| address("InternalIP", &format!("10.0.1.{n}"))).collect();
+        let nodes = [
+            with("b", "", both),
+            with("many", "", many),
+            with("virtual", "virtual-kubelet", vec![address("InternalIP", "10.244.0.9")]),
+            node(json!({"metadata": {"name": "new"}, "status": {"addresses": null}})),
+        ];
+        let found: Vec<String> = addresses(&nodes).iter().map(IpAddr::to_string).collect();
+        assert_eq!(found, ["10.0.0.2", "10.0.1.1", "10.0.1.2", "10.0.1.3", "10.0.1.4", "fd00::2"]);
+        assert_eq!(nodes[1].status.addresses.len(), MAX_ADDRESSES);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What the API server and the pods show: everything that decisions are made from. Data only; `observe` fills it.
 
+mod known_clients;
 mod misfit;
 
+pub use known_clients::KnownClients;
 pub use misfit::Misfit;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ClusterDNS;
-use ipnet::IpNet;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -73,8 +74,8 @@ pub struct Observed {
     pub comparison: Option<Comparison>,
     /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
     pub sample: Sample,
-    /// Ranges from which nodes give addresses to pods, as far as nodes say.
-    pub pod_ranges: Vec<IpNet>,
+    /// Who asks, for `access.clients`.
+    pub known_clients: KnownClients,
     /// ConfigMaps with CA bundles that the spec names: (name, key) to the PEM text, or why there is none.
     pub ca_bundles: BTreeMap<(String, String), Bundle>,
     /// How big the cluster is.

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use kube::core::DynamicObject;
 
 use super::possible_labels::PossibleLabels;
-use crate::desired::{counts_for_own_labels, would_join_another};
+use crate::desired::{FOLLOWS_KUBE_DNS, counts_for_own_labels, selects, would_join_another};
 use crate::names;
 use crate::observe::pods;
 
@@ -64,6 +64,19 @@ pub(super) fn serves_dns(service: &DynamicObject) -> bool {
     let has_address = spec["clusterIP"].as_str().is_some_and(|ip| ip.parse::<IpAddr>().is_ok());
     let mut ports = spec["ports"].as_array().into_iter().flatten();
     has_address && ports.any(|port| port["port"].as_u64() == Some(DNS_PORT.into()))
+}
+
+/// Whether the Service of NodeLocal DNSCache, among those of the namespace, leads to pods of ours.
+pub(super) fn leads_node_local(
+    services: &[Arc<DynamicObject>],
+    possible: &PossibleLabels,
+    ours: &[Pod],
+) -> bool {
+    let mut services = services.iter().filter(|service| service.name_any() == FOLLOWS_KUBE_DNS);
+    let Some(selector) = services.find_map(|service| possible.selector(service)) else {
+        return false;
+    };
+    ours.iter().any(|pod| pod.metadata.labels.as_ref().is_some_and(|it| selects(&selector, it)))
 }
 
 /// By their names, pods of this ClusterDNS.
@@ -159,6 +172,35 @@ mod tests {
         let other = crate::fixtures::dns("{service: {name: dns}}");
         let possible = PossibleLabels::of(&other, None, None);
         assert!(rivals(&services, None, &other, &possible).0.is_empty(), "its pods lack the label");
+    }
+
+    #[test]
+    fn o17_node_local_dns_cache_is_known_by_its_service_to_pods_of_ours() {
+        let dns = crate::fixtures::dns("{}");
+        let possible = PossibleLabels::of(&dns, None, None);
+        let service = |name: &str, app: &str| -> Vec<Arc<DynamicObject>> {
+            let spec = json!({"clusterIP": "10.96.0.11", "ports": [{"port": 53}], "selector": {"k8s-app": app}});
+            vec![Arc::new(from(
+                json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}),
+            ))]
+        };
+        let labelled = |app: &str| {
+            let mut pod = pod("dns-0", 0, 0);
+            pod.metadata
+                .labels
+                .get_or_insert_default()
+                .insert("k8s-app".to_owned(), app.to_owned());
+            [pod]
+        };
+        let leads = |service: &[Arc<DynamicObject>], app: &str| {
+            leads_node_local(service, &possible, &labelled(app))
+        };
+        let upstream = service("kube-dns-upstream", "kube-dns");
+        assert!(leads(&upstream, "kube-dns"));
+        assert!(!leads(&upstream, "other"), "a ClusterDNS beside that of the cluster");
+        assert!(!leads(&service("kube-dns-upstream", "coredns"), "kube-dns"));
+        assert!(!leads(&service("kube-dns", "kube-dns"), "kube-dns") && !leads(&[], "kube-dns"));
+        assert!(!leads_node_local(&upstream, &possible, &[]), "no pod");
     }
 
     #[test]

@@ -14,23 +14,43 @@ use crate::names;
 
 /// Clients ask from the addresses of their pods.
 pub(super) fn excluded_pods(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
-    let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
-    let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
-    let served: Vec<IpAddr> =
-        served(dns, cluster).iter().filter_map(|ip| ip.parse().ok()).collect();
-    let pods = cluster.pod_ranges.iter().filter(|range| may_be_asked_from(range, &served));
-    let excluded: Vec<String> =
-        pods.filter(|range| !allows(&clients, **range)).map(IpNet::to_string).collect();
-    let first = excluded.first()?;
-    let more = match excluded.len() - 1 {
+    let (first, more) = excluded(dns, cluster, cluster.pod_ranges.iter().copied())?;
+    let more = match more {
         0 => String::new(),
         more => format!(" and {more} more ranges"),
     };
     let message = format!(
         "nodes of this cluster give pods addresses of {first}{more}, which these ranges do not hold: such pods get REFUSED; \
-         add the ranges of all pods"
+         add the ranges of all pods and nodes"
     );
     Some(warning("spec.access.clients", "ClientsExcludePods", message))
+}
+
+/// NodeLocal DNSCache, and pods on the network of their node, ask from its address.
+pub(super) fn excluded_nodes(dns: &ClusterDNS, cluster: &kubelets::Said) -> Option<Warning> {
+    let (first, more) = excluded(dns, cluster, cluster.nodes.iter().map(|ip| IpNet::from(*ip)))?;
+    let message = format!(
+        "{} addresses of nodes, such as {}, are not in these ranges: NodeLocal DNSCache and pods on the network of their node get \
+         REFUSED, unless the network of the cluster gives their queries addresses of pods; add the ranges of all nodes",
+        more + 1,
+        first.addr()
+    );
+    Some(warning("spec.access.clients", "ClientsExcludeNodes", message))
+}
+
+/// The first of these ranges that the list does not hold, and how many more there are.
+fn excluded(
+    dns: &ClusterDNS,
+    cluster: &kubelets::Said,
+    ranges: impl Iterator<Item = IpNet>,
+) -> Option<(IpNet, usize)> {
+    let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
+    let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
+    let served: Vec<IpAddr> =
+        served(dns, cluster).iter().filter_map(|ip| ip.parse().ok()).collect();
+    let asked_from = ranges.filter(|range| may_be_asked_from(range, &served));
+    let mut excluded = asked_from.filter(|range| !allows(&clients, *range));
+    Some((excluded.next()?, excluded.count()))
 }
 
 /// The addresses of its Service, as far as they are known: as written, or those of one that is adopted.
@@ -108,7 +128,7 @@ pub(super) fn other_domains(dns: &ClusterDNS, cluster: &kubelets::Said) -> Optio
 mod tests {
     use super::super::kubelets::Said;
     use super::super::warning::Warning;
-    use super::{excluded_pods, other_domains, unused_by_kubelets};
+    use super::{excluded_nodes, excluded_pods, other_domains, unused_by_kubelets};
 
     #[test]
     fn o1_client_lists_that_exclude_the_pods_of_the_cluster_are_said() {
@@ -126,6 +146,29 @@ mod tests {
         assert!(said("[10.244.0.0/24]").unwrap().contains("addresses of 10.244.1.0/24, which"));
         assert!(said("[192.0.2.0/24]").unwrap().contains("10.244.0.0/24 and 1 more ranges"));
         assert!(said("[10.244.0.0/25]").is_some(), "half of a range");
+    }
+
+    #[test]
+    fn o1_client_lists_that_exclude_the_nodes_of_the_cluster_are_said() {
+        let said = |spec: &str| {
+            let text = format!(
+                "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{{spec}}}"
+            );
+            let (dns, _) = crds::manifest::read(&text, "a").unwrap();
+            let nodes = ["192.0.2.1", "192.0.2.2", "fd00::1"].map(|text| text.parse().unwrap());
+            let cluster = Said { nodes: nodes.into(), ..Said::default() };
+            let warning = excluded_nodes(&dns, &cluster)?;
+            assert_eq!(warning.reason, "ClientsExcludeNodes");
+            Some(warning.message)
+        };
+        assert_eq!(said("access: {clients: []}"), None, "everyone may ask");
+        assert_eq!(said("access: {clients: [192.0.2.0/24, 'fd00::/64']}"), None);
+        let of_ipv4 = "service: {clusterIPs: [10.96.0.10]}, access: {clients: [192.0.2.0/24]}";
+        assert_eq!(said(of_ipv4), None, "no node asks from its IPv6 address");
+        let message = said("access: {clients: [10.0.0.0/8, 192.0.2.2/32]}").expect("a warning");
+        for words in ["2 addresses of nodes, such as 192.0.2.1, are", "NodeLocal DNSCache"] {
+            assert!(message.contains(words), "{words}: {message}");
+        }
     }
 
     /// The warning of a ClusterDNS with this Service where kubelets give pods this address, and kube-dns has another one.

@@ -8,7 +8,7 @@ use crds::ClusterDNS;
 use crds::config::UnknownFields;
 use crds::manifest::{Found, ManifestError, Place, Places, SPEC_IS_MISSING};
 
-use super::beside_cluster::{excluded_pods, other_domains, unused_by_kubelets};
+use super::beside_cluster::{excluded_nodes, excluded_pods, other_domains, unused_by_kubelets};
 use super::named_files::named_files;
 use super::output::{Finding, Findings};
 use super::warning::Warning;
@@ -134,6 +134,7 @@ fn of_one(
             let knows_better = excluded_pods(&found.resource, cluster);
             advice.retain(|it| knows_better.is_none() || it.reason != "ClientsExcludePods");
             advice.extend(knows_better);
+            advice.extend(excluded_nodes(&found.resource, cluster));
             advice.extend(unused_by_kubelets(&found.resource, cluster));
             advice.extend(other_domains(&found.resource, cluster));
         }

@@ -1,7 +1,8 @@
 //! What `check --cluster` asks a cluster: which DNS servers and which domain its kubelets give to pods, which addresses its nodes
-//! give them, and which addresses the adopted Services have. Nothing is written there.
+//! have and give to pods, and which addresses the adopted Services have. Nothing is written there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -18,7 +19,7 @@ use crate::runtime::decode::lenient;
 
 /// Nodes that are asked: kubelets of one cluster are alike.
 const NODES: u32 = 3;
-/// Nodes whose ranges of pod addresses are read.
+/// Nodes whose addresses and ranges of pods are read.
 const MAX_NODES: u32 = 500;
 /// Time for all reads: a person waits for them.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -32,6 +33,8 @@ pub(super) struct Said {
     pub(super) cluster_domains: BTreeSet<String>,
     /// Ranges from which its nodes give addresses to pods, as far as nodes say.
     pub(super) pod_ranges: BTreeSet<IpNet>,
+    /// The internal addresses of its nodes.
+    pub(super) nodes: BTreeSet<IpAddr>,
     /// The addresses of those Services that it was asked for and has.
     pub(super) services: BTreeMap<ServiceName, Vec<String>>,
 }
@@ -72,10 +75,10 @@ async fn ask(which: &Cluster, services: &BTreeSet<ServiceName>) -> Result<Said, 
                 .to_owned(),
         );
     }
-    // Few people may list nodes: the rest can be checked without the ranges of nodes.
-    let pod_ranges = pod_ranges(&client).await.unwrap_or_default();
+    // Few people may list nodes: the rest can be checked without their addresses.
+    let (pod_ranges, nodes) = of_nodes(&client).await.unwrap_or_default();
     let services = addresses_of(&client, services).await?;
-    Ok(Said { cluster_dns, cluster_domains, pod_ranges, services })
+    Ok(Said { cluster_dns, cluster_domains, pod_ranges, nodes, services })
 }
 
 async fn addresses_of(
@@ -96,13 +99,20 @@ async fn addresses_of(
     Ok(found)
 }
 
-async fn pod_ranges(client: &Client) -> Result<BTreeSet<IpNet>, kube::Error> {
+/// Ranges of pods, and addresses of nodes.
+async fn of_nodes(client: &Client) -> Result<(BTreeSet<IpNet>, BTreeSet<IpAddr>), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let listed = nodes.list(&ListParams::default().limit(MAX_NODES)).await?;
-    Ok(in_nodes(&listed.items))
+    let listed = nodes.list(&ListParams::default().limit(MAX_NODES)).await?.items;
+    Ok((pod_ranges(&listed), addresses_in(&listed)))
 }
 
-fn in_nodes(nodes: &[Node]) -> BTreeSet<IpNet> {
+fn addresses_in(nodes: &[Node]) -> BTreeSet<IpAddr> {
+    let addresses = nodes.iter().filter_map(|node| node.status.as_ref()?.addresses.as_ref());
+    let internal = addresses.flatten().filter(|it| it.type_ == "InternalIP");
+    internal.filter_map(|it| it.address.parse().ok()).collect()
+}
+
+fn pod_ranges(nodes: &[Node]) -> BTreeSet<IpNet> {
     let specs = nodes.iter().filter_map(|node| node.spec.as_ref());
     let texts = specs.flat_map(|spec| spec.pod_cidrs.iter().flatten().chain(&spec.pod_cidr));
     texts.filter_map(|text| text.parse().ok()).collect()
@@ -157,7 +167,7 @@ fn addresses(list: &Value) -> impl Iterator<Item = String> {
 mod tests {
     use serde_json::json;
 
-    use super::{addresses_of, from_kubelets, in_kubelet_configuration, in_nodes};
+    use super::{addresses_in, addresses_of, from_kubelets, in_kubelet_configuration, pod_ranges};
     use crate::fixtures::api::{self, Reply};
 
     #[tokio::test]
@@ -176,18 +186,25 @@ mod tests {
     }
 
     #[test]
-    fn nodes_say_from_which_ranges_pods_get_addresses() {
-        let node = |spec: serde_json::Value| {
-            serde_json::from_value(serde_json::json!({"spec": spec})).expect("a Node")
+    fn nodes_say_which_addresses_they_have_and_from_which_ranges_pods_get_theirs() {
+        let node = |spec: serde_json::Value, addresses: &[(&str, &str)]| {
+            let addresses = addresses.iter().map(|(kind, ip)| json!({"type": kind, "address": ip}));
+            let status = json!({"addresses": addresses.collect::<Vec<_>>()});
+            serde_json::from_value(json!({"spec": spec, "status": status})).expect("a Node")
         };
+        let both =
+            json!({"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:1::/64"]});
         let nodes = [
+            node(both, &[("InternalIP", "10.0.0.2"), ("InternalIP", "fd00::2")]),
             node(
-                serde_json::json!({"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24", "fd00:1::/64"]}),
+                json!({"podCIDR": "10.244.0.0/24"}),
+                &[("Hostname", "a"), ("ExternalIP", "192.0.2.1"), ("InternalIP", "10.0.0.1")],
             ),
-            node(serde_json::json!({"podCIDR": "10.244.0.0/24"})),
-            node(serde_json::json!({})),
+            node(json!({}), &[]),
         ];
-        let ranges: Vec<String> = in_nodes(&nodes).iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = addresses_in(&nodes).iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.0.1", "10.0.0.2", "fd00::2"]);
+        let ranges: Vec<String> = pod_ranges(&nodes).iter().map(ToString::to_string).collect();
         assert_eq!(ranges, ["10.244.0.0/24", "10.244.1.0/24", "fd00:1::/64"]);
     }
 

@@ -14,7 +14,8 @@ pub(super) fn problem(plan: &Plan, observed: &Observed) -> Option<Problem> {
     let document = Document::read(&rollout.stable)?;
     let words = clients::excluded(&document.config, observed)?;
     let message = format!(
-        "spec.access.clients of configuration {}, which every pod gets: {words}. These pods get REFUSED: add the ranges of pods",
+        "spec.access.clients of configuration {}, which every pod gets: {words}. These pods get REFUSED: add the ranges of pods \
+         and nodes",
         document.revision
     );
     // A corrected list that one pod tries reaches the others by itself.
@@ -29,7 +30,7 @@ pub(super) fn unless_excluded(ready: ConditionState, observed: &Observed) -> Con
         clients::REASON,
         &format!(
             "the DNS pods are ready, but spec.access.clients of the configuration that they run is wrong: {words}. These \
-             pods get REFUSED: add the ranges of pods"
+             pods get REFUSED: add the ranges of pods and nodes"
         ),
     )
 }

@@ -26,8 +26,11 @@ fn o14_after_a_first_install_that_refuses_most_pods_ready_is_false() {
     is(&story, &excluded("False=Complete"), Kstatus::Failed);
     for kind in ["Ready", "Degraded"] {
         let message = &condition(&status, kind).unwrap().message;
-        for words in ["spec.access.clients", "2 of 2 pods that are known", "add the ranges of pods"]
-        {
+        for words in [
+            "spec.access.clients",
+            "2 of 2 pods that are known",
+            "add the ranges of pods and nodes",
+        ] {
             assert!(message.contains(words), "{kind}: {message}");
         }
     }

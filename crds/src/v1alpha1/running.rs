@@ -13,13 +13,14 @@ use crate::names::DNS_1123_PATTERN;
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// Forwarded queries in progress, 1-1000000; more are answered SERVFAIL at once. Default 4096.
+    /// Forwarded queries in progress, 1-1000000; more are answered SERVFAIL at once. Each group of servers has a limit of its own
+    /// (limits.inFlight of spec.upstreams and of a stub domain): raise that one too. Default 4096.
     #[serde(default = "number::<{ defaults::IN_FLIGHT }>")]
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight: u32,
 
-    /// Forwarded queries of one client address, at most, 1-1000000. When few of inFlight are free, a client gets fewer.
-    /// Default 1024.
+    /// Forwarded queries of one client address, at most, 1-1000000. A client gets no more than are free of inFlight, and in each
+    /// group no more than are free of the group's, so at most half of both. Default 1024.
     #[serde(default = "number::<{ defaults::IN_FLIGHT_PER_CLIENT }>")]
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight_per_client: u32,

@@ -154,8 +154,8 @@ pub struct CaBundle {
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupLimits {
-    /// Forwarded queries in progress, 1-1000000; more are answered SERVFAIL at once. Beside other groups it gets no more than are
-    /// free of spec.limits.inFlight. Default 2048.
+    /// Forwarded queries in progress, 1-1000000; more are answered SERVFAIL at once. Never above spec.limits.inFlight. Beside other
+    /// groups it gets no more than are free of that, so at most half of it. Default 2048.
     #[serde(default = "number::<{ defaults::GROUP_IN_FLIGHT }>")]
     #[schemars(range(min = 1, max = bounds::IN_FLIGHT))]
     pub in_flight: u32,

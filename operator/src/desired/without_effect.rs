@@ -1,6 +1,8 @@
 //! Fields of a valid spec that change no object: other fields of the same spec make them useless, an empty list is the same as
 //! none, or the API server does not have the kind. The condition `Accepted` names both; `check` knows only the first.
 
+mod places;
+
 use crds::ClusterDNS;
 use crds::config::{self, MetricNames, Policy, Transport};
 use crds::defaults::MAX_TTL_SECONDS;
@@ -60,6 +62,7 @@ pub fn beside_others(dns: &ClusterDNS) -> Vec<WithoutEffect> {
         ),
     ];
     let of_groups = of_upstreams(dns).into_iter().chain(of_stub_domains(dns));
+    let of_groups = of_groups.chain(places::of_places(dns));
     of_rows(rows).chain(of_empty_lists(dns)).chain(of_load(dns)).chain(of_groups).collect()
 }
 
@@ -274,6 +277,7 @@ mod tests {
             ("{scaling: {perNode: {}}, podDisruptionBudget: {minAvailable: 1}}", &[]),
             ("{podDisruptionBudget: {maxUnavailable: 25%}}", &[]),
             ("{upstreams: {fromResolvConf: true, policy: Fastest, limits: {inFlight: 9}}}", &[]),
+            ("{limits: {inFlight: 20000}}", &["limits.inFlight"]),
             ("{upstreams: {fromResolvConf: false}}", &["upstreams.fromResolvConf"]),
             ("{upstreams: {fromResolvConf: false, none: true}}", &[]),
             (

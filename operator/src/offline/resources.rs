@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::ClusterDNS;
 use crds::check::{in_mebibytes, quantity};
-use crds::defaults::{CACHE_BYTES, TCP_BUFFER_BYTES};
+use crds::defaults::{CACHE_BYTES, IN_FLIGHT, TCP_BUFFER_BYTES};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::warning::{Warning, warning};
@@ -13,29 +13,43 @@ use super::warning::{Warning, warning};
 const MEMORY_LIMIT: u64 = 256 << 20;
 /// What a pod needs besides its cache and the buffers of connections: records of a cluster of some size.
 const BESIDE: u64 = 64 << 20;
+/// What a query in progress takes at most, while it waits for the next part of a long chain.
+const PLACE: u64 = 32 << 10;
 /// Octets of storage with which no pod stays.
 const LEAST_STORAGE: f64 = (1 << 20) as f64;
 
 /// The kernel ends a process that takes more than its limit: where the parts that people size are larger, it will.
 pub(super) fn sized_memory(dns: &ClusterDNS) -> Option<Warning> {
     let cache = dns.spec.cache.clone().unwrap_or_default().memory.bytes()?;
-    let buffers = dns.spec.limits.clone().unwrap_or_default().tcp_buffers.bytes()?;
+    let limits = dns.spec.limits.clone().unwrap_or_default();
+    let buffers = limits.tcp_buffers.bytes()?;
     let written = dns.spec.resources.as_ref().map(|resources| resources.limits.clone());
     let limit = match written {
         None => MEMORY_LIMIT,
         Some(limits) => amount(limits.as_ref(), "memory")? as u64,
     };
-    let needed = cache.saturating_add(buffers).saturating_add(BESIDE);
-    // The one that people made larger.
-    let grown_buffers = buffers.saturating_sub(TCP_BUFFER_BYTES);
-    let field = match grown_buffers > cache.saturating_sub(CACHE_BYTES) {
-        true => "spec.limits.tcpBuffers",
-        false => "spec.cache.memory",
+    // The default number takes that much only while clients and upstreams try to fill it: `BESIDE` does not count it.
+    let places = u64::from(limits.in_flight.saturating_sub(IN_FLIGHT)) * PLACE;
+    let needed = cache.saturating_add(buffers).saturating_add(places).saturating_add(BESIDE);
+    // The one that people made largest.
+    let grown = [
+        (cache.saturating_sub(CACHE_BYTES), "spec.cache.memory"),
+        (buffers.saturating_sub(TCP_BUFFER_BYTES), "spec.limits.tcpBuffers"),
+        (places, "spec.limits.inFlight"),
+    ];
+    let (_, field) = grown.into_iter().rev().max_by_key(|(octets, _)| *octets)?;
+    let queries = match places {
+        0 => String::new(),
+        _ => format!(
+            ", queries in progress above {IN_FLIGHT} (spec.limits.inFlight) {} MiB",
+            places.div_ceil(1 << 20)
+        ),
     };
     (limit < needed).then(|| {
         let message = format!(
-            "a pod may take {} MiB: of these the cache (spec.cache.memory) may take {} MiB and the buffers of connections \
-             (spec.limits.tcpBuffers) {} MiB, and the rest needs {} MiB: write a limit of at least {} MiB, or make one of both smaller",
+            "a pod may take {} MiB: of these the cache (spec.cache.memory) may take {} MiB, the buffers of connections \
+             (spec.limits.tcpBuffers) {} MiB{queries}, and the rest needs {} MiB: write a limit of at least {} MiB, or make one of \
+             these smaller",
             limit >> 20,
             cache >> 20,
             buffers >> 20,
@@ -117,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn o18_a_memory_limit_below_what_cache_and_buffers_may_take_is_said() {
+    fn o18_a_memory_limit_below_what_the_sized_parts_may_take_is_said() {
         let fields = |spec: &str| {
             let found = of_reason("MemoryLimitTooSmall", spec).into_iter();
             found.map(|(field, _)| field).collect::<Vec<_>>()
@@ -130,6 +144,17 @@ mod tests {
         assert_eq!(fields("{limits: {tcpBuffers: 1Gi}}"), [buffers]);
         assert_eq!(fields("{cache: {memory: 128Mi}, limits: {tcpBuffers: 128Mi}}"), [cache]);
         assert_eq!(fields("{cache: {memory: 96Mi}, limits: {tcpBuffers: 96Mi}}"), [""; 0]);
+        let queries = "spec.limits.inFlight";
+        assert_eq!(fields("{limits: {inFlight: 65536}}"), [queries]);
+        assert_eq!(fields("{limits: {inFlight: 65536}, cache: {memory: 1Gi}}"), [queries]);
+        assert_eq!(fields("{limits: {inFlight: 8192}, cache: {memory: 256Mi}}"), [cache]);
+        assert_eq!(limited("limits: {inFlight: 65536}", "2031Mi"), [queries]);
+        assert_eq!(limited("limits: {inFlight: 65536}", "2032Mi"), [""; 0]);
+        assert_eq!(
+            fields("{limits: {inFlight: 8704}}"),
+            [""; 0],
+            "as much as the default has room for"
+        );
         let large = "cache: {memory: 1400Mi}";
         for (limit, expected) in
             [("1.5Gi", 0), ("1.4Gi", 1), ("2e9", 0), ("1e9", 1), ("0.1Gi", 1), ("128e6", 1)]

@@ -95,13 +95,13 @@ impl Default for Proportional {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [rules::ladder_has_a_step()]))]
 pub struct Ladder {
-    /// By cores, at most 64 steps. Example: [{cores: 1, replicas: 1}, {cores: 512, replicas: 3}].
+    /// By cores, at most 64 steps. Example: [{cores: 1, replicas: 2}, {cores: 512, replicas: 3}].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::LADDER_STEPS))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cores"]))]
     pub cores_to_replicas: Option<Vec<CoreStep>>,
 
-    /// By nodes, at most 64 steps. Example: [{nodes: 1, replicas: 1}, {nodes: 2, replicas: 2}].
+    /// By nodes, at most 64 steps. Example: [{nodes: 1, replicas: 2}, {nodes: 100, replicas: 3}].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::LADDER_STEPS))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["nodes"]))]

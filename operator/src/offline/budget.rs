@@ -44,18 +44,23 @@ fn fewest_pods(scaling: &Scaling) -> Option<u32> {
     match (fixed, proportional, ladder, load, per_node) {
         (Some(fixed), ..) => Some(fixed.replicas),
         (_, Some(proportional), ..) => Some(proportional.min_replicas),
-        (_, _, Some(ladder), ..) => of_ladder(ladder),
+        (_, _, Some(ladder), ..) => of_ladder(ladder, 0),
         (_, _, _, Some(load), _) => Some(load.min_replicas),
         (_, _, _, _, Some(_)) => None,
         (None, None, None, None, None) => Some(crds::defaults::MIN_REPLICAS),
     }
 }
 
-/// The lowest steps; the table with more pods counts.
-fn of_ladder(ladder: &Ladder) -> Option<u32> {
-    let cores = ladder.cores_to_replicas.iter().flatten().min_by_key(|step| step.cores);
-    let nodes = ladder.nodes_to_replicas.iter().flatten().min_by_key(|step| step.nodes);
-    cores.map(|step| step.replicas).max(nodes.map(|step| step.replicas))
+/// The fewest pods of any step that a cluster of at least this many nodes may be at; the table with more pods counts. A higher step
+/// may have fewer pods. How many cores its nodes have is not known.
+pub(super) fn of_ladder(ladder: &Ladder, least_nodes: u32) -> Option<u32> {
+    let cores = ladder.cores_to_replicas.iter().flatten().map(|step| step.replicas).min();
+    let nodes = || ladder.nodes_to_replicas.iter().flatten();
+    // It is at the highest step that it has reached, and below the first one at that one.
+    let reached = nodes().filter(|step| step.nodes <= least_nodes).max_by_key(|step| step.nodes);
+    let first = reached.or(nodes().min_by_key(|step| step.nodes));
+    let later = nodes().filter(|step| step.nodes > least_nodes);
+    cores.max(later.chain(first).map(|step| step.replicas).min())
 }
 
 #[cfg(test)]
@@ -79,6 +84,10 @@ mod tests {
             ),
             (
                 "podDisruptionBudget: {minAvailable: 2}, scaling: {ladder: {nodesToReplicas: [{nodes: 9, replicas: 5}, {nodes: 1, replicas: 2}]}}",
+                true,
+            ),
+            (
+                "podDisruptionBudget: {minAvailable: 2}, scaling: {ladder: {nodesToReplicas: [{nodes: 1, replicas: 5}, {nodes: 9, replicas: 2}]}}",
                 true,
             ),
             ("podDisruptionBudget: {minAvailable: 2}, scaling: {perNode: {}}", false),

@@ -11,7 +11,7 @@ use crds::v1alpha1::{ManagementState, Proportional, Service};
 use crds::without_effect::{self, WithoutEffect};
 
 use super::aliases::{alias_loops, never_asked};
-use super::budget::budget;
+use super::budget::{budget, of_ladder};
 use super::exposure::api_server;
 use super::resources::{memory_limit, requests_of_nothing, sized_memory, storage_limit};
 use super::servers::unlikely_servers;
@@ -212,13 +212,18 @@ fn replicas(dns: &ClusterDNS) -> Option<Warning> {
         .proportional
         .filter(is_alone)
         .map(|proportional| ("spec.scaling.proportional.minReplicas", proportional.min_replicas));
-    let (field, replicas) = fixed.or(least)?;
+    // With one node a second pod would not outlive it.
+    let by_ladder = scaling.ladder.and_then(|ladder| of_ladder(&ladder, 2));
+    let at = if by_ladder.is_some() { " at a step of the tables" } else { "" };
+    let by_ladder = by_ladder.map(|replicas| ("spec.scaling.ladder", replicas));
+    let (field, replicas) = fixed.or(least).or(by_ladder)?;
     (replicas < MIN_REPLICAS).then(|| {
         warning(
             field,
             "SinglePod",
             format!(
-                "{replicas} pod: when its node goes, the cluster has no DNS, and there is no canary; write {MIN_REPLICAS} or more"
+                "{replicas} pod{at}: when its node goes, the cluster has no DNS, and there is no canary; write \
+                 {MIN_REPLICAS} or more"
             ),
         )
     })
@@ -283,6 +288,26 @@ mod tests {
         ] {
             let spec = format!("{{scaling: {{proportional: {proportional}}}}}");
             assert_eq!(of_reason("SinglePod", &spec).len(), expected, "{spec}");
+        }
+        let one = "{cores: 1, replicas: 1}, {cores: 512, replicas: 3}";
+        let by_nodes = "{nodes: 1, replicas: 1}, {nodes: 2, replicas: 2}";
+        for (ladder, expected) in [
+            (format!("coresToReplicas: [{one}]"), 1),
+            ("coresToReplicas: [{cores: 1, replicas: 2}, {cores: 512, replicas: 3}]".to_owned(), 0),
+            ("coresToReplicas: [{cores: 1, replicas: 3}, {cores: 512, replicas: 1}]".to_owned(), 1),
+            (format!("nodesToReplicas: [{by_nodes}]"), 0),
+            (format!("coresToReplicas: [{one}], nodesToReplicas: [{by_nodes}]"), 0),
+            ("nodesToReplicas: [{nodes: 1, replicas: 1}, {nodes: 3, replicas: 2}]".to_owned(), 1),
+            ("nodesToReplicas: [{nodes: 3, replicas: 1}]".to_owned(), 1),
+            ("nodesToReplicas: [{nodes: 3, replicas: 2}, {nodes: 9, replicas: 1}]".to_owned(), 1),
+        ] {
+            let found = of_reason("SinglePod", &format!("{{scaling: {{ladder: {{{ladder}}}}}}}"));
+            assert_eq!(found.len(), expected, "{ladder}");
+            let is_named = |(field, message): &(String, String)| {
+                field == "spec.scaling.ladder"
+                    && message.starts_with("1 pod at a step of the tables:")
+            };
+            assert!(found.iter().all(is_named), "{found:?}");
         }
     }
 

@@ -130,8 +130,8 @@ pub struct ServerTls {
     #[schemars(length(min = 1, max = bounds::DOMAIN_NAME), regex(pattern = TARGET_PATTERN))]
     pub server_name: String,
 
-    /// A ConfigMap in the namespace of the Service with the authorities that may have signed it, in PEM. Default: the
-    /// public authorities.
+    /// A ConfigMap in the namespace of the Service with the authorities that may have signed it, in PEM. Each server has a copy of
+    /// them in the configuration, which may have 400 KiB. Default: the public authorities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundle>,
 }

@@ -24,6 +24,7 @@ mod read;
 mod slices;
 pub mod lists;
 mod events;
+mod room;
 mod list_and_watch;
 pub mod unlisted;
 pub mod unreadable;

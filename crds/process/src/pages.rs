@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 const MAX_TRIES: u32 = 8;
 /// Time for them. A list that begins again brings what is new in its first pages.
 const TRIES_TIME: Duration = Duration::from_secs(30);
+/// Time since a list began, within which its next page is waited for while the API server is busy. A list that begins again asks
+/// it for all pages again; but etcd keeps the version of a list for 5 minutes only.
+const BUSY_TIME: Duration = Duration::from_secs(240);
 
 /// Most octets that a page should have.
 const PAGE_OCTETS: usize = 8 << 20;
@@ -102,31 +105,57 @@ impl Pages {
     }
 }
 
+/// Why a page did not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// The API server has too much to do, and says so: that tells nothing about this page.
+    Busy,
+    /// Another reason, which may be the page.
+    Failed,
+}
+
 /// The requests for one page. Where a few of a hundred requests fail, a list of hundreds of pages would hardly ever reach its
 /// end if one that failed were not made again.
 #[derive(Clone, Copy, Debug)]
 pub struct Tries {
+    list_begun: Instant,
     begun: Instant,
     made: u32,
+    is_first: bool,
 }
 
 impl Tries {
-    /// The first one is made now.
-    pub fn begin(now: Instant) -> Tries {
-        Tries { begun: now, made: 1 }
+    /// The first one is made now, for a page of a list that began then.
+    pub fn begin(now: Instant, list_begun: Instant) -> Tries {
+        Tries { list_begun, begun: now, made: 1, is_first: true }
     }
 
     /// Whether none failed yet.
     pub fn is_first(&self) -> bool {
-        self.made == 1
+        self.is_first
     }
 
-    /// Whether there is another one after this wait: it counts as made.
-    pub fn another(&mut self, now: Instant, wait: Duration) -> bool {
-        let is_in_time = now.saturating_duration_since(self.begun) + wait <= TRIES_TIME;
-        let may = self.made < MAX_TRIES && is_in_time;
-        self.made += u32::from(may);
-        may
+    /// Whether there is another one after this wait: it counts as made, unless the API server was busy.
+    pub fn another(&mut self, now: Instant, wait: Duration, missed: Missed) -> bool {
+        self.is_first = false;
+        let ends_at = now + wait;
+        let (since, time) = match missed {
+            Missed::Busy => (self.list_begun, BUSY_TIME),
+            Missed::Failed => (self.begun, TRIES_TIME),
+        };
+        let is_in_time = ends_at.saturating_duration_since(since) <= time;
+        match missed {
+            Missed::Busy => {
+                // The time for the page itself begins when it is asked for again.
+                self.begun = if is_in_time { ends_at } else { self.begun };
+                is_in_time
+            }
+            Missed::Failed => {
+                let may = self.made < MAX_TRIES && is_in_time;
+                self.made += u32::from(may);
+                may
+            }
+        }
     }
 }
 
@@ -217,9 +246,9 @@ mod tests {
     fn k23_a_page_is_asked_for_eight_times_within_half_a_minute() {
         let now = Instant::now();
         let another = |waits: &[u64]| {
-            let (mut tries, mut at) = (Tries::begin(now), now);
+            let (mut tries, mut at) = (Tries::begin(now, now), now);
             let mut asks = |wait: &&u64| {
-                let may = tries.another(at, SECOND * (**wait as u32));
+                let may = tries.another(at, SECOND * (**wait as u32), Missed::Failed);
                 at += SECOND * (**wait as u32);
                 may
             };
@@ -228,8 +257,31 @@ mod tests {
         assert_eq!(another(&[1; 20]), 7, "and the first one");
         assert_eq!(another(&[10; 20]), 3, "30 s after the first one");
         assert_eq!(another(&[31]), 0);
-        let mut tries = Tries::begin(now);
-        assert!(tries.is_first() && tries.another(now, SECOND) && !tries.is_first());
+        let mut tries = Tries::begin(now, now);
+        let may = tries.is_first() && tries.another(now, SECOND, Missed::Failed);
+        assert!(may && !tries.is_first());
+    }
+
+    #[test]
+    fn k9_a_busy_api_server_is_waited_for_until_the_list_is_four_minutes_old() {
+        let begun = Instant::now();
+        let mut tries = Tries::begin(begun + 100 * SECOND, begun);
+        let mut at = begun + 100 * SECOND;
+        // As kube-apiserver asks for, while it has too much to do.
+        for wait in [1, 2, 4, 8, 16, 32, 32, 32] {
+            assert!(tries.another(at, wait * SECOND, Missed::Busy), "{wait} s");
+            at += wait * SECOND;
+        }
+        assert!(!tries.is_first());
+        assert_eq!(at, begun + 227 * SECOND);
+        assert!(!tries.another(at, 14 * SECOND, Missed::Busy), "its version is lost soon");
+        // What the API server asked for is no time of the page.
+        let waits = [10, 10, 10, 1].map(|wait| {
+            let may = tries.another(at, wait * SECOND, Missed::Failed);
+            at += wait * SECOND;
+            may
+        });
+        assert_eq!(waits, [true, true, true, false]);
     }
 
     #[test]

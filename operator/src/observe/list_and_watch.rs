@@ -23,8 +23,8 @@ use tokio::time::{self, timeout};
 use super::budget::{BudgetVerdict, Share};
 use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, Page, silent};
-use super::octets::octets;
-use super::relist::{Next, Persistence, page_may_pass, resize};
+use super::relist::{Next, Persistence, missed, resize};
+use super::room::admitted;
 use super::waits::Waits;
 use crate::controller::crd::is_not_found;
 use crate::runtime::decode::Undecodable;
@@ -174,11 +174,12 @@ where
 {
     /// Reads one consistent list, page by page. Returns its version.
     async fn list(&mut self, pages: &mut Pages) -> Result<String, Error> {
+        let begun = time::Instant::now().into_std();
         self.keep(Event::Init);
         let label_selector = self.followed.label.map(str::to_owned);
         let mut params = ListParams { label_selector, ..ListParams::default() };
         loop {
-            let page = self.page(&mut params, pages).await?;
+            let page = self.page(&mut params, pages, begun).await?;
             for _ in 0..page.skipped {
                 self.count_passed_over();
             }
@@ -203,12 +204,17 @@ where
     }
 
     /// Reads a page. A later one that is refused or breaks off is asked for again, as long as it may pass.
-    async fn page(&mut self, params: &mut ListParams, pages: &mut Pages) -> Result<Page, Error> {
+    async fn page(
+        &mut self,
+        params: &mut ListParams,
+        pages: &mut Pages,
+        list_begun: Instant,
+    ) -> Result<Page, Error> {
         let Means { client, lists, .. } = self.means.clone();
         let path = self.followed.api.resource_url().to_owned();
         let now = || time::Instant::now().into_std();
         let (mut waits, mut tries) =
-            (Waits::up_to(self.followed.longest_wait), Tries::begin(now()));
+            (Waits::up_to(self.followed.longest_wait), Tries::begin(now(), list_begun));
         loop {
             let asked = now();
             params.limit = Some(pages.limit());
@@ -225,8 +231,8 @@ where
             };
             resize(pages, &error, now().saturating_duration_since(asked));
             let wait = waits.next(Instant::now(), chance());
-            let may_pass = params.continue_token.is_some() && page_may_pass(&error);
-            if !may_pass || !tries.another(now(), wait) {
+            let missed = missed(&error).filter(|_| params.continue_token.is_some());
+            if !missed.is_some_and(|missed| tries.another(now(), wait, missed)) {
                 return Err(Error::InitialListFailed(error));
             }
             tracing::warn!("a page of {path} failed and is asked for again: {error}");
@@ -351,42 +357,6 @@ where
         (self.heard)(Heard::Changed(object, before));
         if verdict == BudgetVerdict::Nothing {
             (self.heard)(Heard::NotKept(object.meta()));
-        }
-    }
-}
-
-/// How the object of this event is kept; it is made a stub if need be.
-fn admitted<K: Resource + Serialize>(
-    event: &mut Event<K>,
-    share: &mut Share,
-    stub: Option<fn(&mut K)>,
-    is_needed: impl Fn(&K) -> bool,
-) -> BudgetVerdict {
-    match event {
-        Event::Init => {
-            share.list();
-            BudgetVerdict::Whole
-        }
-        Event::InitDone => {
-            share.listed();
-            BudgetVerdict::Whole
-        }
-        Event::Delete(object) => {
-            share.remove(object.meta());
-            BudgetVerdict::Whole
-        }
-        Event::Apply(object) | Event::InitApply(object) => {
-            let whole = octets(object);
-            match share.admit(object.meta(), whole, is_needed(object)) {
-                true => BudgetVerdict::Whole,
-                false => {
-                    let stub = stub.map(|stub| {
-                        stub(object);
-                        octets(object)
-                    });
-                    share.admit_stub(object.meta(), whole, stub)
-                }
-            }
         }
     }
 }

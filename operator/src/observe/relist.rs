@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 use kube::runtime::watcher::Error;
-use process::pages::Pages;
+use process::pages::{Missed, Pages};
 use process::version::{self, MAX_STARTS, Verdict};
 
 /// What to do after a failure.
@@ -98,14 +98,16 @@ pub(super) fn resize(pages: &mut Pages, error: &kube::Error, after: Duration) {
     }
 }
 
-/// Whether the same page may come later: its version is kept, and so is our permission.
-pub(super) fn page_may_pass(error: &kube::Error) -> bool {
+/// Why a page did not come, if the same page may come later: its version is kept, and so is our permission.
+pub(super) fn missed(error: &kube::Error) -> Option<Missed> {
     match (size(error), error) {
-        (Size::TooLarge | Size::MayBeTooLarge, _) => true,
-        (Size::TooSmall, _) => false,
-        (Size::SaysNothing, kube::Error::Api(status)) => status.code == 429,
-        (Size::SaysNothing, kube::Error::Service(_)) => true,
-        (Size::SaysNothing, _) => false,
+        (Size::TooLarge | Size::MayBeTooLarge, _) => Some(Missed::Failed),
+        (Size::TooSmall, _) => None,
+        (Size::SaysNothing, kube::Error::Api(status)) => {
+            (status.code == 429).then_some(Missed::Busy)
+        }
+        (Size::SaysNothing, kube::Error::Service(_)) => Some(Missed::Failed),
+        (Size::SaysNothing, _) => None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use process::items::{Items, Part};
-use process::pages::{Pages, Tries};
+use process::pages::{Missed, Pages, Tries};
 use tokio::time::{sleep, timeout};
 
 use super::decode::{self, PageMetadata};
@@ -30,12 +30,12 @@ impl Stream {
     /// Pages of one consistent list. What is not in them is removed only at their end (E21).
     pub(super) async fn list(&mut self) -> Result<(), Failure> {
         self.mark_relisted();
-        let (mut differences, mut pages) = (0, 0);
+        let (begun, mut differences, mut pages) = (Instant::now(), 0, 0);
         let mut token: Option<String> = None;
         let mut version: Option<String> = None;
         self.sink.borrow_mut().begin(&self.watched);
         loop {
-            let page = self.page_at_last(token.as_deref()).await?;
+            let page = self.page_at_last(token.as_deref(), begun).await?;
             differences += page.differences;
             pages += 1;
             // Of the first page: objects of later ones are as of then too.
@@ -50,9 +50,14 @@ impl Stream {
     }
 
     /// Reads a page. A later one that is refused or breaks off is asked for again.
-    async fn page_at_last(&mut self, token: Option<&str>) -> Result<Page, Failure> {
+    async fn page_at_last(
+        &mut self,
+        token: Option<&str>,
+        list_begun: Instant,
+    ) -> Result<Page, Failure> {
         // Each page has waits of its own.
-        let (mut supervisor, mut tries) = (Supervisor::default(), Tries::begin(Instant::now()));
+        let mut supervisor = Supervisor::default();
+        let mut tries = Tries::begin(Instant::now(), list_begun);
         loop {
             let waiting = self.sink.borrow().waiting(&self.watched);
             let failure = match self.page(token).await {
@@ -69,7 +74,8 @@ impl Stream {
             self.sink.borrow_mut().wait_no_more(&self.watched, waiting);
             let now = Instant::now();
             let next = supervisor.next(&failure, During::List, now, chance());
-            if token.is_none() || !passes(&failure) || !tries.another(now, next.after) {
+            let missed = missed(&failure).filter(|_| token.is_some());
+            if !missed.is_some_and(|missed| tries.another(now, next.after, missed)) {
                 return Err(failure);
             }
             self.log_failure(&failure, Next { relist: false, ..next });
@@ -207,19 +213,22 @@ impl Stream {
     }
 }
 
-/// Whether the same page may come later: its version is kept (410 says that it is not), and so is our permission.
-fn passes(failure: &Failure) -> bool {
+/// Why a page did not come, if the same page may come later: its version is kept (410 says that it is not), and so is our
+/// permission.
+fn missed(failure: &Failure) -> Option<Missed> {
     match failure {
-        Failure::Status { code: 413 | 429 | 500..=599, .. }
-        | Failure::Garbage(_)
-        | Failure::Link(_) => true,
-        Failure::Status { .. } | Failure::End | Failure::Silence | Failure::Relist => false,
+        failure if failure.asks_for_patience() => Some(Missed::Busy),
+        Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) | Failure::Link(_) => {
+            Some(Missed::Failed)
+        }
+        Failure::Status { .. } | Failure::End | Failure::Silence | Failure::Relist => None,
     }
 }
 
 /// A page was not read to its end, `after` this time; `is_begun`: it, or an earlier page of its list, had begun to arrive.
 fn resize(pages: &mut Pages, failure: &Failure, after: Duration, is_begun: bool) {
     match failure {
+        failure if failure.asks_for_patience() => {}
         Failure::Status { code: 410, .. } => pages.grow(),
         // Too large, it took too long, or the API server is busy.
         Failure::Status { code: 413, .. } => pages.shrink(),
@@ -266,5 +275,8 @@ mod tests {
         for harmless in [status(403), status(429), Failure::Link("refused".into())] {
             assert_eq!(after(harmless, false), 50);
         }
+        let retry_after = Some(Duration::from_secs(1));
+        let busy = Failure::Status { code: 503, message: String::new(), retry_after };
+        assert_eq!(resized(busy, 31, true, 2), 50, "the API server is busy, and says so");
     }
 }

@@ -23,6 +23,8 @@ const MAX_SPREAD: Duration = Duration::from_secs(15);
 const MAX_DOUBLINGS: u32 = 5;
 /// A server's Retry-After is honoured up to this: a longer one is taken for a mistake.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
+/// A client waits up to this part of it longer, at random: a busy API server may ask all clients for the same time.
+const RETRY_SPREAD: f64 = 0.5;
 /// Time without a failure after which the next one counts as the first.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// A watch that ends in order sooner than this is a failure: the server would be asked in a loop.
@@ -198,7 +200,8 @@ impl Supervisor {
         let jitter = most.mul_f64(chance);
         match failure {
             Failure::Status { retry_after: Some(asked), .. } => {
-                (*asked).min(MAX_RETRY_AFTER) + jitter
+                let asked = (*asked).min(MAX_RETRY_AFTER);
+                asked + most.max(asked.mul_f64(RETRY_SPREAD)).mul_f64(chance)
             }
             Failure::Status { code: 401 | 403, .. } | Failure::Garbage(_) => {
                 jitter.max(SHORTEST_WAIT)
@@ -225,6 +228,15 @@ fn raises_doubt(failure: &Failure, during: During, now: Instant) -> bool {
 }
 
 impl Failure {
+    /// The API server has too much to do, and says so; a request that comes later may succeed.
+    pub(super) fn asks_for_patience(&self) -> bool {
+        matches!(
+            self,
+            Failure::Status { code: 429, .. }
+                | Failure::Status { code: 503, retry_after: Some(_), .. }
+        )
+    }
+
     /// One line for the log and `/readyz`; `what` is the plural of the resource.
     pub(super) fn text(&self, what: &str) -> String {
         match self {

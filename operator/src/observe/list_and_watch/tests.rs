@@ -62,7 +62,10 @@ async fn followed(server: &Arc<Server>, time: Duration) -> Vec<String> {
 
 /// The same, and how many failures it said.
 async fn heard(server: &Arc<Server>, time: Duration) -> (Vec<String>, usize) {
-    let client = server.client();
+    heard_of(server.client(), time).await
+}
+
+async fn heard_of(client: Client, time: Duration) -> (Vec<String>, usize) {
     let writer = Writer::<ConfigMap>::new(());
     let store = writer.as_reader();
     let followed = Followed {
@@ -120,6 +123,20 @@ async fn k23_a_page_that_never_comes_does_not_hold_the_list_for_good() {
     *server.refusals.lock().unwrap() = vec![503; 6];
     assert_eq!(followed(&server, Duration::from_secs(600)).await, ALL);
     assert_eq!(server.asked("page 1"), 2, "a new list after 30 s of tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn k9_a_busy_api_server_is_waited_for_longer_than_one_that_fails() {
+    let server = Arc::new(Server::default());
+    *server.refusals.lock().unwrap() = vec![429; 8];
+    let (names, failures) = heard(&server, Duration::from_secs(160)).await;
+    assert_eq!((names, failures), (ALL.map(str::to_owned).to_vec(), 8));
+    assert_eq!(server.asked("page 1"), 1, "all pages were asked for again");
+    // Until etcd may lose the version of the list.
+    let server = Arc::new(Server::default());
+    *server.refusals.lock().unwrap() = vec![429; 20];
+    heard(&server, Duration::from_secs(600)).await;
+    assert!(server.asked("page 1") > 1);
 }
 
 #[tokio::test(start_paused = true)]

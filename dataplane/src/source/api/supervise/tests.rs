@@ -72,8 +72,19 @@ fn k9_retry_after_is_honoured_and_bounded() {
         retry_after: Some(Duration::from_secs(seconds)),
     };
     let wait = next(&mut supervisor, &asked(7), During::List).after;
-    assert_eq!(wait, Duration::from_millis(7100));
-    assert!(next(&mut supervisor, &asked(86_400), During::List).after < Duration::from_secs(126));
+    assert_eq!(wait, Duration::from_millis(8750));
+    assert_eq!(next(&mut supervisor, &asked(86_400), During::List).after.as_secs(), 150);
+}
+
+#[test]
+fn k9_clients_that_get_the_same_retry_after_come_back_at_different_times() {
+    let retry_after = Some(Duration::from_secs(32));
+    let busy = Failure::Status { code: 429, message: String::new(), retry_after };
+    let wait = |chance| {
+        let next = Supervisor::default().next(&busy, During::List, Instant::now(), chance);
+        next.after.as_secs()
+    };
+    assert_eq!([0.0, 0.5, 0.999].map(wait), [32, 40, 47]);
 }
 
 #[test]

@@ -37,6 +37,13 @@ impl ApiClient {
         Ok(ApiClient { credentials, client, doubted: Notify::new() })
     }
 
+    /// One that is there already.
+    #[cfg(test)]
+    pub(super) fn of(client: Client) -> ApiClient {
+        let credentials = Credentials::InCluster;
+        ApiClient { credentials, client: RefCell::new(client), doubted: Notify::new() }
+    }
+
     /// For one request. Connections of earlier clients stay open until they end.
     pub(super) fn client(&self) -> Client {
         self.client.borrow().clone()

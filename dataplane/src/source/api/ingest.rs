@@ -6,7 +6,8 @@ use std::time::Instant;
 use dataplane_core::{Change, DataSource, Key, Resource};
 use tokio::sync::watch;
 
-use super::decode::{self, Decoded, Undecodable};
+use super::decode::{self, Decoded, Named, Undecodable};
+use super::meanwhile::Meanwhile;
 use super::put_off::PutOff;
 use super::status::StreamStatus;
 use super::watched::{KINDS, Watched};
@@ -23,6 +24,8 @@ pub(super) struct Ingest {
     pub(super) status: StreamStatus,
     /// Objects of lists in progress.
     put_off: PutOff,
+    /// Events that came while lists were read beside watches.
+    pub(super) meanwhile: Meanwhile,
     /// Counts requests to list again, by [`Watched::number`].
     pub(super) relists: watch::Sender<[u64; KINDS]>,
 }
@@ -30,7 +33,7 @@ pub(super) struct Ingest {
 impl Ingest {
     pub(super) fn new(writer: Writer, status: StreamStatus) -> Ingest {
         let (put_off, relists) = (PutOff::default(), watch::Sender::new([0; KINDS]));
-        Ingest { writer, status, put_off, relists }
+        Ingest { writer, status, put_off, meanwhile: Meanwhile::default(), relists }
     }
 
     /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
@@ -192,12 +195,29 @@ impl Ingest {
     /// A list is complete, as of this version. Returns how many objects vanished.
     pub(super) fn complete(&mut self, resource: Resource, version: &str) -> usize {
         for text in self.put_off.take(resource) {
-            self.apply(resource, &text);
+            if !self.is_outdated(resource as usize, &text) {
+                self.apply(resource, &text);
+            }
         }
         self.put_off.complete(resource);
         let removed = self.writer.complete(resource, decode::version(Some(version)));
         self.status.complete(resource);
         removed
+    }
+
+    /// Whether an event said something newer of an object of a list that is read beside the watch.
+    pub(super) fn is_outdated(&self, number: usize, text: &[u8]) -> bool {
+        let is_remembering = self.meanwhile.is_remembering(number);
+        let named = is_remembering.then(|| decode::named(text)).flatten();
+        named.is_some_and(|Named { metadata }| {
+            let (key, version) = (convert::key(&metadata), convert::version(&metadata));
+            self.meanwhile.is_outdated(number, &key, version)
+        })
+    }
+
+    /// Its list is given up: the watch continues, so no list is needed.
+    pub(super) fn give_up(&mut self, resource: Resource) {
+        self.put_off.give_up(resource);
     }
 
     /// Objects of its list that wait for its end.

@@ -1,14 +1,16 @@
 //! One consistent list, page by page, each object applied when it has arrived (E20, E21, K23).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use process::items::{Items, Part};
 use process::pages::{Missed, Pages, Tries};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::decode::{self, PageMetadata};
-use super::pace::chance;
+use super::listed::Listed;
+use super::pace::{chance, due_after};
+use super::sink::Sink;
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watch::{ANSWER_TIMEOUT, Stream, chain, silent};
 use crate::source::objects::convert;
@@ -27,13 +29,21 @@ struct Page {
 }
 
 impl Stream {
-    /// Pages of one consistent list. What is not in them is removed only at their end (E21).
+    /// One consistent list, at whose version the next watch starts.
     pub(super) async fn list(&mut self) -> Result<(), Failure> {
+        self.give_up_beside();
         self.mark_relisted();
-        let (begun, mut differences, mut pages) = (Instant::now(), 0, 0);
+        self.sink.borrow_mut().begin(&self.watched);
+        let listed = self.read_list().await?;
+        self.complete(listed, false);
+        Ok(())
+    }
+
+    /// Pages of one consistent list. What is not in them is removed only at their end (E21).
+    pub(super) async fn read_list(&mut self) -> Result<Listed, Failure> {
+        let (begun, mut differences, mut pages) = (Instant::now().into_std(), 0, 0);
         let mut token: Option<String> = None;
         let mut version: Option<String> = None;
-        self.sink.borrow_mut().begin(&self.watched);
         loop {
             let page = self.page_at_last(token.as_deref(), begun).await?;
             differences += page.differences;
@@ -45,24 +55,51 @@ impl Stream {
                 break;
             }
         }
-        self.complete(version.unwrap_or_default(), pages, differences);
-        Ok(())
+        Ok(Listed { version: version.unwrap_or_default(), pages, differences })
+    }
+
+    /// A list is complete. A watch beside which it was read may have reached a later version already; events before the version
+    /// of the list are echoes.
+    pub(super) fn complete(&mut self, listed: Listed, was_beside: bool) {
+        let Listed { version, pages, differences } = listed;
+        let mut sink = self.sink.borrow_mut();
+        let removed = sink.complete(&self.watched, &version);
+        if std::mem::take(&mut self.is_comparing) {
+            // Most are events that arrived later; a number that grows each time is a defect.
+            let differences = differences + removed as u64;
+            sink.feed(&self.watched, |feed| feed.differences += differences);
+            if differences > 0 {
+                let resource = self.watched.plural();
+                tracing::info!(resource, differences, "a list for comparison differed");
+            }
+        }
+        drop(sink);
+        self.compare_at = due_after(self.compare_after);
+        if !was_beside {
+            self.list_at = None;
+        }
+        self.supervisor.listed(pages);
+        self.pages.complete();
+        let held = decode::version(self.version.as_deref());
+        if !was_beside || held < decode::version(Some(&version)) {
+            self.version = Some(version);
+        }
     }
 
     /// Reads a page. A later one that is refused or breaks off is asked for again.
     async fn page_at_last(
         &mut self,
         token: Option<&str>,
-        list_begun: Instant,
+        list_begun: std::time::Instant,
     ) -> Result<Page, Failure> {
         // Each page has waits of its own.
         let mut supervisor = Supervisor::default();
-        let mut tries = Tries::begin(Instant::now(), list_begun);
+        let mut tries = Tries::begin(Instant::now().into_std(), list_begun);
         loop {
             let waiting = self.sink.borrow().waiting(&self.watched);
             let failure = match self.page(token).await {
                 Ok(page) => {
-                    if !tries.is_first() {
+                    if !tries.is_first() && !self.is_beside {
                         // The list may take minutes yet, and nothing is wrong with it.
                         self.sink.borrow().feed(&self.watched, Feed::went_on);
                     }
@@ -72,13 +109,17 @@ impl Stream {
             };
             // Its objects come again.
             self.sink.borrow_mut().wait_no_more(&self.watched, waiting);
-            let now = Instant::now();
+            let now = Instant::now().into_std();
             let next = supervisor.next(&failure, During::List, now, chance());
             let missed = missed(&failure).filter(|_| token.is_some());
             if !missed.is_some_and(|missed| tries.another(now, next.after, missed)) {
                 return Err(failure);
             }
-            self.log_failure(&failure, Next { relist: false, ..next });
+            match self.is_beside {
+                // The watch brings what is new.
+                true => self.sink.borrow().feed(&self.watched, |feed| feed.failures += 1),
+                false => self.log_failure(&failure, Next { relist: false, ..next }),
+            }
             sleep(next.after).await;
             if self.is_relist_due() {
                 return Err(Failure::Relist);
@@ -130,13 +171,16 @@ impl Stream {
 
     fn take_part(&self, part: Part<'_>, is_first: bool, page: &mut Page) -> Result<(), Failure> {
         let mut sink = self.sink.borrow_mut();
+        if sink.is_overtaken(&self.watched) {
+            return Err(Failure::Overtaken);
+        }
         match part {
             Part::Metadata(text) => {
                 page.metadata = serde_json::from_slice(text)
                     .map_err(|error| Failure::Garbage(error.to_string()))?;
                 let version = decode::version(Some(&page.metadata.resource_version));
                 let has_objects = page.objects > 0;
-                if is_first && sink.list_is_at(&self.watched, version, has_objects) {
+                if is_first && self.begins_again(&mut sink, version, has_objects) {
                     return Err(Failure::Relist);
                 }
             }
@@ -153,6 +197,26 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether a list of this version must begin again, because the API server went back (K22).
+    fn begins_again(&self, sink: &mut Sink, version: u64, has_objects: bool) -> bool {
+        match self.is_beside {
+            // Events that came since it was asked for may be newer.
+            true => self.is_back(sink, version),
+            false => sink.list_is_at(&self.watched, version, has_objects),
+        }
+    }
+
+    /// Whether the API server is below the version held, in a consistent read that was asked for at this version.
+    fn is_back(&self, sink: &mut Sink, version: u64) -> bool {
+        let held = decode::version(self.version.as_deref());
+        let is_back = version != 0 && version < held;
+        // Not where another stream has noticed it meanwhile.
+        if is_back && !self.is_relist_due() {
+            sink.went_back(&self.watched, version, held);
+        }
+        is_back
+    }
+
     /// Asks for one object before a watch continues: an API server whose etcd was restored from a backup accepts a watch
     /// at a version that it does not have yet, and stays silent until it has passed it (K22). So the version held must
     /// be confirmed where the watch before was silent, broke off or ended too soon. The stream of Namespaces asks before
@@ -166,16 +230,11 @@ impl Stream {
             return Ok(());
         }
         let (version, uid) = self.read_one().await?;
-        let held = decode::version(self.version.as_deref());
         let mut sink = self.sink.borrow_mut();
         if names_the_cluster {
             sink.ingest.look_at_cluster(uid);
         }
-        let is_back = version != 0 && version < held;
-        // Not where another stream has noticed it meanwhile.
-        if is_back && !self.is_relist_due() {
-            sink.went_back(&self.watched, version, held);
-        }
+        let is_back = self.is_back(&mut sink, version);
         drop(sink);
         if is_back || self.is_relist_due() {
             return Err(Failure::Relist);
@@ -221,7 +280,11 @@ fn missed(failure: &Failure) -> Option<Missed> {
         Failure::Status { code: 413 | 500..=599, .. } | Failure::Garbage(_) | Failure::Link(_) => {
             Some(Missed::Failed)
         }
-        Failure::Status { .. } | Failure::End | Failure::Silence | Failure::Relist => None,
+        Failure::Status { .. }
+        | Failure::End
+        | Failure::Silence
+        | Failure::Overtaken
+        | Failure::Relist => None,
     }
 }
 
@@ -241,6 +304,7 @@ fn resize(pages: &mut Pages, failure: &Failure, after: Duration, is_begun: bool)
         | Failure::Link(_)
         | Failure::End
         | Failure::Silence
+        | Failure::Overtaken
         | Failure::Relist => {}
     }
 }

@@ -2,10 +2,19 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::rollout;
 
 /// E25: a list for comparison after 5 to 7 hours.
 const COMPARE_AFTER: Duration = Duration::from_secs(5 * 3600);
+
+/// A list follows this long after an event that was too long, and after a list beside a watch that failed. Shorter, someone who
+/// writes many such events would make every pod list all objects again and again.
+pub(super) const LIST_AGAIN_AFTER: Duration = Duration::from_secs(600);
+
+/// Random part of the time until such a list, because many pods start together.
+const SPREAD: f64 = 0.4;
 
 /// A watch that is silent for this long, or up to a fifth longer, is restarted: bookmarks come about once a minute, so it
 /// may be dead, or at a version that the API server does not have yet (K22).
@@ -34,6 +43,11 @@ impl Pace {
             silence: SILENCE,
         }
     }
+}
+
+/// When a list is due: after this time, or up to four tenths later.
+pub(super) fn due_after(time: Duration) -> Instant {
+    Instant::now() + time.mul_f64(1.0 + SPREAD * chance())
 }
 
 /// In [0, 1), different in every process.

@@ -31,6 +31,12 @@ impl PutOff {
         }
     }
 
+    /// The list is given up, and was not needed: what is new does not wait for the next one.
+    pub(super) fn give_up(&mut self, resource: Resource) {
+        self.take(resource);
+        self.dropped[resource as usize] = false;
+    }
+
     /// The list is complete.
     pub(super) fn complete(&mut self, resource: Resource) {
         (self.broken_off[resource as usize], self.dropped[resource as usize]) = (0, false);
@@ -92,6 +98,18 @@ mod tests {
         put_off.complete(pods);
         put_off.begin(pods);
         assert!(put_off.keep(pods, b"{}"));
+    }
+
+    #[test]
+    fn e22_lists_that_were_not_needed_and_broke_off_do_not_count() {
+        let (mut put_off, pods) = (PutOff::default(), Resource::Pods);
+        for _ in 0..=2 * MAX_LISTS {
+            put_off.begin(pods);
+            assert!(put_off.keep(pods, b"{}") && put_off.keep(pods, b"{}"));
+            put_off.truncate(pods, 1);
+            put_off.give_up(pods);
+            assert_eq!((put_off.octets, put_off.waiting(pods)), (0, 0));
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(super) struct Sink {
 pub(super) struct Read<'a> {
     /// The key of its object; `None` if its metadata cannot be read.
     pub(super) key: Option<Key>,
+    /// Its version; 0 if it has none.
+    pub(super) version: u64,
     /// The object is gone; otherwise it is new or was changed.
     pub(super) is_deleted: bool,
     /// The object as JSON.
@@ -71,10 +73,31 @@ impl Sink {
     pub(super) fn begin(&mut self, watched: &Watched) {
         // Earlier events come before the list.
         while self.apply_round() {}
+        self.ingest.meanwhile.end(watched.number());
         match watched {
             Watched::Objects(resource) => self.ingest.begin(*resource),
             Watched::ConfigMap { .. } => self.configuration.begin_list(),
         }
+    }
+
+    /// The same of a list that is read while a watch is open.
+    pub(super) fn begin_beside(&mut self, watched: &Watched) {
+        self.begin(watched);
+        self.ingest.meanwhile.begin(watched.number());
+    }
+
+    /// Such a list is given up: what is known comes from the watch alone.
+    pub(super) fn give_up_beside(&mut self, watched: &Watched) {
+        self.ingest.meanwhile.end(watched.number());
+        match watched {
+            Watched::Objects(resource) => self.ingest.give_up(*resource),
+            Watched::ConfigMap { .. } => {}
+        }
+    }
+
+    /// Whether too many events came while such a list was read: it cannot be used.
+    pub(super) fn is_overtaken(&self, watched: &Watched) -> bool {
+        self.ingest.meanwhile.is_overtaken(watched.number())
     }
 
     /// The list that began is consistent and of this version. Returns whether it must begin again,
@@ -105,7 +128,10 @@ impl Sink {
 
     /// An event of a watch: one about an object waits for its turn, the ConfigMap has none.
     pub(super) fn receive(&mut self, watched: &Watched, read: Read<'_>) {
-        let Read { key, is_deleted, text, received } = read;
+        let Read { key, version, is_deleted, text, received } = read;
+        if let Some(key) = &key {
+            self.ingest.meanwhile.add(watched.number(), key, version);
+        }
         match (watched, key, is_deleted) {
             (Watched::Objects(resource), Some(key), is_deleted) => {
                 let resource = *resource;
@@ -167,6 +193,9 @@ impl Sink {
 
     /// An object of a list, as JSON. Returns whether an answer may differ.
     pub(super) fn apply_of_list(&mut self, watched: &Watched, object: &[u8]) -> bool {
+        if self.ingest.is_outdated(watched.number(), object) {
+            return false;
+        }
         match watched {
             Watched::Objects(resource) => self.ingest.apply_of_list(*resource, object),
             Watched::ConfigMap { .. } => {
@@ -203,14 +232,18 @@ impl Sink {
 
     /// A list is complete, as of this version. Returns how many objects vanished.
     pub(super) fn complete(&mut self, watched: &Watched, version: &str) -> usize {
-        match watched {
+        // Events that came while it was read.
+        while self.apply_round() {}
+        let removed = match watched {
             Watched::Objects(resource) => self.complete_objects(*resource, version),
             Watched::ConfigMap { .. } => {
                 self.configuration.complete_list(&mut self.ingest);
                 self.feed(watched, Feed::heard);
                 0
             }
-        }
+        };
+        self.ingest.meanwhile.end(watched.number());
+        removed
     }
 
     /// A configuration that waited for this list takes over in the same step in which the list becomes visible (E5).
@@ -234,6 +267,7 @@ impl Sink {
     /// A resource is not needed any more.
     pub(super) fn forget(&mut self, resource: Resource) {
         while self.apply_round() {}
+        self.ingest.meanwhile.end(resource as usize);
         self.ingest.forget(resource);
         self.configuration.settle_renewal(&mut self.ingest);
         self.ingest.publish();
@@ -258,4 +292,4 @@ impl Sink {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

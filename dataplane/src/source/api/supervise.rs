@@ -53,7 +53,9 @@ pub(super) enum Failure {
     End,
     /// A watch gave nothing for longer than bookmarks take.
     Silence,
-    /// A new list is due, or was requested.
+    /// Too many events came while a list was read beside a watch.
+    Overtaken,
+    /// A new list is needed, or was requested.
     Relist,
 }
 
@@ -178,7 +180,9 @@ impl Supervisor {
         let verdict = match failure {
             Failure::Relist => Verdict::Lost,
             Failure::Status { code, message, .. } => version::verdict(*code, message),
-            Failure::Link(_) | Failure::End | Failure::Silence => Verdict::SaysNothing,
+            Failure::Link(_) | Failure::End | Failure::Silence | Failure::Overtaken => {
+                Verdict::SaysNothing
+            }
             Failure::Garbage(_) => Verdict::MayBeLost,
         };
         match verdict {
@@ -210,6 +214,7 @@ impl Supervisor {
             | Failure::Link(_)
             | Failure::End
             | Failure::Silence
+            | Failure::Overtaken
             | Failure::Relist => jitter,
         }
     }
@@ -256,6 +261,7 @@ impl Failure {
             }
             Failure::End => "the API server ended the watch at once".to_owned(),
             Failure::Silence => "nothing came through the watch".to_owned(),
+            Failure::Overtaken => "too much changed while a list was read".to_owned(),
             Failure::Relist => "listed again".to_owned(),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::header::RETRY_AFTER;
@@ -14,12 +14,13 @@ use kube::client::Body;
 use process::lines::{Lines, TooLong};
 use process::pages::Pages;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::client::ApiClient;
 use super::decode::{self, ApiStatus, Line};
 use super::heartbeat;
-use super::pace::{Pace, chance};
+use super::listed::{self, Beside};
+use super::pace::{LIST_AGAIN_AFTER, Pace, chance, due_after};
 use super::sink::{Read, Sink};
 use super::supervise::{During, Failure, Next, Supervisor};
 use super::watched::{self, FIRST_PAGE, KINDS, PAGE, Watched};
@@ -29,11 +30,6 @@ use crate::source::objects::convert;
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// An error body that is read for its message.
 const MAX_ERROR: usize = 64 << 10;
-/// A list follows this long after an event that was too long. Shorter, someone who writes many would make every pod list all
-/// objects again and again.
-const LIST_AFTER_TOO_LONG: Duration = Duration::from_secs(600);
-/// Random part of the interval between comparison lists, because many pods start together.
-const COMPARE_SPREAD: f64 = 0.4;
 /// Random part of the silence that ends a watch, because all watches of all pods begin when an API server starts.
 const SILENCE_SPREAD: f64 = 0.2;
 
@@ -48,15 +44,19 @@ pub(super) struct Stream {
     relists: watch::Receiver<[u64; KINDS]>,
     relisted: u64,
     pub(super) pages: Pages,
-    supervisor: Supervisor,
+    pub(super) supervisor: Supervisor,
     /// The version that is held; `None` before the first complete list.
     pub(super) version: Option<String>,
     silence: Duration,
-    compare_after: Duration,
-    compare_at: Instant,
-    is_comparing: bool,
+    pub(super) compare_after: Duration,
+    pub(super) compare_at: Instant,
+    pub(super) is_comparing: bool,
     /// When a list says what became of an object whose event was too long.
-    list_at: Option<Instant>,
+    pub(super) list_at: Option<Instant>,
+    /// A list in progress that is not needed.
+    pub(super) beside: Option<Beside>,
+    /// This stream is one, beside the watch of another.
+    pub(super) is_beside: bool,
 }
 
 impl Stream {
@@ -81,10 +81,20 @@ impl Stream {
             version: None,
             silence: silence.mul_f64(1.0 + SILENCE_SPREAD * chance()),
             compare_after,
-            compare_at: next_comparison(compare_after),
+            compare_at: due_after(compare_after),
             is_comparing: false,
             list_at: None,
+            beside: None,
+            is_beside: false,
         }
+    }
+
+    /// A stream of the same thing, at the same version.
+    pub(super) fn another(&self) -> Stream {
+        let (client, sink) = (self.client.clone(), self.sink.clone());
+        let stream = Stream::new(self.watched.clone(), client, sink, self.dead.clone());
+        let version = self.version.clone();
+        Stream { relisted: self.relisted, pages: self.pages, version, ..stream }
     }
 
     /// List, watch, and so on.
@@ -103,7 +113,7 @@ impl Stream {
                     Err(failure) => (failure, During::Look),
                 }
             };
-            let next = self.supervisor.next(&failure, during, Instant::now(), chance());
+            let next = self.supervisor.next(&failure, during, Instant::now().into_std(), chance());
             self.log_failure(&failure, next);
             relist = next.relist;
             let known = (relist && during != During::List).then_some(self.relisted);
@@ -130,27 +140,6 @@ impl Stream {
         } else {
             tracing::debug!(resource = what, relist = next.relist, "{text}");
         }
-    }
-
-    /// A list is complete: the next watch starts at its version.
-    pub(super) fn complete(&mut self, version: String, pages: u32, differences: u64) {
-        let mut sink = self.sink.borrow_mut();
-        let removed = sink.complete(&self.watched, &version);
-        if std::mem::take(&mut self.is_comparing) {
-            // Most are events that arrived meanwhile; a number that grows each time is a defect.
-            let differences = differences + removed as u64;
-            sink.feed(&self.watched, |feed| feed.differences += differences);
-            if differences > 0 {
-                let resource = self.watched.plural();
-                tracing::info!(resource, differences, "a list for comparison differed");
-            }
-        }
-        drop(sink);
-        self.compare_at = next_comparison(self.compare_after);
-        self.list_at = None;
-        self.supervisor.listed(pages);
-        self.pages.complete();
-        self.version = Some(version);
     }
 
     /// Whether a list was requested that has not begun.
@@ -205,7 +194,7 @@ impl Stream {
             Err(failure) => return (failure, During::Start),
         };
         let asked = Duration::from_secs(seconds.into());
-        let during = During::Watch { since: Instant::now(), asked };
+        let during = During::Watch { since: Instant::now().into_std(), asked };
         let is_recovered = self.sink.borrow_mut().heard(&self.watched, 0);
         if is_recovered {
             tracing::info!(resource = self.watched.plural(), "watching again");
@@ -223,13 +212,12 @@ impl Stream {
         }
     }
 
-    /// The next chunk of a watch.
+    /// The next chunk of a watch. A list that is due begins beside it.
     async fn chunk(&mut self, body: &mut Body) -> Result<Vec<u8>, Failure> {
-        let list_at = self.list_at.map_or(self.compare_at, |at| at.min(self.compare_at));
-        let list_in = list_at.saturating_duration_since(Instant::now());
         let begun = Instant::now();
         let (number, relisted) = (self.watched.number(), self.relisted);
         loop {
+            let list_at = self.list_at.map_or(self.compare_at, |at| at.min(self.compare_at));
             return tokio::select! {
                 frame = timeout(self.silence, body.frame()) => match frame {
                     // Not reported as a failure: where hardly anything changes, bookmarks may take longer. If something
@@ -246,11 +234,14 @@ impl Stream {
                     }
                     Err(silent(heartbeat::SILENCE))
                 }
-                _ = self.relists.wait_for(|counts| counts[number] != relisted) => Err(Failure::Relist),
-                () = tokio::time::sleep(list_in) => {
-                    // One that looks for what was passed over differs, and that is no defect.
-                    self.is_comparing = self.list_at.is_none();
-                    Err(Failure::Relist)
+                () = requested(&mut self.relists, |counts| counts[number] != relisted) => Err(Failure::Relist),
+                () = sleep_until(list_at), if self.beside.is_none() => {
+                    self.begin_beside();
+                    continue;
+                }
+                ended = listed::end_of(&mut self.beside) => match self.take_beside(ended) {
+                    Ok(()) => continue,
+                    Err(failure) => Err(failure),
                 }
             };
         }
@@ -258,7 +249,7 @@ impl Stream {
 
     /// Gives the events of one chunk to the sink.
     fn take(&mut self, lines: &mut Lines, chunk: &[u8]) -> Result<(), Failure> {
-        let received = Instant::now();
+        let received = Instant::now().into_std();
         lines.add(chunk);
         let mut events = 0;
         let mut outcome = Ok(());
@@ -287,13 +278,13 @@ impl Stream {
     fn pass_over(&mut self) {
         let is_news = self.list_at.is_none();
         if is_news {
-            self.list_at = Some(next_comparison(LIST_AFTER_TOO_LONG));
+            self.list_at = Some(due_after(LIST_AGAIN_AFTER));
         }
         self.sink.borrow_mut().skip_too_long(&self.watched, is_news);
     }
 
     /// One line. Returns whether it was about an object.
-    fn event(&mut self, line: &str, received: Instant) -> Result<bool, Failure> {
+    fn event(&mut self, line: &str, received: std::time::Instant) -> Result<bool, Failure> {
         if line.is_empty() {
             return Ok(false);
         }
@@ -322,7 +313,8 @@ impl Stream {
         };
         let mut sink = self.sink.borrow_mut();
         if let Some(is_deleted) = is_deleted {
-            sink.receive(&self.watched, Read { key, is_deleted, text, received });
+            let read = Read { key, version: new, is_deleted, text, received };
+            sink.receive(&self.watched, read);
         }
         sink.saw_version(&self.watched, new);
         drop(sink);
@@ -345,8 +337,16 @@ pub(super) async fn pause(
     let is_requested = |counts: &[u64; KINDS]| known.is_some_and(|known| counts[number] != known);
     tokio::select! {
         () = tokio::time::sleep(after) => {}
-        _ = relists.wait_for(is_requested) => {}
+        () = requested(relists, is_requested) => {}
     }
+}
+
+/// Waits until lists are requested.
+async fn requested(
+    relists: &mut watch::Receiver<[u64; KINDS]>,
+    is_requested: impl Fn(&[u64; KINDS]) -> bool,
+) {
+    let _ = relists.wait_for(|counts| is_requested(counts)).await;
 }
 
 /// Waits until a heartbeat gets no answer.
@@ -355,10 +355,6 @@ async fn died(dead: &mut watch::Receiver<u64>) {
         // The heartbeat has ended with the source: nothing will say so any more.
         std::future::pending::<()>().await;
     }
-}
-
-fn next_comparison(after: Duration) -> Instant {
-    Instant::now() + after.mul_f64(1.0 + COMPARE_SPREAD * chance())
 }
 
 pub(super) fn silent(duration: Duration) -> Failure {

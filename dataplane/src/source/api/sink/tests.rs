@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const OBJECTS: [Resource; 3] = [Resource::Services, Resource::EndpointSlices, Resource::Namespaces];
 
 /// A sink whose configuration comes from a ConfigMap that was not read yet.
-fn sink() -> Sink {
+pub(in crate::source::api) fn sink() -> Sink {
     sink_with(Setup::reporting_to(Arc::default()))
 }
 
@@ -47,7 +47,7 @@ fn sink_with(setup: Setup) -> Sink {
 }
 
 /// The ConfigMap has this configuration for every pod.
-fn adopt(sink: &mut Sink, stable: &Value) {
+pub(in crate::source::api) fn adopt(sink: &mut Sink, stable: &Value) {
     adopt_texts(sink, json!({"stable.json": stable.to_string()}));
 }
 

@@ -15,7 +15,7 @@ fn wide(number: usize, edit: usize) -> Value {
 fn receive(sink: &mut Sink, resource: Resource, object: &Value) {
     let text = object.to_string();
     let key = decode::named(text.as_bytes()).map(|named| convert::key(&named.metadata));
-    let read = Read { key, is_deleted: false, text: &text, received: Instant::now() };
+    let read = Read { key, version: 0, is_deleted: false, text: &text, received: Instant::now() };
     sink.receive(&Watched::Objects(resource), read);
 }
 
@@ -80,7 +80,7 @@ fn e11_an_endpoint_that_moves_is_never_missing_while_edits_replace_others() {
     receive(&mut sink, Resource::EndpointSlices, &slice("db-b", 3));
     let text = slice("db-a", 3).to_string();
     let key = Some(dataplane_core::Key::new("shop", "db-a"));
-    let read = Read { key, is_deleted: true, text: &text, received: Instant::now() };
+    let read = Read { key, version: 0, is_deleted: true, text: &text, received: Instant::now() };
     sink.receive(&Watched::Objects(Resource::EndpointSlices), read);
     loop {
         let has_more = sink.apply_round();

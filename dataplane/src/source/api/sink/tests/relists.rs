@@ -32,7 +32,7 @@ fn seen(sink: &Sink) -> Vec<u8> {
 fn another_event(sink: &mut Sink, name: &str) {
     let text = service(name).to_string();
     let key = decode::named(text.as_bytes()).map(|named| convert::key(&named.metadata));
-    let read = Read { key, is_deleted: false, text: &text, received: Instant::now() };
+    let read = Read { key, version: 0, is_deleted: false, text: &text, received: Instant::now() };
     sink.receive(&Watched::Objects(Resource::Services), read);
     while sink.apply_round() {}
 }
@@ -81,4 +81,20 @@ fn e22_a_list_that_breaks_off_takes_no_endpoint_away() {
     assert_eq!(seen(&sink), [1, 2, 3]);
     complete(&mut sink, Resource::EndpointSlices);
     assert_eq!(seen(&sink), [1], "in one step, at its end");
+}
+
+#[test]
+fn e25_what_waits_for_the_end_of_a_list_beside_a_watch_is_not_brought_back() {
+    let mut sink = sink_with_two_slices();
+    sink.begin_beside(&SLICES);
+    apply(&mut sink, Resource::EndpointSlices, &own_slice("a", 5, &[2]));
+    apply(&mut sink, Resource::EndpointSlices, &own_slice("b", 2, &[3]));
+    another_event(&mut sink, "one");
+    assert_eq!(seen(&sink), [1, 2, 3], "1 may be in a slice that was not read yet");
+    let text = own_slice("a", 7, &[2]).to_string();
+    let key = decode::named(text.as_bytes()).map(|named| convert::key(&named.metadata));
+    let received = Instant::now();
+    sink.receive(&SLICES, Read { key, version: 7, is_deleted: true, text: &text, received });
+    complete(&mut sink, Resource::EndpointSlices);
+    assert_eq!(seen(&sink), [3], "it was deleted since");
 }

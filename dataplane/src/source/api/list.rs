@@ -58,8 +58,8 @@ impl Stream {
         Ok(Listed { version: version.unwrap_or_default(), pages, differences })
     }
 
-    /// A list is complete. A watch beside which it was read may have reached a later version already; events before the version
-    /// of the list are echoes.
+    /// A list is complete. A watch beside which it was read continues where it is, also below the version of the list: an event
+    /// of this time made its object one of the list, and only the next event says that it was deleted.
     pub(super) fn complete(&mut self, listed: Listed, was_beside: bool) {
         let Listed { version, pages, differences } = listed;
         let mut sink = self.sink.borrow_mut();
@@ -75,13 +75,10 @@ impl Stream {
         }
         drop(sink);
         self.compare_at = due_after(self.compare_after);
-        if !was_beside {
-            self.list_at = None;
-        }
         self.supervisor.listed(pages);
         self.pages.complete();
-        let held = decode::version(self.version.as_deref());
-        if !was_beside || held < decode::version(Some(&version)) {
+        if !was_beside {
+            self.list_at = None;
             self.version = Some(version);
         }
     }

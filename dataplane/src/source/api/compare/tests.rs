@@ -1,24 +1,12 @@
 //! Lists and watches of a scripted API server, with the clock of the test.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use dataplane_core::Resource;
-use futures::channel::mpsc;
-use futures::{StreamExt, stream};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::{Bytes, Frame};
-use hyper::{Request, Response};
-use kube::Client;
-use kube::client::Body;
-use process::items::MAX_OBJECT;
-use serde_json::{Value, json};
-use tokio::sync::{Notify, watch};
+use serde_json::json;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::*;
@@ -29,167 +17,14 @@ use crate::source::api::sink::tests::{adopt, sink};
 use crate::source::api::watched::Watched;
 use crate::status::feed::Feed;
 
+mod api;
+
+use api::Api;
+
 const SERVICES: Watched = Watched::Objects(Resource::Services);
 const SECOND: Duration = Duration::from_secs(1);
 /// A list for comparison is due after this time, or up to four tenths later.
 const COMPARE_AFTER: Duration = Duration::from_secs(60);
-
-type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
-
-/// Has Services, and shows one of them in each page of a list.
-#[derive(Default)]
-struct Server {
-    version: u64,
-    /// Versions by name.
-    services: BTreeMap<String, u64>,
-    /// The lists that were begun: their version, and what they have.
-    lists: Vec<(u64, Vec<(String, u64)>)>,
-    /// How often each page was asked for.
-    asked: [usize; 4],
-    /// The page that is answered with these codes, and the Retry-After of each.
-    refused: usize,
-    refusals: Vec<(u16, u64)>,
-    /// This page is answered when the test says so.
-    kept_back: Option<usize>,
-    watches: Vec<mpsc::UnboundedSender<Bytes>>,
-}
-
-#[derive(Clone, Default)]
-struct Api {
-    server: Arc<Mutex<Server>>,
-    go_on: Arc<Notify>,
-}
-
-fn service(name: &str, version: u64) -> Value {
-    let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
-    let version = version.to_string();
-    json!({"metadata": {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": version},
-           "spec": {"clusterIP": "10.96.0.1"}})
-}
-
-fn reply(code: u16, retry_after: Option<u64>, body: &Value) -> Reply {
-    let mut response = Response::builder().status(code);
-    if let Some(seconds) = retry_after {
-        response = response.header("retry-after", seconds);
-    }
-    let text = Bytes::from(body.to_string());
-    let frames = stream::iter([Ok(Frame::data(text))]);
-    response.body(StreamBody::new(frames).boxed_unsync()).unwrap()
-}
-
-impl Api {
-    /// Has three Services, at version 10.
-    fn new() -> Api {
-        let api = Api::default();
-        let services = ["a", "b", "c"].map(|name| (name.to_owned(), 5));
-        *api.server() = Server { version: 10, services: services.into(), ..Server::default() };
-        api
-    }
-
-    fn server(&self) -> MutexGuard<'_, Server> {
-        self.server.lock().unwrap()
-    }
-
-    fn client(&self) -> Client {
-        let api = self.clone();
-        let answer = move |request: Request<Body>| {
-            let api = api.clone();
-            async move { Ok::<_, Infallible>(api.answer(request).await) }
-        };
-        Client::new(tower::service_fn(answer), "default")
-    }
-
-    async fn answer(&self, request: Request<Body>) -> Reply {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        if query.contains("watch=true") {
-            let (out, lines) = mpsc::unbounded();
-            self.server().watches.push(out);
-            let frames = lines.map(|line| Ok(Frame::data(line)));
-            return Response::new(StreamBody::new(frames).boxed_unsync());
-        }
-        if request.uri().path().contains("/default/") {
-            let version = self.server().version.to_string();
-            return reply(
-                200,
-                None,
-                &json!({"metadata": {"resourceVersion": version}, "items": []}),
-            );
-        }
-        let token = query.split('&').find_map(|part| part.strip_prefix("continue="));
-        let (list, page) = match token.and_then(|token| token.split_once('-')) {
-            Some((list, page)) => (list.parse().unwrap(), page.parse().unwrap()),
-            None => (self.server().begin_list(), 1),
-        };
-        let is_kept_back = {
-            let mut server = self.server();
-            server.asked[page] += 1;
-            if server.refused == page
-                && let Some((code, seconds)) = server.refusals.pop()
-            {
-                return reply(code, Some(seconds), &json!({"message": "busy"}));
-            }
-            server.kept_back == Some(page)
-        };
-        if is_kept_back {
-            self.go_on.notified().await;
-        }
-        self.server().page(list, page)
-    }
-
-    /// Deletes a Service, and sends the event.
-    fn delete(&self, name: &str) {
-        let mut server = self.server();
-        server.version += 1;
-        server.services.remove(name);
-        let object = service(name, server.version);
-        server.send(&json!({"type": "DELETED", "object": object}));
-    }
-
-    fn put(&self, name: &str) {
-        let mut server = self.server();
-        server.version += 1;
-        let version = server.version;
-        server.services.insert(name.to_owned(), version);
-        server.send(&json!({"type": "MODIFIED", "object": service(name, version)}));
-    }
-
-    /// Sends an event that is too long to be read.
-    fn put_too_long(&self) {
-        let line = Bytes::from(vec![b'x'; MAX_OBJECT + 2_048]);
-        for watch in &self.server().watches {
-            let _ = watch.unbounded_send(line.clone());
-            let _ = watch.unbounded_send("\n".into());
-        }
-    }
-
-    fn refuse(&self, page: usize, refusals: Vec<(u16, u64)>) {
-        let mut server = self.server();
-        (server.refused, server.refusals) = (page, refusals);
-    }
-}
-
-impl Server {
-    fn begin_list(&mut self) -> usize {
-        let services = self.services.iter().map(|(name, version)| (name.clone(), *version));
-        self.lists.push((self.version, services.collect()));
-        self.lists.len() - 1
-    }
-
-    fn page(&self, list: usize, page: usize) -> Reply {
-        let (version, services) = &self.lists[list];
-        let next = (page < services.len()).then(|| format!("{list}-{}", page + 1));
-        let items: Vec<Value> =
-            services[page - 1..page].iter().map(|(name, of)| service(name, *of)).collect();
-        let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
-        reply(200, None, &json!({"metadata": metadata, "items": items}))
-    }
-
-    fn send(&self, event: &Value) {
-        for watch in &self.watches {
-            let _ = watch.unbounded_send(format!("{event}\n").into());
-        }
-    }
-}
 
 /// A sink that one stream of Services feeds.
 struct Followed {
@@ -289,6 +124,32 @@ async fn e25_an_event_shows_while_a_list_is_read_beside_it_and_wins_over_it() {
         })
         .await;
     }
+}
+
+/// The API server sends events later than it shows them in a list.
+#[tokio::test(start_paused = true)]
+async fn e25_what_was_deleted_between_an_event_and_a_later_list_is_removed() {
+    with(Api::new(), COMPARE_AFTER, async |it| {
+        sleep(SECOND).await;
+        it.api.server().is_late = true;
+        it.api.put("b");
+        it.api.delete("b");
+        it.api.put("c");
+        it.api.server().kept_back = Some(1);
+        it.until_asked(1, 2).await;
+        // This event makes `b` one of those that are not removed at the end of the list, which does not have it.
+        it.api.server().send_late();
+        sleep(SECOND).await;
+        it.api.server().kept_back = None;
+        it.api.go_on.notify_one();
+        sleep(SECOND).await;
+        assert_eq!(it.feed(|feed| feed.relists), 1);
+        it.api.server().send_late();
+        it.api.server().send_late();
+        sleep(SECOND).await;
+        assert_eq!((it.services(), it.watches()), (2, 1), "`b` is gone");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! and Nodes, are never refused: to miss one of them is to decide wrongly. ClusterDNS have a budget of their own.
 
 mod held;
+mod lacks;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use held::{Entry, Held, Octets};
+use lacks::Lacks;
 
 /// Octets of all objects that are kept, as they are counted in [`super::octets::octets`]. While a kind is listed again the
 /// objects from before are held as well, and the container has 256 MiB.
@@ -133,25 +135,10 @@ pub(super) struct Share {
     /// While a list is read: what they named before, and was not refused again yet.
     named_before: BTreeSet<(String, String)>,
     lacks: Lacks,
-}
-
-/// What the last list, and the events since, did not keep. Nothing is taken back before the next list.
-#[derive(Clone, Copy, Debug)]
-struct Lacks {
-    /// Of the smallest object that is not kept whole, and of the smallest stub that is not kept.
-    least: Octets,
-    /// An object is not kept at all.
-    has_incomplete: bool,
-    /// One has no name in the books.
-    has_unnamed: bool,
-}
-
-impl Lacks {
-    const NOTHING: Lacks = Lacks {
-        least: Octets { whole: usize::MAX, stubs: usize::MAX },
-        has_incomplete: false,
-        has_unnamed: false,
-    };
+    /// While a list is read: those of the list before.
+    lacks_before: Lacks,
+    /// The books say more than the store holds: the store forgot what a list that broke off brought.
+    is_given_up: bool,
 }
 
 impl Share {
@@ -168,22 +155,36 @@ impl Share {
             named: BTreeSet::new(),
             named_before: BTreeSet::new(),
             lacks: Lacks::NOTHING,
+            lacks_before: Lacks::NOTHING,
+            is_given_up: false,
         }
     }
 
     /// A list begins. Objects of a list that broke off before count as held.
     pub(super) fn list(&mut self) {
-        for (key, entry) in self.listed.replace(Held::default()).unwrap_or_default().by_key {
+        self.give_up_list();
+        self.listed = Some(Held::default());
+        self.named_before.append(&mut self.named);
+        self.lacks_before = std::mem::replace(&mut self.lacks, Lacks::NOTHING);
+    }
+
+    /// The list that broke off is not read again before other events come: what was held and lacked before it counts, too.
+    pub(super) fn give_up_list(&mut self) {
+        let Some(listed) = self.listed.take() else { return };
+        for (key, entry) in listed.by_key {
             self.kept.insert(key, entry);
         }
-        self.named_before.append(&mut self.named);
-        self.lacks = Lacks::NOTHING;
+        self.named.append(&mut self.named_before);
+        self.lacks = self.lacks.and(self.lacks_before);
+        self.is_given_up = true;
+        self.charge();
     }
 
     /// The list is complete: what was held before and is not listed is gone.
     pub(super) fn listed(&mut self) {
         if let Some(listed) = self.listed.take() {
             self.kept = listed;
+            self.is_given_up = false;
             for gone in std::mem::take(&mut self.named_before) {
                 self.forget(&gone);
             }
@@ -197,12 +198,13 @@ impl Share {
         self.charge();
     }
 
-    /// Would a list say or keep more than the last one? No event comes of an object that was refused when another one makes
+    /// Would a list say or keep something else than the last one? No event comes of an object that was refused when another one makes
     /// room for it, nor of one that has no name when those leave that have one.
     pub(super) fn has_to_be_listed(&self) -> bool {
         let (held, most, least) =
             (self.beside() + self.others(), self.budget.most, self.lacks.least);
-        held.whole.saturating_add(least.whole) <= most.whole
+        self.is_given_up
+            || held.whole.saturating_add(least.whole) <= most.whole
             || held.stubs.saturating_add(least.stubs) <= most.stubs
             || self.unnamed.is_some() && self.named.len() < MAX_NAMED
     }

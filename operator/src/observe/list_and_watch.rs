@@ -112,27 +112,24 @@ pub(super) async fn follow<K>(
         listed: time::Instant::now(),
     };
     let mut version: Option<String> = None;
+    // A list is due that says what watches do not. They could go on without it.
+    let mut is_list_due = false;
     loop {
-        let error = match version.take() {
-            None => match keeper.list(&mut pages).await {
-                Ok(listed) => {
-                    persistence.went_well();
-                    pages.complete();
-                    waits.began(Instant::now());
-                    version = Some(listed);
-                    continue;
-                }
-                Err(error) => error,
-            },
-            Some(mut reached) => {
-                let ended = keeper.watch(&mut reached, &mut persistence, &mut waits).await;
-                version = (ended.is_err() || !keeper.must_list()).then_some(reached);
-                match ended {
-                    Ok(()) => continue,
-                    Err(error) => error,
-                }
+        let was_list_due = std::mem::take(&mut is_list_due);
+        let ended = match &mut version {
+            Some(reached) if !was_list_due => {
+                let ended = keeper.watch(reached, &mut persistence, &mut waits).await;
+                is_list_due = ended.is_ok() && keeper.must_list();
+                ended
             }
+            _ => keeper.list(&mut pages).await.map(|listed| {
+                persistence.went_well();
+                pages.complete();
+                waits.began(Instant::now());
+                version = Some(listed);
+            }),
         };
+        let Err(error) = ended else { continue };
         keeper.means.metrics.watch_failed();
         (keeper.heard)(Heard::Failed(&error));
         let what = keeper.followed.api.resource_url();
@@ -142,6 +139,8 @@ pub(super) async fn follow<K>(
             false => tracing::warn!("the watch of {what} failed and begins again: {error}"),
         }
         match persistence.after(&error) {
+            // As long as such lists fail, watches bring what is new.
+            _ if was_list_due => keeper.give_up_list(),
             Next::GoOn => {}
             Next::ListAgain => version = None,
         }
@@ -195,6 +194,13 @@ where
             (self.heard)(Heard::Listed);
             return Ok(page.version);
         }
+    }
+
+    /// The list that was begun is not read again. The store keeps nothing of it.
+    fn give_up_list(&mut self) {
+        self.share.give_up_list();
+        self.writer.apply_watcher_event(&Event::Init);
+        (self.means.gauge)(&self.means.metrics, self.share.held_by_all());
     }
 
     /// What has become of an object whose event was passed over, a list says, and once for each watch. Of what was refused too.

@@ -99,6 +99,46 @@ fn k23_a_full_cache_keeps_what_it_holds_whole_also_while_it_lists_again() {
 }
 
 #[test]
+fn k23_a_list_that_is_given_up_forgets_nothing_of_what_has_no_room() {
+    let budget = Arc::new(Budget::of(8 * STUB, READ_WHEN_NEEDED));
+    let mut share = share(&budget, 1);
+    assert_eq!(admit(&mut share, "whole", 6 * STUB), BudgetVerdict::Whole);
+    assert_eq!(admit(&mut share, "stub", 2 * STUB), BudgetVerdict::Stub);
+    let (held, names) = (octets_of(&budget), named_in(&budget, "dns"));
+    share.list();
+    assert_eq!(admit(&mut share, "whole", 6 * STUB), BudgetVerdict::Whole);
+    share.give_up_list();
+    assert_eq!((octets_of(&budget), named_in(&budget, "dns")), (held, names));
+    // An event makes room.
+    share.remove(&named("whole"));
+    share.list();
+    assert_eq!(admit(&mut share, "stub", 2 * STUB), BudgetVerdict::Whole);
+    share.listed();
+    assert!(budget.not_kept("dns").is_empty() && !share.has_to_be_listed());
+}
+
+/// The room of an object of another store is free again. The list that keeps one more whole breaks off, and the store forgets it.
+#[test]
+fn k23_a_list_that_is_given_up_is_due_again_for_what_it_had_kept() {
+    let budget = Arc::new(Budget::of(8 * STUB, READ_WHEN_NEEDED));
+    let (mut share, mut other) = (share(&budget, 1), share(&budget, 2));
+    assert_eq!(admit(&mut other, "large", 6 * STUB), BudgetVerdict::Whole);
+    assert_eq!(admit(&mut share, "refused", 4 * STUB), BudgetVerdict::Stub);
+    assert!(!share.has_to_be_listed());
+    other.remove(&named("large"));
+    assert!(share.has_to_be_listed());
+    share.list();
+    assert_eq!(admit(&mut share, "refused", 4 * STUB), BudgetVerdict::Whole);
+    share.give_up_list();
+    assert_eq!(admit(&mut other, "small", 2 * STUB), BudgetVerdict::Whole);
+    assert!(share.has_to_be_listed(), "the store has the stub");
+    share.list();
+    assert_eq!(admit(&mut share, "refused", 4 * STUB), BudgetVerdict::Whole);
+    share.listed();
+    assert!(!share.has_to_be_listed());
+}
+
+#[test]
 fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
     let budget = Arc::new(Budget::of(8 * STUB, READ_WHEN_NEEDED));
     let (mut ours, mut full) = (share(&budget, 1), share(&budget, 2));

@@ -248,3 +248,45 @@ async fn k23_what_had_no_room_is_listed_again_when_others_have_made_room() {
         () = look => {}
     }
 }
+
+/// Has one ConfigMap, and refuses each list but the first. A watch brings an object that cannot be read, so that a list is due.
+#[derive(Default)]
+struct Busy {
+    lists: AtomicUsize,
+    watches: AtomicUsize,
+}
+
+impl Busy {
+    /// The watch that brings a new ConfigMap. It begins more than 10 minutes after the list.
+    const NEWS: usize = 10;
+
+    fn answer(&self, asked: &Asked) -> Reply {
+        let metadata = |name: &str, version: &str| json!({"name": name, "namespace": "dns", "uid": name, "resourceVersion": version});
+        if !asked.is_watch() {
+            return match self.lists.fetch_add(1, Ordering::Relaxed) {
+                0 => Reply::list([json!({"metadata": metadata("old", "5")})]),
+                _ => Reply::status(429, "busy"),
+            };
+        }
+        let event = match self.watches.fetch_add(1, Ordering::Relaxed) {
+            0 => json!({"type": "ADDED", "object": {"metadata": metadata("bad", "8"), "data": 7}}),
+            Self::NEWS => json!({"type": "ADDED", "object": {"metadata": metadata("new", "9")}}),
+            _ => json!({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}),
+        };
+        Reply::stream(stream::once(async move {
+            time::sleep(OF_A_WATCH).await;
+            format!("{event}\n").into()
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn k9_while_a_list_that_is_not_needed_is_refused_watches_bring_what_is_new() {
+    let server = Arc::<Busy>::default();
+    let it = server.clone();
+    let client = api::client(move |asked| it.answer(asked));
+    let (names, _) = heard_of(client, Duration::from_secs(1_500)).await;
+    let lists = server.lists.load(Ordering::Relaxed);
+    assert!(lists > 2, "it is asked for again: {lists}");
+    assert_eq!(names, ["new", "old"]);
+}

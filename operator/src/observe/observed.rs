@@ -98,6 +98,8 @@ pub struct Observed {
     pub budgets: Vec<PodDisruptionBudget>,
     /// Kinds of which the operator does not keep some objects of its namespace whole: its caches are full.
     pub not_kept: BTreeSet<String>,
+    /// Most of their room is taken by Nodes and by objects with our label, which are always kept.
+    pub is_cache_mostly_needed: bool,
     /// Kinds whose watches are refused since a right was taken away: what is kept of them may be old.
     pub refused_watches: Option<Unlisted>,
     /// The operator does not manage its namespace, so it has read nothing at all.

@@ -257,12 +257,10 @@ async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, In
     tracing::error!(
         "a defect of the operator ended the reconcile of the ClusterDNS {name}, which is tried again: {defect}"
     );
-    let (again, in_a_row) = failed::count(&dns, &ctx, began);
+    let why = Why::Defect(defect);
+    let (again, in_a_row) = failed::count(&dns, &ctx, (began, &why));
     // What says so may meet a defect too.
-    let said =
-        failed::caught(
-            async move { failed::say(&dns, &ctx, in_a_row, &Why::Defect(defect)).await },
-        );
+    let said = failed::caught(async move { failed::say(&dns, &ctx, in_a_row, &why).await });
     if let Err(defect) = said.await {
         tracing::error!("a defect of the operator keeps the status of {name} as it was: {defect}");
     }
@@ -295,8 +293,9 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             Ok(None) => return Action::await_change(),
             Err(error) => {
                 tracing::warn!("the operator cannot read the ClusterDNS {name}: {error:#}");
-                let (again, in_a_row) = failed::count(&dns, &ctx, began);
-                failed::say(&dns, &ctx, in_a_row, &Why::Error(error)).await;
+                let why = Why::Error(error);
+                let (again, in_a_row) = failed::count(&dns, &ctx, (began, &why));
+                failed::say(&dns, &ctx, in_a_row, &why).await;
                 return Action::requeue(again);
             }
         },
@@ -333,8 +332,9 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             tracing::warn!(
                 "the operator cannot reconcile the ClusterDNS {name} and tries again: {error:#}"
             );
-            let (again, in_a_row) = failed::count(&dns, &ctx, began);
-            failed::say(&dns, &ctx, in_a_row, &Why::Error(error)).await;
+            let why = Why::Error(error);
+            let (again, in_a_row) = failed::count(&dns, &ctx, (began, &why));
+            failed::say(&dns, &ctx, in_a_row, &why).await;
             return Action::requeue(again);
         }
     };

@@ -19,7 +19,6 @@ use crds::ClusterDNS;
 use crds::v1alpha1::ManagementState;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::time::sleep_until;
 
@@ -34,7 +33,7 @@ use crate::settings::Settings;
 use ask::Target;
 pub use policy::PolicyStanding;
 use rounds::Round;
-use silence::{Asked, Heard, Look, QUESTIONS, QUESTIONS_OF_STANDBY, Silences};
+use silence::{Asked, Heard, Look, Loss, QUESTIONS, QUESTIONS_OF_STANDBY, Silences};
 use take_outs::TakeOuts;
 
 #[derive(Clone)]
@@ -61,13 +60,11 @@ impl std::fmt::Debug for Lookout {
     }
 }
 
-/// The ready pods of one ClusterDNS, those that are out of the Service, and how many of these count as lost.
+/// The ready pods of one ClusterDNS, and those that are out of the Service.
 #[derive(Default)]
 struct Group {
     ready: Vec<Target>,
-    /// Their uids.
-    out: Vec<String>,
-    lost: usize,
+    out: Vec<Loss>,
 }
 
 /// Runs for as long as its watches do; asks while the API server narrows the write.
@@ -98,7 +95,7 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
         }
         let all = kept.resources.state();
         let ours = all.iter().filter(|dns| has_its_pods_asked(dns, &it.settings));
-        let groups = groups(ours, kept, Timestamp::now());
+        let groups = groups(ours, kept);
         silences.retain(|name, _| groups.contains_key(name));
         show_out(&groups, &mut silences, (&out_lately, begun));
         let asked = ask_all(&groups, &mut silences, (round, needed), it.node.as_deref()).await;
@@ -107,7 +104,8 @@ async fn rounds(it: &Lookout, kept: &PodsToAsk) {
             let (Some(group), Some(silences)) = (groups.get(&name), silences.get_mut(&name)) else {
                 continue;
             };
-            for uid in silences.hear(&asked, (group.ready.len(), group.lost), needed, heard) {
+            let counts = (group.ready.len(), silences.count(&group.out, heard));
+            for uid in silences.hear(&asked, counts, needed, heard) {
                 let Some(pod) = group.ready.iter().find(|pod| pod.uid == uid) else { continue };
                 take_outs.begin(it, (&name, &mut *silences), pod, heard);
             }
@@ -126,7 +124,6 @@ fn has_its_pods_asked(dns: &ClusterDNS, settings: &Settings) -> bool {
 fn groups<'a>(
     ours: impl Iterator<Item = &'a Arc<ClusterDNS>>,
     kept: &PodsToAsk,
-    now: Timestamp,
 ) -> BTreeMap<String, Group> {
     let group = |dns: &Arc<ClusterDNS>| {
         let name = dns.name_any();
@@ -139,12 +136,15 @@ fn groups<'a>(
             .filter_map(|pod| ask::target(dns, pod))
             .collect();
         ready.sort_by(|a, b| a.uid.cmp(&b.uid));
-        let out = pods.iter().filter(|pod| pods::is_lost(pod));
-        let out = out.map(|pod| pods::uid(pod).to_owned()).collect();
-        let lost = pods.iter().filter(|pod| pods::is_lost_lately(pod, now)).count();
-        (name, Group { ready, out, lost })
+        let out = pods.iter().filter_map(|pod| loss(pod)).collect();
+        (name, Group { ready, out })
     };
     ours.map(group).collect()
+}
+
+/// What its condition says, if an operator took it out.
+fn loss(pod: &Pod) -> Option<Loss> {
+    pods::lost_at(pod).map(|at| Loss { uid: pods::uid(pod).to_owned(), at })
 }
 
 /// Whether it is a pod of this ClusterDNS: one of another namespace with the same label is none, and confirms no loss.
@@ -162,7 +162,8 @@ fn show_out(
     for (name, group) in groups {
         let silences = silences.entry(name.clone()).or_default();
         let back = group.ready.iter().map(|pod| &pod.uid).filter(|uid| lately.contains(*uid));
-        back.chain(&group.out).for_each(|uid| silences.shown_out(uid, now));
+        back.for_each(|uid| silences.shown_out(uid, None, now));
+        group.out.iter().for_each(|it| silences.shown_out(&it.uid, Some(it.at), now));
     }
 }
 
@@ -198,6 +199,8 @@ async fn ask_all(
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
     use crate::fixtures;
 
@@ -241,7 +244,8 @@ mod tests {
         pod.spec = Some(fixtures::from(serde_json::json!({"nodeName": "node", "containers": []})));
         let back = ask::target(&fixtures::dns("{}"), &pod).unwrap();
         let uid = back.uid.clone();
-        let group = Group { ready: vec![back], out: vec!["out".to_owned()], lost: 1 };
+        let out = vec![Loss { uid: "out".to_owned(), at: Timestamp::UNIX_EPOCH }];
+        let group = Group { ready: vec![back], out };
         let groups = BTreeMap::from([("default".to_owned(), group)]);
         for (lately, expected) in [(vec![], false), (vec![uid.clone(), "other".to_owned()], true)] {
             let mut silences = BTreeMap::new();

@@ -12,6 +12,7 @@ use operator::runtime::critical_tasks::CriticalTasks;
 use operator::runtime::decode::lenient;
 use operator::runtime::lease::{Elector, Leadership, clock};
 use operator::runtime::metrics::Metrics;
+use operator::runtime::patience::patient;
 use operator::runtime::restored::{Resets, confirming};
 use operator::runtime::write::{WRITE_TIMEOUT, Writes};
 use operator::runtime::{client, http, shutdown, telemetry};
@@ -67,7 +68,8 @@ async fn run(args: &Run) -> anyhow::Result<()> {
     let stop = shutdown::asked_to_stop()?;
     let metrics = Arc::new(Metrics::default());
     let resets = Resets::new(metrics.clone());
-    let client = lenient(confirming(client::client(&args.cluster).await?, resets.clone()));
+    let client = patient(client::client(&args.cluster).await?);
+    let client = lenient(confirming(client, resets.clone()));
     let definition = Arc::new(Definition::default());
     http::start(args.http, metrics.clone(), definition.clone())?;
 

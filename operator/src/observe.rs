@@ -144,6 +144,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         daemon_set,
         autoscaler: typed(autoscaler)?,
         not_kept: caches.budget.not_kept(&namespace),
+        is_cache_mostly_needed: caches.budget.is_mostly_needed(),
         selectors,
         dns_services,
         certificates: certificates.found,

@@ -1,7 +1,9 @@
 //! What the process needs for every decision: the connection to the API server, the right to write, and what is shown of it.
 
 pub mod shutdown;
+mod renewal;
 pub mod client;
+pub mod patience;
 mod managed_fields;
 mod mend;
 pub mod decode;

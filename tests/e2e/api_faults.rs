@@ -175,7 +175,7 @@ async fn k8_e32_objects_deleted_while_disconnected_are_removed_by_the_next_list(
 async fn k9_a_server_that_asks_for_patience_gets_it() {
     let Some(scene) = Scene::new("patience").await else { return };
     let watches = Requests::to(SERVICES).watches();
-    scene.proxy.fault(watches.clone(), Fault::Answer { status: 429, retry_after_s: Some(3) });
+    scene.proxy.fault(watches.clone(), Fault::Overload { status: 429, retry_after_s: 3 });
     scene.proxy.fault_times(1, watches.clone(), Fault::End);
     scene.live.wait("the refusal", || {
         scene.live.trouble(Resource::Services).is_some_and(|text| text.contains("429"))

@@ -129,9 +129,9 @@ async fn o13_refusals_are_tried_again_with_patience_until_all_is_as_it_should_be
     wait_until_accepted(&client, "a").await;
     quiet(&proxy).await;
 
-    // It waits as long as Retry-After says.
+    // It waits as long as Retry-After says, which an API server for which it is too much says in the header alone.
     let configuration = core("configmaps");
-    let patience = Fault::Answer { status: 429, retry_after_s: Some(4) };
+    let patience = Fault::Overload { status: 429, retry_after_s: 4 };
     proxy.fault_times(1, configuration.clone(), patience);
     let (before, began) = (proxy.count(&configuration), Instant::now());
     apply(&client, "a", spec("192.0.2.8")).await;

@@ -37,8 +37,15 @@ pub enum Fault {
     Answer {
         /// The HTTP status, such as 403, 410, 429, 500 or 503.
         status: u16,
-        /// The `Retry-After` header, in seconds.
+        /// The `Retry-After` header, and `retryAfterSeconds` of the object.
         retry_after_s: Option<u32>,
+    },
+    /// Answers with this status as an API server does for which it is too much: a sentence, and the time to wait in a header.
+    Overload {
+        /// The HTTP status: 429, or 503.
+        status: u16,
+        /// The `Retry-After` header, in seconds.
+        retry_after_s: u32,
     },
     /// Never answers; an open stream stops. Both continue when the fault is healed.
     Hang,

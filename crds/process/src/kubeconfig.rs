@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use kube::Client;
 use kube::client::{AuthError, ClientBuilder};
@@ -81,6 +82,29 @@ pub async fn inferred() -> Result<Config, String> {
     };
     config.apply_debug_overrides();
     without_proxy(config)
+}
+
+/// The API server that a process asked first. Its kubeconfig is read again while it runs, and may name another cluster then, as
+/// after `kubectl config use-context`. What the process has read and may write is of the first one.
+#[derive(Clone, Debug, Default)]
+pub struct FirstServer(Arc<OnceLock<String>>);
+
+impl FirstServer {
+    /// Whether this is the first one.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn check(&self, config: &Config) -> Result<(), String> {
+        let server = config.cluster_url.to_string();
+        match *self.0.get_or_init(|| server.clone()) == server {
+            true => Ok(()),
+            false => {
+                Err("the kubeconfig names another API server than at the start of this process. \
+                 Start it again to use that one"
+                    .to_owned())
+            }
+        }
+    }
 }
 
 /// The variable that names a proxy, which is not used: for the errors of connections.

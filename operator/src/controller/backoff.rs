@@ -16,8 +16,8 @@ const APART: Duration = Duration::from_millis(300);
 const SUSTAINED: Duration = Duration::from_secs(1);
 /// Reconciles that may exceed that rate after a quiet time: the steps of a rollout follow each other quickly.
 const BURST: u32 = 15;
-/// A request to wait longer than this is not honoured: an hour without a reconcile is an outage of its own.
-const LONGEST_ASKED: Duration = Duration::from_secs(300);
+/// A request to wait longer than this is not honoured: an hour without a reconcile, or without a watch, is an outage of its own.
+pub(crate) const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// ClusterDNS that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
 

@@ -17,6 +17,7 @@ use crate::observe::refusal;
 use crate::observe::stubs::is_stub;
 use crate::report::report_unreconciled;
 use crate::report::status::{failing, unread};
+use crate::runtime::patience::asked_of_cause;
 use crate::shortened::shortened;
 
 /// Reconciles of a ClusterDNS in a row that failed before it is reported, which is after about a minute: an API server that has
@@ -65,9 +66,17 @@ fn words(defect: JoinError) -> String {
     }
 }
 
-/// A reconcile failed: how long to wait, and how many in a row have failed.
-pub(super) fn count(dns: &ClusterDNS, ctx: &Context, began: Instant) -> (Duration, u32) {
-    let (name, failure) = (dns.name_any(), Failure::default());
+/// A reconcile that began then failed: how long to wait, and how many in a row have failed.
+pub(super) fn count(
+    dns: &ClusterDNS,
+    ctx: &Context,
+    (began, why): (Instant, &Why),
+) -> (Duration, u32) {
+    let asked = match why {
+        Why::Error(error) => asked_of_cause(error),
+        Why::Defect(_) => None,
+    };
+    let (name, failure) = (dns.name_any(), Failure { asked, at_most: None });
     let again = ctx.backoff.failed(&name, dns.metadata.generation, Instant::now(), failure);
     ctx.metrics.reconciled("failed", began.elapsed());
     (again, ctx.backoff.errored(&name))

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::jiff::Timestamp;
 pub(super) use process::reached::Heard;
 
 /// Silent questions in a row until a pod may be lost, for the operator that leads.
@@ -23,6 +24,9 @@ const SUSPECT_AFTER: u32 = QUESTIONS - 1;
 const MAX_LOOKS: usize = 16;
 /// A pod that did not answer since it was taken out is not taken out again before.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// After this time a lost pod does not count any more: a living kubelet sets a pod that we took out back sooner, because it looks
+/// every 10 s, and a node that stays off must not use up what others may lose.
+const LOST_FOR: Duration = Duration::from_secs(120);
 /// Pods of one ClusterDNS that are taken out at the same time.
 const AT_ONCE: usize = 16;
 /// One pod of every 3 may be lost at a time, and one of fewer than 6.
@@ -62,6 +66,24 @@ pub(super) struct Suspect {
     pub(super) by: String,
 }
 
+/// A pod that is out of its Service because an operator took it out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Loss {
+    /// metadata.uid of the pod.
+    pub(super) uid: String,
+    /// The time in its condition, by the clock of who wrote that: another loss of this pod has another one.
+    pub(super) at: Timestamp,
+}
+
+/// What a list of its peers does not show of a pod that is being taken out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// uids of pods that are being taken out and may be lost before it.
+    pub(super) ahead: Vec<String>,
+    /// Those that do not count any more ([`LOST_FOR`]). All others do, also where this process has not seen them yet.
+    pub(super) past: BTreeSet<Loss>,
+}
+
 /// What is remembered of the pods of one ClusterDNS.
 #[derive(Debug, Default)]
 pub(super) struct Silences {
@@ -90,6 +112,8 @@ struct Silence {
     taken_out: Option<Instant>,
     /// When the watch last showed it as taken out, if it was not ready since then.
     shown_out: Option<Instant>,
+    /// What its condition said then.
+    out_at: Option<Timestamp>,
 }
 
 /// What the operator knows about its own node while a pod is silent.
@@ -241,11 +265,28 @@ impl Silences {
         taken_out.is_some_and(|at| now.saturating_duration_since(at) < 2 * AGAIN_AFTER)
     }
 
-    /// This pod is being taken out from now on: those for which that began before it. They may be lost before it is.
-    pub(super) fn leaves(&mut self, uid: &str) -> Vec<String> {
+    /// This pod is being taken out from now on. Those for which that began before it may be lost before it is.
+    pub(super) fn leaves(&mut self, uid: &str, now: Instant) -> Known {
         let ahead = self.leaving.clone();
         self.leaving.push(uid.to_owned());
-        ahead
+        let losses = self
+            .pods
+            .iter()
+            .filter_map(|(uid, silence)| Some(Loss { uid: uid.clone(), at: silence.out_at? }));
+        Known { ahead, past: losses.filter(|loss| !self.counts(loss, now)).collect() }
+    }
+
+    /// How many of these count as lost.
+    pub(super) fn count(&self, losses: &[Loss], now: Instant) -> usize {
+        losses.iter().filter(|loss| self.counts(loss, now)).count()
+    }
+
+    /// Whether this process has seen this loss for less than [`LOST_FOR`], or not yet. By its own clock: if that of the operator
+    /// which took the pod out is behind, the pod would not count from the beginning, and a second third would go at once.
+    fn counts(&self, loss: &Loss, now: Instant) -> bool {
+        let silence = self.pods.get(&loss.uid).filter(|it| it.out_at == Some(loss.at));
+        let since = silence.and_then(|it| it.taken_out);
+        since.is_none_or(|since| now.saturating_duration_since(since) < LOST_FOR)
     }
 
     /// The attempt to take it out is over; not settled: the next round decides again.
@@ -263,8 +304,8 @@ impl Silences {
             silence.is_unheard_since_taken_out() || silence.was_shown_out_lately(now)
         });
         for silence in self.pods.values_mut() {
-            let Silence { taken_out, shown_out, .. } = *silence;
-            *silence = Silence { taken_out, shown_out, ..Silence::default() };
+            let Silence { taken_out, shown_out, out_at, .. } = *silence;
+            *silence = Silence { taken_out, shown_out, out_at, ..Silence::default() };
         }
     }
 
@@ -275,19 +316,22 @@ impl Silences {
     }
 
     /// The watch shows this pod as taken out, by whichever operator: a kubelet that sets it back keeps the old time of its
-    /// condition, so the pod does not show it later. It counts once, however long the pod stays out.
-    pub(super) fn shown_out(&mut self, uid: &str, now: Instant) {
-        if self.pods.get(uid).is_none_or(|silence| silence.shown_out.is_none()) {
+    /// condition, so the pod does not show it later. It counts once, however long the pod stays out; without `at` it is back.
+    pub(super) fn shown_out(&mut self, uid: &str, at: Option<Timestamp>, now: Instant) {
+        let before = self.pods.get(uid).copied().unwrap_or_default();
+        let is_another = at.is_some() && at != before.out_at;
+        if before.shown_out.is_none() || is_another {
             self.taken_out(uid, now);
         }
-        self.pods.entry(uid.to_owned()).or_default().shown_out = Some(now);
+        let silence = self.pods.entry(uid.to_owned()).or_default();
+        (silence.shown_out, silence.out_at) = (Some(now), at.or(before.out_at));
     }
 
     /// Forgets pods that are not ready any more; of those that were taken out when, for as long as that matters.
     pub(super) fn keep(&mut self, is_ready: impl Fn(&str) -> bool, now: Instant) {
         self.pods.retain(|uid, silence| {
             if is_ready(uid) {
-                silence.shown_out = None;
+                (silence.shown_out, silence.out_at) = (None, None);
                 return true;
             }
             silence.in_a_row = 0;

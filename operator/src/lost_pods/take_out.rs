@@ -13,10 +13,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 
-use super::Lookout;
 use super::ask::{self, Target};
 use super::rounds::SOON;
-use super::silence::{self, Heard};
+use super::silence::{self, Heard, Known};
+use super::{Lookout, loss};
 use crate::names;
 use crate::observe::lists::Lists;
 use crate::observe::pods;
@@ -31,22 +31,22 @@ const MAX_PAGES: usize = 20;
 const FRESH: Duration = SOON;
 
 /// Whether this loss is settled: written, or refused for good. Otherwise the next round decides again. `heard`: when the pod
-/// was silent last. `ahead`: pods that are being taken out and may be lost before this one.
+/// was silent last. `known`: of its peers.
 pub(super) async fn take_out(
     it: &Lookout,
-    (dns, ahead): (&str, &[String]),
+    (dns, known): (&str, &Known),
     lost: &Target,
     heard: Instant,
 ) -> bool {
     let pods = Api::<Pod>::namespaced(it.client.clone(), &lost.namespace);
-    let mut version = version_to_patch(it, &pods, (dns, ahead), lost).await;
+    let mut version = version_to_patch(it, &pods, (dns, known), lost).await;
     if version.is_ok() && heard.elapsed() > FRESH {
         if ask::ask(lost).await != Heard::Silence {
             tracing::info!("pod {} stays in the Service: it is not silent any more", lost.name);
             return false;
         }
         // Another operator may have taken out another pod meanwhile.
-        version = version_to_patch(it, &pods, (dns, ahead), lost).await;
+        version = version_to_patch(it, &pods, (dns, known), lost).await;
     }
     let version = match version {
         Ok(version) => version,
@@ -91,7 +91,7 @@ struct NotNow {
 async fn version_to_patch(
     it: &Lookout,
     pods: &Api<Pod>,
-    (dns, ahead): (&str, &[String]),
+    (dns, known): (&str, &Known),
     lost: &Target,
 ) -> Result<String, NotNow> {
     // The leader sees a pod that became ready a moment ago sooner or later than we do. One that a kubelet set back keeps its old
@@ -100,7 +100,7 @@ async fn version_to_patch(
         true => Timestamp::MAX,
         false => Timestamp::now() - silence::AGAIN_AFTER,
     };
-    let mut peers = Peers::of((&lost.uid, ahead), ready_until);
+    let mut peers = Peers::of((&lost.uid, known), ready_until);
     match read(&it.client, &it.lists, (pods, dns), &mut peers).await {
         Ok(true) => peers.version().ok_or(NotNow { is_settled: false }),
         Ok(false) => {
@@ -143,27 +143,27 @@ async fn read(
 /// What decides whether a pod is taken out, added up over all pods of its ClusterDNS.
 struct Peers<'a> {
     uid: &'a str,
-    /// Pods that count as lost, also where the list shows them as ready: each is being taken out.
-    ahead: &'a [String],
+    /// Of pods that are being taken out, which count as lost also where the list shows them as ready, and of past losses.
+    known: &'a Known,
     /// A pod that became ready later stays.
     ready_until: Timestamp,
-    now: Timestamp,
     ready: usize,
     lost: usize,
     version: Option<String>,
 }
 
 impl<'a> Peers<'a> {
-    fn of((uid, ahead): (&'a str, &'a [String]), ready_until: Timestamp) -> Peers<'a> {
-        let now = Timestamp::now();
-        Peers { uid, ahead, ready_until, now, ready: 0, lost: 0, version: None }
+    fn of((uid, known): (&'a str, &'a Known), ready_until: Timestamp) -> Peers<'a> {
+        Peers { uid, known, ready_until, ready: 0, lost: 0, version: None }
     }
 
     fn add(&mut self, pod: &Pod) {
         let since = pods::ready_since(pod);
-        let is_leaving = since.is_some() && self.ahead.iter().any(|uid| uid == pods::uid(pod));
+        let ahead = &self.known.ahead;
+        let is_leaving = since.is_some() && ahead.iter().any(|uid| uid == pods::uid(pod));
+        let is_lost = loss(pod).is_some_and(|loss| !self.known.past.contains(&loss));
         self.ready += usize::from(since.is_some() && !is_leaving);
-        self.lost += usize::from(pods::is_lost_lately(pod, self.now) || is_leaving);
+        self.lost += usize::from(is_lost || is_leaving);
         if pods::uid(pod) == self.uid && since.is_some_and(|since| since <= self.ready_until) {
             self.version = pod.resource_version();
         }
@@ -187,6 +187,7 @@ pub(super) mod tests {
     use super::*;
     use crate::fixtures;
     use crate::fixtures::api::{self, Asked, Log, Reply};
+    use crate::lost_pods::silence::Loss;
     use crate::runtime::lease::Leadership;
     use crate::runtime::metrics::Metrics;
     use crate::runtime::write::Writes;
@@ -198,6 +199,14 @@ pub(super) mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
+    /// One that an operator took out at this time.
+    fn out(uid: &str, at: &str) -> Pod {
+        let mut out = pod(uid, "False", at);
+        let conditions = out.status.as_mut().unwrap().conditions.as_mut().unwrap();
+        conditions[0].reason = Some(pods::LOST.to_owned());
+        out
+    }
+
     #[test]
     fn o20_a_pod_that_just_became_ready_is_left_to_the_operator_that_leads() {
         let all = [
@@ -206,7 +215,8 @@ pub(super) mod tests {
             pod("c", "False", "2026-01-01T00:00:00Z"),
         ];
         let version = |all: &[Pod], uid: &str, ready_until| {
-            let mut peers = Peers::of((uid, &[]), ready_until);
+            let known = Known::default();
+            let mut peers = Peers::of((uid, &known), ready_until);
             all.iter().for_each(|pod| peers.add(pod));
             peers.version()
         };
@@ -219,16 +229,18 @@ pub(super) mod tests {
 
     #[test]
     fn o20_a_node_that_stays_off_does_not_use_up_what_others_may_lose() {
-        for (seconds, may_go) in [(0, false), (60, false), (3_600, true)] {
-            let since = (Timestamp::now() - Duration::from_secs(seconds)).to_string();
-            let mut off = pod("off", "False", &since);
-            let conditions = off.status.as_mut().and_then(|status| status.conditions.as_mut());
-            conditions.unwrap()[0].reason = Some(pods::LOST.to_owned());
+        // However old its time is, only what this process has seen for long is past.
+        let at = "2026-01-01T09:50:00Z";
+        let past = Loss { uid: "off".to_owned(), at: at.parse().unwrap() };
+        for (uid, time, may_go) in
+            [("off", at, true), ("off", "2026-01-01T09:50:01Z", false), ("other", at, false)]
+        {
             let ready = (0..4).map(|n| pod(&format!("p{n}"), "True", "2026-01-01T00:00:00Z"));
-            let all: Vec<Pod> = ready.chain([off]).collect();
-            let mut peers = Peers::of(("p0", &[]), Timestamp::MAX);
+            let all: Vec<Pod> = ready.chain([out(uid, time)]).collect();
+            let known = Known { past: [past.clone()].into(), ..Known::default() };
+            let mut peers = Peers::of(("p0", &known), Timestamp::MAX);
             all.iter().for_each(|pod| peers.add(pod));
-            assert_eq!(peers.version().is_some(), may_go, "off for {seconds} s");
+            assert_eq!(peers.version().is_some(), may_go, "{uid} at {time}");
         }
     }
 
@@ -237,8 +249,9 @@ pub(super) mod tests {
         let all: Vec<Pod> =
             (0..9).map(|n| pod(&format!("p{n}"), "True", "2026-01-01T00:00:00Z")).collect();
         let may_go = |uid: &str, ahead: &[&str]| {
-            let ahead: Vec<String> = ahead.iter().map(|uid| (*uid).to_owned()).collect();
-            let mut peers = Peers::of((uid, &ahead), Timestamp::MAX);
+            let ahead = ahead.iter().map(|uid| (*uid).to_owned()).collect();
+            let known = Known { ahead, ..Known::default() };
+            let mut peers = Peers::of((uid, &known), Timestamp::MAX);
             all.iter().for_each(|pod| peers.add(pod));
             peers.version().is_some()
         };
@@ -266,7 +279,8 @@ pub(super) mod tests {
         {
             let (client, log) = server(pages);
             let pods = Api::<Pod>::namespaced(client.clone(), "dns");
-            let mut peers = Peers::of(("pod-3", &[]), Timestamp::MAX);
+            let known = Known::default();
+            let mut peers = Peers::of(("pod-3", &known), Timestamp::MAX);
             let read = read(&client, &Lists::default(), (&pods, "default"), &mut peers).await;
             assert_eq!(read.unwrap(), is_whole, "{pages} pages");
             assert_eq!((peers.ready, peers.version.as_deref()), (asked_for, Some("7")));
@@ -316,15 +330,13 @@ pub(super) mod tests {
                 return Reply::ok(&pods[0]);
             }
             if lists.fetch_add(1, Relaxed) > 0 && taken_out_meanwhile {
-                let mut out = pod("pod-2", "False", &Timestamp::now().to_string());
-                let conditions = out.status.as_mut().unwrap().conditions.as_mut().unwrap();
-                conditions[0].reason = Some(pods::LOST.to_owned());
-                pods[1] = out;
+                // Its clock is far behind.
+                pods[1] = out("pod-2", "2026-01-01T00:00:00Z");
             }
             Reply::list(pods)
         });
         let it = lookout(client);
-        let is_settled = take_out(&it, ("default", &[]), lost, heard).await;
+        let is_settled = take_out(&it, ("default", &Known::default()), lost, heard).await;
         assert_eq!(log.writes().len(), usize::from(is_settled));
         is_settled
     }

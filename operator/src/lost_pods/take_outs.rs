@@ -35,9 +35,9 @@ impl TakeOuts {
         if self.pods.len() >= AT_ONCE {
             return;
         }
-        let ahead = silences.leaves(&pod.uid);
+        let known = silences.leaves(&pod.uid, heard);
         let (it, name, lost) = (it.clone(), dns.to_owned(), pod.clone());
-        let task = async move { take_out(&it, (&name, &ahead), &lost, heard).await };
+        let task = async move { take_out(&it, (&name, &known), &lost, heard).await };
         let id = self.tasks.spawn(task).id();
         self.pods.insert(id, (dns.to_owned(), pod.uid.clone()));
     }

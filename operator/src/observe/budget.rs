@@ -79,13 +79,14 @@ impl Budget {
 
     pub(super) fn of(most: usize, consequence: &'static str) -> Budget {
         let stubs = FOR_STUBS.min(most / 4);
-        let most = Octets { whole: most - stubs, stubs };
+        let most = Octets { whole: most - stubs, stubs, ..Octets::default() };
         Budget { most, ..Budget::without_stubs(0, consequence) }
     }
 
     /// One of objects that have no stubs: it reserves nothing for them.
     pub(super) fn without_stubs(whole: usize, consequence: &'static str) -> Budget {
-        Budget { most: Octets { whole, stubs: 0 }, consequence, books: Mutex::default() }
+        let most = Octets { whole, ..Octets::default() };
+        Budget { most, consequence, books: Mutex::default() }
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -103,9 +104,17 @@ impl Budget {
 
     /// Octets of whole objects and of stubs that all stores hold.
     pub(super) fn held(&self) -> (usize, usize) {
-        let books = self.books();
-        let held = books.octets.values().fold(Octets::default(), |sum, octets| sum + *octets);
+        let held = self.sum();
         (held.whole, held.stubs)
+    }
+
+    fn sum(&self) -> Octets {
+        self.books().octets.values().fold(Octets::default(), |sum, octets| sum + *octets)
+    }
+
+    /// Do objects that are never refused take most of the room? Then it does not help much to delete others.
+    pub fn is_mostly_needed(&self) -> bool {
+        self.sum().needed > self.most.whole / 2
     }
 
     /// Does this namespace have objects of this kind (its plural) that are not kept at all? If so, an object that is
@@ -214,12 +223,13 @@ impl Share {
     pub(super) fn admit(&mut self, metadata: &ObjectMeta, octets: usize, is_needed: bool) -> bool {
         let key = key(metadata);
         let before = self.take(&key);
-        let stays = matches!(before, Some(Entry::Whole(before)) if octets <= before);
+        let stays = matches!(before, Some(Entry::Whole(it) | Entry::Needed(it)) if octets <= it);
         let held = self.beside() + self.others();
         let is_whole = is_needed || stays || held.whole + octets <= self.budget.most.whole;
         if is_whole {
             self.forget(&key);
-            self.hold(key, Entry::Whole(octets));
+            let entry = if is_needed { Entry::Needed(octets) } else { Entry::Whole(octets) };
+            self.hold(key, entry);
         } else if let Some(before @ Entry::Stub(_)) = before {
             self.hold(key, before);
         }

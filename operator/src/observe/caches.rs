@@ -40,7 +40,7 @@ use crate::runtime::metrics::Metrics;
 use crate::runtime::resources;
 use listings::Listings;
 pub(super) use slim::slim_slice;
-use slim::{has_our_label, keep_labels, keep_what_is_read, slim_pod, slim_replica_set};
+use slim::{has_our_label, keep_what_is_read, slim_pod, slim_replica_set};
 
 /// How often changes of nodes are added up; kubelets write their status all the time.
 const NODES_EVERY: Duration = Duration::from_secs(5);
@@ -115,7 +115,7 @@ impl Caches {
             api: Api::all(client.clone()),
             kind: (),
             label: None,
-            slim: keep_labels,
+            slim: |_| {},
             stub: None,
             is_needed: |_, _| true,
             longest_wait: LONGEST_WAIT,

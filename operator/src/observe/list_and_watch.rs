@@ -3,7 +3,7 @@
 //! over an object, so it is not used, and neither is its Controller, which has one.
 
 use std::fmt::Debug;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::Hash;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,10 +25,11 @@ use super::events::{self, Sent};
 use super::lists::{ANSWER, Lists, Page, silent};
 use super::relist::{Next, Persistence, missed, resize};
 use super::room::admitted;
-use super::waits::Waits;
+use super::waits::{Waits, chance};
 use crate::controller::crd::is_not_found;
 use crate::runtime::decode::Undecodable;
 use crate::runtime::metrics::Metrics;
+use crate::runtime::patience::{asked, asked_of_watch};
 
 /// Objects in the first page, while nothing is known of their size.
 const FIRST_PAGE: u32 = 20;
@@ -144,7 +145,8 @@ pub(super) async fn follow<K>(
             Next::GoOn => {}
             Next::ListAgain => version = None,
         }
-        tokio::time::sleep(waits.next(Instant::now(), chance())).await;
+        let asked = asked_of_watch(&error);
+        tokio::time::sleep(waits.next(Instant::now(), chance(), asked)).await;
     }
 }
 
@@ -222,7 +224,7 @@ where
         let (mut waits, mut tries) =
             (Waits::up_to(self.followed.longest_wait), Tries::begin(now(), list_begun));
         loop {
-            let asked = now();
+            let begun = now();
             params.limit = Some(pages.limit());
             let keep = |read| match read {
                 Ok(object) => self.keep(Event::InitApply(object)),
@@ -235,8 +237,8 @@ where
                 }
                 Err(error) => error,
             };
-            resize(pages, &error, now().saturating_duration_since(asked));
-            let wait = waits.next(Instant::now(), chance());
+            resize(pages, &error, now().saturating_duration_since(begun));
+            let wait = waits.next(Instant::now(), chance(), asked(&error));
             let missed = missed(&error).filter(|_| params.continue_token.is_some());
             if !missed.is_some_and(|missed| tries.another(now(), wait, missed)) {
                 return Err(Error::InitialListFailed(error));
@@ -365,11 +367,6 @@ where
             (self.heard)(Heard::NotKept(object.meta()));
         }
     }
-}
-
-/// A random number between 0 and 1.
-fn chance() -> f64 {
-    (RandomState::new().build_hasher().finish() % 1_000) as f64 / 1_000.0
 }
 
 #[cfg(test)]

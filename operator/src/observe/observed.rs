@@ -101,6 +101,8 @@ pub struct Observed {
     pub budgets: Vec<PodDisruptionBudget>,
     /// Kinds of which the operator does not keep some objects of its namespace whole: its caches are full.
     pub not_kept: BTreeSet<String>,
+    /// Most of their room is taken by Nodes and by objects with our label, which are always kept.
+    pub is_cache_mostly_needed: bool,
     /// Kinds whose watches are refused since a right was taken away: what is kept of them may be old.
     pub refused_watches: Option<Unlisted>,
     /// The operator does not manage its namespace, so it has read nothing at all.
@@ -354,8 +356,7 @@ pub struct SampledService {
     pub labels: BTreeMap<String, String>,
     /// The first of `spec.clusterIPs`.
     pub address: Option<IpAddr>,
-    /// Changes with everything that decides how its name is answered: its own version, and those of its namespace and of
-    /// its EndpointSlices.
+    /// Changes with how its name is answered: its own version, and those of its namespace and of its EndpointSlices.
     pub version: String,
 }
 

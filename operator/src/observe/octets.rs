@@ -251,6 +251,7 @@ mod tests {
             ("a slice", measured::<EndpointSlice>(&many::slice(0, 0, 100))),
             ("a node", measured::<Node>(&many::node(0, 30))),
             ("a pod", measured::<Pod>(&pod)),
+            ("a pod of a DaemonSet", measured::<Pod>(&many::pod(7))),
             ("a Service", measured::<DynamicObject>(&service)),
             ("a ConfigMap of many keys", measured::<DynamicObject>(&map)),
             ("a ConfigMap of one large text", measured::<DynamicObject>(&large)),

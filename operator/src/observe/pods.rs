@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crds::ClusterDNS;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -43,24 +43,19 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
 /// The reason of the condition `Ready` of a pod that we took out of its Service because it no longer answers.
 pub const LOST: &str = "PodLost";
 
-/// A living kubelet sets a pod that we took out back within this time: it looks every 10 s.
-const LOST_FOR: SignedDuration = SignedDuration::from_mins(2);
-
 /// Did we take it out of its Service, without a sign of life from its kubelet since then?
 pub fn is_lost(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    let is_ours = ready.any(|it| it.status == "False" && it.reason.as_deref() == Some(LOST));
-    is_ours && !is_leaving(pod)
+    lost_at(pod).is_some()
 }
 
-/// The same, and a kubelet that lives may still set it back. A node that stays off must not use up what others may lose.
-pub fn is_lost_lately(pod: &Pod, now: Timestamp) -> bool {
+/// When, by the clock of the operator that took it out; none: it is not out. Clocks of nodes differ, so this tells one loss of a
+/// pod from another one, and no time is counted from it.
+pub fn lost_at(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut since = conditions.filter(|condition| condition.type_ == "Ready");
-    let since = since.find_map(|it| it.last_transition_time.as_ref()).map(|time| time.0);
-    // A difference of two times always exists. A sum may be after the last time that can be written, and others choose this one.
-    is_lost(pod) && since.is_none_or(|since| now.duration_since(since) < LOST_FOR)
+    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
+    let is_ours = |it: &&PodCondition| it.status == "False" && it.reason.as_deref() == Some(LOST);
+    let ours = ready.find(is_ours).filter(|_| !is_leaving(pod))?;
+    Some(ours.last_transition_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
 /// True if the condition Ready is True.
@@ -298,25 +293,21 @@ mod tests {
         assert_eq!(replaced, [true, false, true]);
     }
 
-    /// Who may write the status of a pod chooses this time, and the API server takes all of them.
     #[test]
-    fn o20_any_time_of_a_loss_is_compared_without_a_panic() {
-        let lost_since = |time: &str| -> Pod {
-            let ready = json!({"type": "Ready", "status": "False", "reason": LOST, "lastTransitionTime": time});
-            let pod = json!({"metadata": {"name": "dns"}, "status": {"conditions": [ready]}});
+    fn o20_a_pod_is_out_where_its_condition_says_that_we_took_it_out() {
+        let pod = |status: &str, reason: &str, leaves: Option<&str>| -> Pod {
+            let other = json!({"type": "PodScheduled", "status": "True"});
+            let ready = json!({"type": "Ready", "status": status, "reason": reason,
+                "lastTransitionTime": "2026-01-01T10:00:00Z"});
+            let metadata = json!({"name": "dns", "deletionTimestamp": leaves});
+            let pod = json!({"metadata": metadata, "status": {"conditions": [other, ready]}});
             serde_json::from_value(pod).unwrap()
         };
-        let now = "2026-01-01T10:00:00Z".parse().unwrap();
-        let rows = [
-            ("0001-01-01T00:00:00Z", false),
-            ("2026-01-01T09:58:00Z", false),
-            ("2026-01-01T09:58:01Z", true),
-            ("9999-12-30T21:59:30Z", true),
-            ("9999-12-30T22:00:00Z", true),
-        ];
-        for (since, is_lately) in rows {
-            assert_eq!(is_lost_lately(&lost_since(since), now), is_lately, "{since}");
-        }
+        let at = "2026-01-01T10:00:00Z".parse().ok();
+        assert_eq!(lost_at(&pod("False", LOST, None)), at);
+        assert_eq!(lost_at(&pod("False", LOST, Some("2026-01-01T10:00:00Z"))), None);
+        assert_eq!(lost_at(&pod("False", "ContainersNotReady", None)), None);
+        assert_eq!(lost_at(&pod("True", LOST, None)), None);
     }
 
     /// What is left of the Deployment that a DaemonSet has replaced.

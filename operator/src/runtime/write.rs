@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::runtime::lease::{self, Leadership, NotLeading};
 use crate::runtime::metrics::Metrics;
+use crate::runtime::patience;
 
 /// A write without an answer within this time has failed.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -78,10 +79,10 @@ impl WriteError {
 
     /// How long the API server asks us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
-        let WriteError::Refused(error) = self else { return None };
-        let kube::Error::Api(status) = error.as_ref() else { return None };
-        let seconds = status.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+        match self {
+            WriteError::Refused(error) => patience::asked(error),
+            WriteError::NotLeading(_) | WriteError::NoAnswer => None,
+        }
     }
 
     /// One word, for a condition and a metric.

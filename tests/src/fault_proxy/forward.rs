@@ -66,6 +66,10 @@ pub(super) async fn answer(
     if let Some(rule) = at_start {
         match rule.fault {
             Fault::Answer { status, retry_after_s } => return Ok(refusal(status, retry_after_s)),
+            Fault::Overload { status, retry_after_s } => {
+                let text = "Too many requests, please try again later.\n".to_owned();
+                return Ok(reply(status, "text/plain; charset=utf-8", text, Some(retry_after_s)));
+            }
             Fault::Hang => until_healed(&rules, rule.id).await,
             Fault::LoseRequest => return lose(&rules, &seen).await,
             Fault::LoseReply => loses_reply = true,
@@ -93,6 +97,7 @@ pub(super) async fn answer(
 fn acts_at_start(fault: &Fault) -> bool {
     match fault {
         Fault::Answer { .. }
+        | Fault::Overload { .. }
         | Fault::Hang
         | Fault::LoseRequest
         | Fault::LoseReply
@@ -146,8 +151,12 @@ fn refusal(status: u16, retry_after_s: Option<u32>) -> Reply {
     if let Some(seconds) = retry_after_s {
         object["details"] = serde_json::json!({"retryAfterSeconds": seconds});
     }
-    let body = Full::new(Bytes::from(object.to_string())).map_err(|never| match never {});
-    let mut response = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
+    reply(status, "application/json", object.to_string(), retry_after_s)
+}
+
+fn reply(status: u16, content: &str, text: String, retry_after_s: Option<u32>) -> Reply {
+    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
+    let mut response = Response::builder().status(status).header(CONTENT_TYPE, content);
     if let Some(seconds) = retry_after_s {
         response = response.header(RETRY_AFTER, seconds);
     }

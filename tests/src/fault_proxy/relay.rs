@@ -61,7 +61,13 @@ async fn run(mut body: Body, out: Out, stream: Stream) {
                 }
                 continue;
             }
-            Some(Fault::Answer { .. } | Fault::LoseRequest | Fault::LoseReply) | None => {}
+            Some(
+                Fault::Answer { .. }
+                | Fault::Overload { .. }
+                | Fault::LoseRequest
+                | Fault::LoseReply,
+            )
+            | None => {}
             Some(Fault::Truncate) => {
                 if let Some(chunk) = next_chunk(&mut body, &out).await {
                     let _ = out.send(Ok(Frame::data(chunk.slice(..chunk.len() / 2)))).await;
@@ -107,7 +113,10 @@ impl Stream {
         }
         let rule = self.rules.take(&self.request, |rule| match rule.fault {
             Fault::Event(_) => past.events.is_none_or(|last| rule.id > last),
-            Fault::Answer { .. } | Fault::LoseRequest | Fault::LoseReply => false,
+            Fault::Answer { .. }
+            | Fault::Overload { .. }
+            | Fault::LoseRequest
+            | Fault::LoseReply => false,
             Fault::Hang | Fault::Reset | Fault::End | Fault::Truncate | Fault::Throttle { .. } => {
                 true
             }
@@ -116,6 +125,7 @@ impl Stream {
             Fault::Event(_) => past.events = Some(rule.id),
             Fault::Hang | Fault::Throttle { .. } => past.lasting = Some(rule.clone()),
             Fault::Answer { .. }
+            | Fault::Overload { .. }
             | Fault::LoseRequest
             | Fault::LoseReply
             | Fault::Reset

@@ -278,7 +278,7 @@ impl Stage {
                     Kind::ServerFails => answer(500),
                     Kind::ServerUnavailable => answer(503),
                     Kind::ServerBusy => {
-                        fault_proxy::Fault::Answer { status: 429, retry_after_s: Some(1) }
+                        fault_proxy::Fault::Overload { status: 429, retry_after_s: 1 }
                     }
                     Kind::WatchesHung => {
                         let watches = Requests::all().watches();

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kube::Client;
+use process::kubeconfig::FirstServer;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -23,6 +24,7 @@ const RENEW_AFTER: Duration = Duration::from_secs(3_600);
 /// Shared by the streams of one thread.
 pub(super) struct ApiClient {
     credentials: Credentials,
+    first: FirstServer,
     client: RefCell<Client>,
     doubted: Notify,
 }
@@ -33,15 +35,16 @@ impl ApiClient {
     /// # Errors
     /// The credentials cannot be read, and which.
     pub(super) async fn open(credentials: Credentials) -> anyhow::Result<ApiClient> {
-        let client = RefCell::new(connect(&credentials).await?);
-        Ok(ApiClient { credentials, client, doubted: Notify::new() })
+        let first = FirstServer::default();
+        let client = RefCell::new(connect(&credentials, &first).await?);
+        Ok(ApiClient { credentials, first, client, doubted: Notify::new() })
     }
 
     /// One that is there already.
     #[cfg(test)]
     pub(super) fn of(client: Client) -> ApiClient {
-        let credentials = Credentials::InCluster;
-        ApiClient { credentials, client: RefCell::new(client), doubted: Notify::new() }
+        let (credentials, first) = (Credentials::InCluster, FirstServer::default());
+        ApiClient { credentials, first, client: RefCell::new(client), doubted: Notify::new() }
     }
 
     /// For one request. Connections of earlier clients stay open until they end.
@@ -63,11 +66,11 @@ pub(super) async fn renew(client: Rc<ApiClient>) {
             () = client.doubted.notified() => {}
             () = sleep(RENEW_AFTER.mul_f64(1.0 + chance())) => {}
         }
-        let credentials = client.credentials.clone();
+        let (credentials, first) = (client.credentials.clone(), client.first.clone());
         let runtime = tokio::runtime::Handle::current();
         // Off this thread: it may start a program, and events of other streams are read meanwhile.
         let connecting =
-            tokio::task::spawn_blocking(move || runtime.block_on(connect(&credentials)));
+            tokio::task::spawn_blocking(move || runtime.block_on(connect(&credentials, &first)));
         match connecting.await {
             Ok(Ok(renewed)) => drop(client.client.replace(renewed)),
             Ok(Err(error)) => {
@@ -85,23 +88,25 @@ pub(super) async fn renew(client: Rc<ApiClient>) {
 mod tests {
     use super::*;
 
-    fn kubeconfig(namespace: &str) -> String {
+    fn kubeconfig(port: u16, namespace: &str) -> String {
         format!(
-            r#"{{"clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:1"}}}}],
+            r#"{{"clusters": [{{"name": "c", "cluster": {{"server": "http://127.0.0.1:{port}"}}}}],
                 "contexts": [{{"name": "c", "context": {{"cluster": "c", "user": "u", "namespace": "{namespace}"}}}}],
                 "users": [{{"name": "u", "user": {{"token": "t"}}}}], "current-context": "c"}}"#
         )
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn later_requests_have_new_connections_after_an_hour_or_two() {
-        let folder = std::env::temp_dir().join(format!("clusterdns-client-{}", std::process::id()));
+    /// The namespaces of the kubeconfig that a client has at first and after an hour or two, where another one was written that
+    /// names a server at this port.
+    async fn namespaces(port: u16) -> (String, String) {
+        let folder =
+            std::env::temp_dir().join(format!("clusterdns-client-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("kubeconfig");
-        std::fs::write(&file, kubeconfig("old")).unwrap();
+        std::fs::write(&file, kubeconfig(1, "old")).unwrap();
         let credentials = Credentials::Kubeconfig { file: Some(file.clone()), context: None };
         let client = Rc::new(ApiClient::open(credentials).await.unwrap());
-        std::fs::write(&file, kubeconfig("new")).unwrap();
+        std::fs::write(&file, kubeconfig(port, "new")).unwrap();
         let namespaces = async {
             sleep(RENEW_AFTER - RENEW_INTERVAL).await;
             let before = client.client().default_namespace().to_owned();
@@ -113,6 +118,16 @@ mod tests {
             seen = namespaces => Some(seen),
         };
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(seen, Some(("old".to_owned(), "new".to_owned())));
+        seen.expect("it is renewed for as long as it lives")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn later_requests_have_new_connections_after_an_hour_or_two() {
+        assert_eq!(namespaces(1).await, ("old".to_owned(), "new".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubeconfig_that_names_another_cluster_later_is_not_followed() {
+        assert_eq!(namespaces(2).await, ("old".to_owned(), "old".to_owned()));
     }
 }

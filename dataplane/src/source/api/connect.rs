@@ -10,7 +10,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::Client;
 use kube::client::{Body, ConfigExt};
 use kube::config::{Config, KubeConfigOptions};
-use process::kubeconfig;
+use process::kubeconfig::{self, FirstServer};
 use tower::{BoxError, ServiceBuilder};
 
 /// A connection is made within this time, or another is tried.
@@ -49,9 +49,13 @@ impl Credentials {
 /// A client that has not connected yet.
 ///
 /// # Errors
-/// The credentials cannot be read, and which.
-pub(super) async fn connect(credentials: &Credentials) -> anyhow::Result<Client> {
+/// The credentials cannot be read, and which; or they are for another API server than the first one.
+pub(super) async fn connect(
+    credentials: &Credentials,
+    first: &FirstServer,
+) -> anyhow::Result<Client> {
     let mut config = config(credentials).await?;
+    first.check(&config).map_err(anyhow::Error::msg)?;
     config.default_retry = false;
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -113,7 +117,8 @@ mod tests {
                     "interactiveMode": "Never"}}}}}}]}}"#
         );
         std::fs::write(&file, text).unwrap();
-        let client = connect(&Credentials::Kubeconfig { file: Some(file), context: None }).await;
+        let named = Credentials::Kubeconfig { file: Some(file), context: None };
+        let client = connect(&named, &FirstServer::default()).await;
         std::fs::remove_dir_all(&folder).unwrap();
         let request = Request::get("/api").body(Body::empty()).unwrap();
         let failed = client.unwrap().send(request).await.unwrap_err();

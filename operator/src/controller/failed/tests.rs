@@ -1,5 +1,6 @@
 //! What is said of a ClusterDNS whose reconciles fail, by an API server that is a function.
 
+use anyhow::Context as _;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
@@ -9,6 +10,8 @@ use crate::desired::Kind;
 use crate::fixtures;
 use crate::fixtures::api::{self, Log, Reply};
 use crate::observe::stubs::stub_of_resource;
+use crate::runtime::patience::patient;
+use crate::runtime::time_limit::within;
 
 /// A cluster in which there is nothing, and no ClusterDNS can be read. To read this Deployment is a defect.
 fn cluster() -> (Arc<Context>, Log) {
@@ -82,4 +85,18 @@ async fn a_defect_has_the_same_words_each_time() {
         assert_eq!(caught(formatted).await, Err("words of 7".to_owned()));
     }
     assert_eq!(caught(async { 7 }).await, Ok(7));
+}
+
+#[tokio::test]
+async fn o13_a_reconcile_whose_read_was_too_much_waits_as_long_as_the_api_server_asks() {
+    let client = patient(api::client(|_| Reply::overloaded(429, 40)));
+    let (ctx, _) = cluster();
+    let dns = fixtures::dns("{}");
+    let read = within(client.apiserver_version()).await.context("it cannot be read");
+    let why = Why::Error(read.unwrap_err());
+    let (again, in_a_row) = count(&dns, &ctx, (Instant::now(), &why));
+    assert!((40..=50).contains(&again.as_secs()) && in_a_row == 1, "{again:?}");
+    let other = Why::Error(anyhow::anyhow!("another error"));
+    let (again, _) = count(&dns, &ctx, (Instant::now(), &other));
+    assert!((2..=3).contains(&again.as_secs()), "{again:?}");
 }

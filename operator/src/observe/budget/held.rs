@@ -7,27 +7,36 @@ use std::collections::HashMap;
 pub(super) struct Octets {
     pub(super) whole: usize,
     pub(super) stubs: usize,
+    /// The part of `whole` that is of objects which are never refused.
+    pub(super) needed: usize,
 }
 
 impl std::ops::Add for Octets {
     type Output = Octets;
 
     fn add(self, other: Octets) -> Octets {
-        Octets { whole: self.whole + other.whole, stubs: self.stubs + other.stubs }
+        Octets {
+            whole: self.whole + other.whole,
+            stubs: self.stubs + other.stubs,
+            needed: self.needed + other.needed,
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry {
     Whole(usize),
+    /// The same of an object that is never refused.
+    Needed(usize),
     Stub(usize),
 }
 
 impl Entry {
     pub(super) fn octets(self) -> Octets {
         match self {
-            Entry::Whole(whole) => Octets { whole, stubs: 0 },
-            Entry::Stub(stubs) => Octets { whole: 0, stubs },
+            Entry::Whole(whole) => Octets { whole, ..Octets::default() },
+            Entry::Needed(whole) => Octets { whole, stubs: 0, needed: whole },
+            Entry::Stub(stubs) => Octets { stubs, ..Octets::default() },
         }
     }
 }
@@ -48,8 +57,10 @@ impl Held {
 
     pub(super) fn remove(&mut self, key: &(String, String)) -> Option<Entry> {
         let entry = self.by_key.remove(key)?;
-        self.total.whole -= entry.octets().whole;
-        self.total.stubs -= entry.octets().stubs;
+        let Octets { whole, stubs, needed } = entry.octets();
+        self.total.whole -= whole;
+        self.total.stubs -= stubs;
+        self.total.needed -= needed;
         Some(entry)
     }
 }

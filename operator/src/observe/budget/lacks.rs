@@ -15,14 +15,15 @@ pub(super) struct Lacks {
 
 impl Lacks {
     pub(super) const NOTHING: Lacks = Lacks {
-        least: Octets { whole: usize::MAX, stubs: usize::MAX },
+        least: Octets { whole: usize::MAX, stubs: usize::MAX, needed: 0 },
         has_incomplete: false,
         has_unnamed: false,
     };
 
     pub(super) fn and(self, other: Lacks) -> Lacks {
         let (one, two) = (self.least, other.least);
-        let least = Octets { whole: one.whole.min(two.whole), stubs: one.stubs.min(two.stubs) };
+        let least =
+            Octets { whole: one.whole.min(two.whole), stubs: one.stubs.min(two.stubs), needed: 0 };
         let has_incomplete = self.has_incomplete || other.has_incomplete;
         let has_unnamed = self.has_unnamed || other.has_unnamed;
         Lacks { least, has_incomplete, has_unnamed }

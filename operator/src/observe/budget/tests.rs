@@ -45,7 +45,7 @@ fn k23_what_others_write_is_kept_up_to_a_bound_and_the_rest_is_named() {
         (0..60).map(|n| admit(&mut one, &format!("m{n}"), MIB)).collect();
     let whole = verdicts.iter().filter(|it| **it == BudgetVerdict::Whole).count();
     assert_eq!((whole, verdicts[whole]), (39, BudgetVerdict::Stub), "40 MiB, and stubs");
-    assert_eq!(octets_of(&budget), Octets { whole: 40 * MIB, stubs: 21 * STUB });
+    assert_eq!(octets_of(&budget), Octets { whole: 40 * MIB, stubs: 21 * STUB, needed: 0 });
     assert_eq!(named_in(&budget, "dns").len(), 21);
     assert_eq!(named_in(&budget, "dns")[0], "services m39");
     assert_eq!(budget.not_kept("dns"), BTreeSet::from(["services".to_owned()]));
@@ -151,6 +151,26 @@ fn k23_what_is_ours_is_kept_whole_however_full_the_cache_is() {
 }
 
 #[test]
+fn k23_it_is_known_whether_what_is_always_kept_takes_most_of_the_room() {
+    let budget = Arc::new(Budget::of(48 * MIB, READ_WHEN_NEEDED));
+    let (mut nodes, mut others) = (share(&budget, 1), share(&budget, 2));
+    for n in 0..30 {
+        assert_eq!(admit(&mut others, &format!("m{n}"), MIB), BudgetVerdict::Whole);
+    }
+    assert!(!budget.is_mostly_needed(), "others fill it");
+    for n in 0..21 {
+        assert_eq!(budget.is_mostly_needed(), n > 20, "{n}");
+        assert!(nodes.admit(&named(&format!("n{n}")), MIB, true));
+    }
+    assert!(budget.is_mostly_needed(), "21 of 40 MiB");
+    nodes.list();
+    assert!(nodes.admit(&named("n0"), MIB, true));
+    assert!(budget.is_mostly_needed(), "while they are listed again");
+    nodes.listed();
+    assert!(!budget.is_mostly_needed(), "the others are gone");
+}
+
+#[test]
 fn k23_more_objects_than_stubs_fit_for_take_no_more_memory() {
     let budget = Arc::new(Budget::of(100 * STUB, READ_WHEN_NEEDED));
     let mut share = share(&budget, 1);
@@ -159,7 +179,7 @@ fn k23_more_objects_than_stubs_fit_for_take_no_more_memory() {
         (0..300).map(|n| admit(&mut share, &format!("m{n}"), 2 * STUB)).collect();
     let nothing = verdicts.iter().filter(|it| **it == BudgetVerdict::Nothing).count();
     assert!(nothing > 100, "{nothing}");
-    let Octets { whole, stubs } = octets_of(&budget);
+    let Octets { whole, stubs, .. } = octets_of(&budget);
     assert!(whole + stubs <= 100 * STUB);
     assert_eq!(named_in(&budget, "dns").len(), MAX_NAMED);
     // One that is not found may exist, until a list was kept in full.

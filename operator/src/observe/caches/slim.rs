@@ -3,26 +3,39 @@
 use crds::ClusterDNS;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{
-    Affinity, NodeAffinity, NodeSelector, ObjectReference, Pod, PodSpec,
+    Affinity, ContainerPort, ContainerStatus, NodeAffinity, NodeSelector, ObjectReference, Pod,
+    PodCondition, PodIP, PodSpec, PodStatus,
 };
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
 use kube::Resource;
 use kube::core::DynamicObject;
 
 use crate::controller::triggers;
+use crate::desired::ports::{DNS, METRICS};
 use crate::names;
 
 /// What client-side apply writes: the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Of its spec a pod's node and the ports of its containers are read, and no annotation. While it has no node, that for which a
-/// DaemonSet made it is read from its affinity.
+/// Of its spec a pod's node and two ports of its containers are read, and no annotation. While it has no node, that for which a
+/// DaemonSet made it is read from its affinity. A large cluster may have one on each node.
 pub(super) fn slim_pod(pod: &mut Pod) {
-    (pod.metadata.managed_fields, pod.metadata.annotations) = (None, None);
+    let metadata = &mut pod.metadata;
+    (metadata.managed_fields, metadata.annotations) = (None, None);
+    (metadata.finalizers, metadata.generate_name) = (None, None);
+    // What made it.
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.retain(|owner| owner.controller == Some(true));
+    }
     for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
         let full = std::mem::take(container);
-        (container.name, container.ports) = (full.name, full.ports);
+        let is_read = |port: &ContainerPort| {
+            port.name.as_ref().is_some_and(|name| [DNS, METRICS].contains(&name.as_str()))
+        };
+        let ports = full.ports.map(|all| all.into_iter().filter(is_read).collect());
+        (container.name, container.ports) = (full.name, ports);
     }
+    pod.status = pod.status.take().map(slim_status);
     let full = pod.spec.take();
     pod.spec = full.map(|full| {
         let affinity = full.affinity.filter(|_| full.node_name.is_none()).and_then(to_its_node);
@@ -31,6 +44,44 @@ pub(super) fn slim_pod(pod: &mut Pod) {
             (full.node_name, full.containers, affinity);
         spec
     });
+}
+
+/// Whether it is ready, ended or has no node, where it is, and what its containers do.
+fn slim_status(full: PodStatus) -> PodStatus {
+    let is_read = |it: &PodCondition| {
+        it.type_ == "Ready" || it.type_ == "PodScheduled" && it.status == "False"
+    };
+    let conditions = full.conditions.map(|all| all.into_iter().filter(is_read).collect());
+    let is_other = |it: &PodIP| full.pod_ip.as_ref() != Some(&it.ip);
+    let others = full.pod_ips.map(|all| all.into_iter().filter(is_other).collect());
+    let containers = |all: Option<Vec<ContainerStatus>>| {
+        all.map(|all| all.into_iter().map(slim_container).collect())
+    };
+    PodStatus {
+        conditions,
+        pod_ips: others,
+        pod_ip: full.pod_ip,
+        phase: full.phase,
+        reason: full.reason,
+        message: full.message,
+        container_statuses: containers(full.container_statuses),
+        init_container_statuses: containers(full.init_container_statuses),
+        ..PodStatus::default()
+    }
+}
+
+/// The image is named where it cannot be had.
+fn slim_container(full: ContainerStatus) -> ContainerStatus {
+    let waits = full.state.as_ref().is_some_and(|state| state.waiting.is_some());
+    ContainerStatus {
+        name: full.name,
+        state: full.state,
+        last_state: full.last_state,
+        ready: full.ready,
+        restart_count: full.restart_count,
+        image: if waits { full.image } else { String::new() },
+        ..ContainerStatus::default()
+    }
 }
 
 /// The controller of DaemonSets writes the node into each term.
@@ -72,8 +123,8 @@ pub(super) fn has_our_label(object: &impl Resource) -> bool {
     triggers::label(object.meta(), names::INSTANCE).is_some()
 }
 
-/// Of the metadata of a Node or a slice only its names and its labels are read.
-pub(super) fn keep_labels<K: Resource>(object: &mut K) {
+/// Of the metadata of a slice only its names and its labels are read.
+fn keep_labels<K: Resource>(object: &mut K) {
     let metadata = object.meta_mut();
     (metadata.managed_fields, metadata.annotations) = (None, None);
     (metadata.owner_references, metadata.finalizers) = (None, None);

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::super::budget::Budget;
 use super::*;
 use crate::fixtures::api::{self, Asked, Reply};
+use crate::runtime::patience::patient;
 
 /// Has three pages of one ConfigMap each, and watches in which nothing happens.
 #[derive(Default)]
@@ -62,10 +63,10 @@ async fn followed(server: &Arc<Server>, time: Duration) -> Vec<String> {
 
 /// The same, and how many failures it said.
 async fn heard(server: &Arc<Server>, time: Duration) -> (Vec<String>, usize) {
-    heard_of(server.client(), time).await
+    followed_by(server.client(), time).await
 }
 
-async fn heard_of(client: Client, time: Duration) -> (Vec<String>, usize) {
+async fn followed_by(client: Client, time: Duration) -> (Vec<String>, usize) {
     let writer = Writer::<ConfigMap>::new(());
     let store = writer.as_reader();
     let followed = Followed {
@@ -93,6 +94,40 @@ async fn heard_of(client: Client, time: Duration) -> (Vec<String>, usize) {
     let mut names: Vec<String> = store.state().iter().map(|it| it.name_any()).collect();
     names.sort();
     (names, failures.get())
+}
+
+/// Whether a server is too busy for a request.
+type IsRefused = fn(&Asked) -> bool;
+
+/// When a server was asked that is too busy for this request, and asks each time for a wait of 40 s, in seconds from the beginning.
+async fn asked_while_busy(is_refused: IsRefused) -> Vec<u64> {
+    let (server, begun) = (Arc::<Server>::default(), time::Instant::now());
+    let times = Arc::<Mutex<Vec<u64>>>::default();
+    let noted = times.clone();
+    let client = api::client(move |asked| {
+        if !is_refused(asked) {
+            return server.answer(asked);
+        }
+        noted.lock().unwrap().push(begun.elapsed().as_secs());
+        Reply::overloaded(429, 40)
+    });
+    followed_by(patient(client), Duration::from_secs(130)).await;
+    std::mem::take(&mut *times.lock().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn o13_an_overloaded_api_server_is_left_alone_as_long_as_it_asks() {
+    let requests: [(&str, IsRefused); 3] = [
+        ("lists", |asked| !asked.is_watch()),
+        ("watches", Asked::is_watch),
+        ("a later page, whose list begins again", |asked| asked.parameter("continue").is_some()),
+    ];
+    for (what, is_refused) in requests {
+        let times = asked_while_busy(is_refused).await;
+        let waits: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!((3..=4).contains(&times.len()), "{what}: {times:?}");
+        assert!(waits.iter().all(|wait| (40..=51).contains(wait)), "{what}: {times:?}");
+    }
 }
 
 const ALL: [&str; 3] = ["map-1", "map-2", "map-3"];
@@ -285,7 +320,7 @@ async fn k9_while_a_list_that_is_not_needed_is_refused_watches_bring_what_is_new
     let server = Arc::<Busy>::default();
     let it = server.clone();
     let client = api::client(move |asked| it.answer(asked));
-    let (names, _) = heard_of(client, Duration::from_secs(1_500)).await;
+    let (names, _) = followed_by(client, Duration::from_secs(1_500)).await;
     let lists = server.lists.load(Ordering::Relaxed);
     assert!(lists > 2, "it is asked for again: {lists}");
     assert_eq!(names, ["new", "old"]);

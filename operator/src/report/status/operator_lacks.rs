@@ -45,11 +45,19 @@ pub(super) fn room(observed: &Observed) -> Option<Problem> {
         return None;
     }
     let kinds: Vec<&str> = not_kept.iter().map(String::as_str).collect();
+    let advice = match observed.is_cache_mostly_needed {
+        false => "Delete what is not needed, or move it to another namespace".to_owned(),
+        true => format!(
+            "Nodes and objects with the label {} take most of it, and are always kept. If all of them are needed, the cluster is \
+             larger than this cache, and nothing has to be done: DNS is not affected",
+            names::INSTANCE
+        ),
+    };
     problem(
         "CacheFull",
         format!(
             "the cache of the operator is full, so it reads some objects of this namespace ({}) each time it needs them. Its log \
-             names them and their size. Delete what is not needed, or move it to another namespace",
+             names them and their size. {advice}",
             kinds.join(", ")
         ),
     )

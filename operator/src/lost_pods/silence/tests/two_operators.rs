@@ -31,7 +31,7 @@ impl Operator {
             .filter(|(uid, _)| !out.contains(uid))
             .map(|(uid, node)| ((*uid).to_owned(), (*node).to_owned()))
             .collect();
-        out.iter().for_each(|uid| self.silences.shown_out(uid, now));
+        out.iter().for_each(|uid| self.silences.shown_out(uid, Some(Timestamp::UNIX_EPOCH), now));
         self.silences.keep(|uid| ready.iter().any(|(it, _)| it == uid), now);
         let suspects = self.silences.suspects(&ready);
         let hears = |from: &str, to: &str| {

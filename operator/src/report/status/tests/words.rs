@@ -339,6 +339,19 @@ fn k23_who_fills_the_cache_cannot_change_the_status_by_edits() {
     assert!(degraded.message.contains("(configmaps, services)"), "{}", degraded.message);
     let has_number = degraded.message.chars().any(|it| it.is_ascii_digit());
     assert!(!has_number, "a number changes with what others write: {}", degraded.message);
+    assert!(degraded.message.contains("Delete what is not needed"), "{}", degraded.message);
+}
+
+#[test]
+fn k23_where_the_cluster_fills_the_cache_the_status_asks_for_no_deletion() {
+    let mut story = Story::settled("{}");
+    story.observed.not_kept = ["services".to_owned()].into();
+    story.observed.is_cache_mostly_needed = true;
+    let status = story.reconcile(10);
+    let degraded = condition(&status, "Degraded").unwrap();
+    assert_eq!(degraded.reason, "CacheFull");
+    assert!(degraded.message.contains("Nodes and objects with the label"), "{}", degraded.message);
+    assert!(!degraded.message.contains("Delete"), "{}", degraded.message);
 }
 
 #[test]

@@ -68,7 +68,7 @@ impl Common {
     }
 
     /// Whether the log says it now. Each query of a flood may fail.
-    fn says_no_socket(&self, now: Instant) -> bool {
+    pub(super) fn says_no_socket(&self, now: Instant) -> bool {
         let mut said = self.said_no_socket.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = said.is_none_or(|at| now.saturating_duration_since(at) >= SAY_EVERY);
         if is_due {

@@ -32,18 +32,20 @@ async fn fw10_a_query_without_a_socket_of_its_own_leaves_from_an_open_one() {
     assert_eq!(port_of_query(&far), number(&open));
     let common = &upstreams.registry.common;
     assert_eq!((common.ports().total(), common.shared_draws()), (before, 1), "no port is taken");
+    assert!(!common.says_no_socket(now()), "the log has it already");
 }
 
 /// The same for a thread that reads its own sockets.
 #[tokio::test]
 async fn fw10_a_thread_without_a_new_socket_asks_from_an_open_one() {
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (_upstreams, server) = server(far.local_addr().unwrap(), 8192);
+    let (upstreams, server) = server(far.local_addr().unwrap(), 8192);
     let _reading = Reading::begin().expect("this thread can wait for many sockets");
     let departs =
         || depart(&server.pool, (), |(), id| query(id), |(), _, came: Arrived<'_>| drop(came));
     REFUSAL.set(Some(libc::ENFILE));
     assert!(matches!(departs(), Departed::NoPort(())), "none is open");
+    assert!(!upstreams.registry.common.says_no_socket(now()), "the log has it already");
     REFUSAL.set(None);
     let open = server.pool.pooled(Reader::of_thread().as_ref(), now()).unwrap();
     REFUSAL.set(Some(libc::ENFILE));

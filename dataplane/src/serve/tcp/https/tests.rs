@@ -14,7 +14,7 @@ const MESSAGE: [u8; 32] = [
 ];
 
 #[test]
-fn wr23_a_cache_of_http_keeps_no_part_of_an_rrset() {
+fn wr23_a_part_of_an_rrset_is_not_for_a_cache_of_http() {
     local(async {
         let (server, _) = server(Limits::default());
         let permit = server.table.admit_session(UNKNOWN.ip(), 0).expect("a place");

@@ -46,8 +46,8 @@ pub struct Access {
     #[schemars(extend("x-kubernetes-validations" = [rules::every_cidr_is_a_range()]))]
     pub clients: Option<Vec<String>>,
 
-    /// Removes private, loopback and link-local addresses from answers of the default upstreams; those of stub domains
-    /// are left alone. Default false.
+    /// Removes private, shared, loopback, link-local and reserved addresses, and those in reverseCIDRs, from answers of the
+    /// default upstreams; those of stub domains are left alone. Default false.
     #[serde(default)]
     pub rebind_protection: bool,
 }

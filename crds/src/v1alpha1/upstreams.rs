@@ -165,8 +165,8 @@ pub struct GroupLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupCache {
-    /// Upper bound in seconds of cached TTLs, 0-86400; 0 caches nothing. Never above spec.cache.maxTTLSeconds. Default:
-    /// that one.
+    /// Upper bound in seconds of cached TTLs, those of negative answers too, 0-86400; 0 caches nothing. Never above
+    /// spec.cache.maxTTLSeconds. Default: that one.
     #[serde(rename = "maxTTLSeconds", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = bounds::RECORD_TTL_SECONDS))]
     pub max_ttl_seconds: Option<u32>,
@@ -186,7 +186,7 @@ pub struct Cache {
     #[schemars(range(min = 0, max = bounds::CACHE_ENTRIES))]
     pub entries: u32,
 
-    /// Upper bound in seconds of the TTL of cached answers, 0-86400. Default 3600.
+    /// Upper bound in seconds of the TTL of cached answers, 0-86400. Negative ones have maxNegativeTTLSeconds. Default 3600.
     #[serde(rename = "maxTTLSeconds", default = "number::<{ defaults::MAX_TTL_SECONDS }>")]
     #[schemars(range(min = 0, max = bounds::RECORD_TTL_SECONDS))]
     pub max_ttl_seconds: u32,

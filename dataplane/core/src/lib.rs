@@ -59,8 +59,9 @@ pub use object::{
 pub use records::{DataSource, Records};
 pub use relay::cache::{Age, CLIENT_TIMER_MS, CacheAction, CacheRules, cache_action, lifetime_s};
 pub use relay::{
-    Alias, Cnames, Discard, ErrorCodes, Freshness, LookupKey, OwnedHead, QueryForm, RelayError,
-    Relayed, ReplyForm, ReplyHead, TtlCaps, Unusable, UpstreamQuery, Verdict, Written, write_chain,
+    Alias, Cnames, Discard, ErrorCodes, Freshness, LookupKey, OwnRanges, OwnedHead, QueryForm,
+    RelayError, Relayed, ReplyForm, ReplyHead, TtlCaps, Unusable, UpstreamQuery, Verdict, Written,
+    write_chain,
 };
 pub use settings::{
     EndpointNames, Exposure, ExtraData, ExtraRecord, Federation, PodRecords, Requirement, Selector,

@@ -310,7 +310,7 @@ impl Forwarder {
         let now_ms = self.clock.now_ms();
         match ended {
             Ok(Answered { relayed, .. }) if relayed.is_cut() => {
-                self.cache.note_cut(route, key, (now_ms, recoveries));
+                self.cache.note_cut(route, key, recoveries);
                 false
             }
             Ok(Answered { relayed, server, most_s }) => {

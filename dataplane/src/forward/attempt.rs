@@ -9,10 +9,10 @@ use dataplane_core::{
 
 use super::connections::{self, Progress, Reply, Unsent};
 use super::plan::Transport;
-use super::random;
 use super::server::Server;
 use super::sockets::{self, Arrival, Exchange};
 use super::upstream_tap::Shown;
+use super::{now, random};
 
 /// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
 pub(super) const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
@@ -220,7 +220,10 @@ pub(super) async fn exchange(
         Err(failure) => match failure.unsent {
             None => AttemptResult::Unreachable,
             Some(Unsent::Pause) => AttemptResult::HeldOff,
-            Some(Unsent::NoSocket) => AttemptResult::NoPort,
+            Some(Unsent::NoSocket) => {
+                messages.server.common.had_no_socket(&failure.text, now());
+                AttemptResult::NoPort
+            }
             Some(Unsent::NoPlace | Unsent::Taken) => AttemptResult::NoPlace,
         },
     }

@@ -231,11 +231,11 @@ impl Cache {
 
     /// Notes that a lookup brought a part of the answer only (FW26). An older answer stays, as after a failure (CA41). A remembered
     /// failure is over.
-    pub fn note_cut(&self, route: RouteId, key: &LookupKey, (now_ms, recoveries): (u64, u64)) {
+    pub fn note_cut(&self, route: RouteId, key: &LookupKey, recoveries: u64) {
         let hash = self.hash(route, key);
         if let Some(age) = self.shard(hash).age(hash, route, key) {
             age.note_recoveries(recoveries);
-            age.note_part(now_ms);
+            age.note_part();
         }
     }
 

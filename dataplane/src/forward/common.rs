@@ -1,9 +1,11 @@
 //! What all upstream servers of the process share: the ports, the counts of replies that were not believed and of panics, and
 //! the taps.
 
+use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use dataplane_core::{Discard, Unusable};
 use futures::FutureExt;
@@ -11,6 +13,9 @@ use tokio::sync::Notify;
 
 use super::ports::Ports;
 use crate::taps::Taps;
+
+/// Least time between two lines of the log about sockets that the system refuses.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// What all servers of the process share.
 #[derive(Debug, Default)]
@@ -22,6 +27,8 @@ pub(super) struct Common {
     pub(super) woken: Notify,
     discards: [AtomicU64; Discard::ALL.len()],
     unusable: [AtomicU64; Unusable::ALL.len()],
+    /// When the log last said that the system gives no socket.
+    said_no_socket: Mutex<Option<Instant>>,
     /// Queries that drew one of the open sockets (FW10).
     shared_draws: AtomicU64,
     /// Tasks and looks that panicked, which is a defect of ours.
@@ -49,6 +56,25 @@ impl Common {
     #[cfg(test)]
     pub(super) fn has_free_ports(&self) -> bool {
         self.ports.try_lock().is_ok()
+    }
+
+    /// The system gave no socket. The log says why, for nothing else does: a query that is refused counts for `upstreamPorts`.
+    pub(super) fn had_no_socket(&self, why: &dyn Display, now: Instant) {
+        if self.says_no_socket(now) {
+            tracing::warn!(
+                "no socket towards upstreams: {why}; queries leave from open ones, or are refused"
+            );
+        }
+    }
+
+    /// Whether the log says it now. Each query of a flood may fail.
+    pub(super) fn says_no_socket(&self, now: Instant) -> bool {
+        let mut said = self.said_no_socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = said.is_none_or(|at| now.saturating_duration_since(at) >= SAY_EVERY);
+        if is_due {
+            *said = Some(now);
+        }
+        is_due
     }
 
     pub(super) fn discard(&self, reason: Discard) {
@@ -96,4 +122,18 @@ thread_local! {
     /// How often this thread looked at the clock, and took the lock of a server.
     pub(super) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     pub(super) static LOCKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_without_sockets_is_in_the_log_once_a_minute() {
+        let (common, start) = (Common::default(), Instant::now());
+        let said: Vec<u64> = (0..180)
+            .filter(|second| common.says_no_socket(start + Duration::from_secs(*second)))
+            .collect();
+        assert_eq!(said, [0, 60, 120]);
+    }
 }

@@ -232,17 +232,25 @@ impl Pool {
         let by = reader.as_deref().map(Reader::number);
         let open = self.open().found(by);
         let drawn = self.common.ports().draw(self.server, open, now);
-        Ok(match drawn {
-            Draw::Own => match reader {
-                None => Drawn::Own(self.registered(self.opened()?, now)?),
-                Some(reader) => Drawn::Shared(self.read_by(&reader, self.opened()?, true, now)?),
-            },
-            Draw::Pooled => match self.pooled(reader.as_ref(), now) {
-                Ok(port) => Drawn::Shared(port),
-                Err(error) if open.to_draw == 0 => return Err(error),
-                Err(_) => self.shared(by, now)?,
-            },
-            Draw::Shared => self.shared(by, now)?,
+        let new = match drawn {
+            Draw::Own => self.own(reader.as_ref(), now),
+            Draw::Pooled => self.pooled(reader.as_ref(), now).map(Drawn::Shared),
+            Draw::Shared => return self.shared(by, now),
+        };
+        // A node without a free descriptor need not end forwarding: those that are open still carry queries.
+        new.or_else(|error| {
+            if is_ours(&error) {
+                self.common.had_no_socket(&error, now);
+            }
+            if open.to_draw == 0 { Err(error) } else { self.shared(by, now) }
+        })
+    }
+
+    /// A new socket for one query.
+    fn own(self: &Arc<Self>, reader: Option<&Arc<Reader>>, now: Instant) -> io::Result<Drawn> {
+        Ok(match reader {
+            None => Drawn::Own(self.registered(self.opened()?, now)?),
+            Some(reader) => Drawn::Shared(self.read_by(reader, self.opened()?, true, now)?),
         })
     }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crds::config::{self, Config, GroupOptions, Policy};
 use crds::names::DEFAULT_GROUP;
-use dataplane_core::{Discard, LookupKey, Name, ServerCounters, TtlCaps, Unusable};
+use dataplane_core::{Discard, LookupKey, Name, OwnRanges, ServerCounters, TtlCaps, Unusable};
 
 use super::cache;
 use super::connections::Client;
@@ -286,12 +286,17 @@ impl Reading<'_, '_> {
         }
         // The core answers what is withheld (FW45), so it never comes here.
         let GroupOptions { policy, case_randomisation, limits, cache, withheld_types: _ } = options;
-        let max_s = self.config.cache.max_ttl_seconds;
+        let of_group =
+            |whole_s: u32| cache.max_ttl_seconds.map_or(whole_s, |own_s| own_s.min(whole_s));
+        let is_protected = name == DEFAULT_GROUP && self.config.access.rebind_protection;
+        // Without protection an edit of these does not empty the cache (CA1).
+        let own_ranges = if is_protected { self.config.reverse_cidrs.as_slice() } else { &[] };
         let caps = TtlCaps {
-            max_s: cache.max_ttl_seconds.map_or(max_s, |own| own.min(max_s)),
-            max_negative_s: self.config.cache.max_negative_ttl_seconds,
+            max_s: of_group(self.config.cache.max_ttl_seconds),
+            max_negative_s: of_group(self.config.cache.max_negative_ttl_seconds),
             // Stub domains are exempt: private names are what they are for (FW43).
-            no_private_addresses: name == DEFAULT_GROUP && self.config.access.rebind_protection,
+            no_private_addresses: is_protected,
+            own_ranges: OwnRanges::of(own_ranges),
             // A name that cannot be read is refused with the settings.
             own_zone: Name::from_text(&self.config.domain).ok(),
             relays_own_zone: name != DEFAULT_GROUP,

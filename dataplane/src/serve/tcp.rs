@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use dataplane_core::{Query, Transport, Waiting, pad, wants_padding};
+use dataplane_core::{Query, Transport, Waiting, Written, pad, wants_padding};
 use futures::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -62,8 +62,8 @@ type JoinTask = tokio::task::JoinHandle<()>;
 
 /// The [`ServeAction`] of one message, as a connection carries it out.
 enum TcpAction {
-    /// The octets of the reply in the buffer.
-    Reply(usize),
+    /// The reply is in the buffer.
+    Reply(Written),
     Close,
     /// A panic, which is counted; the connection is closed where no error can be sent.
     Failed,
@@ -160,6 +160,8 @@ fn answer(responder: Arc<Responder>) -> Answer {
             client: asker.client.ip(),
             shown: Shown { asked: asked.map(|it| it.keep()), over, place: own, is_padded, read },
         };
+        // Nothing else counts there meanwhile.
+        let cut_before = responder.state.counters[own].capped_rrsets();
         // A panic ends only the connection of its message, and is counted.
         let decided = catch_unwind(AssertUnwindSafe(|| {
             responder.decide((&published, None), own, &query, room, buffer)
@@ -176,7 +178,8 @@ fn answer(responder: Arc<Responder>) -> Answer {
                 if let Some(asked) = &asked {
                     responder.show(own, asked, answered, &buffer[..octets]);
                 }
-                TcpAction::Reply(octets)
+                let is_cut = responder.state.counters[own].capped_rrsets() > cut_before;
+                TcpAction::Reply(Written { octets, is_cut })
             }
             Ok(ServeAction::Drop) => TcpAction::Close,
             Err(_) => {

@@ -287,13 +287,14 @@ impl Worker {
     }
 
     /// The replies of a batch leave together: one look at the clock is enough for all. It is the clock of the time stamps
-    /// that the kernel puts on datagrams.
+    /// that the kernel puts on datagrams, so it may be set meanwhile: a query that waits longer than the bound has no reply, and
+    /// none counts for longer than both.
     fn note_durations(&mut self, received: Duration) {
         if self.answered.is_empty() {
             return;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let within = now.saturating_sub(received);
+        let within = now.saturating_sub(received).min(self.stale);
         let traffic = self.responder.counters.traffic.udp(self.number);
         for (origin, waited) in self.answered.drain(..) {
             traffic.took(origin, waited + within);

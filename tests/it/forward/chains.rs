@@ -261,6 +261,39 @@ async fn f18_fw43_a_chain_from_one_stub_domain_over_public_names_gets_no_private
     }
 }
 
+/// Services and pods may have public addresses.
+#[tokio::test]
+async fn f18_fw43_a_public_name_cannot_lead_to_an_address_of_reverse_cidrs() {
+    let script = "server 10.0.0.2\nnear.example. A\n  answer @ 60 A 203.0.113.9\n\
+                  to-stub.example. A\n  answer @ 60 CNAME wiki.corp.example.\n\
+                  to-cluster.example. A\n  answer @ 60 CNAME db.shop.svc.cluster.local.\n\
+                  server 10.20.0.53\nwiki.corp.example. A\n  answer @ 60 A 203.0.113.9";
+    let address = "203.0.113.9";
+    for (range, is_ours) in [("203.0.113.0/24", true), ("203.0.114.0/24", false)] {
+        let stage = Stage::with(script, |config| {
+            config.access.rebind_protection = true;
+            config.reverse_cidrs = vec![range.parse().unwrap()];
+            config.hosts = vec![Host {
+                name: "db.shop.svc.cluster.local".into(),
+                addresses: vec![address.parse().unwrap()],
+                ttl_seconds: 30,
+                reverse: false,
+                override_cluster_zone: true,
+            }];
+        });
+        for name in ["near.example", "to-stub.example", "to-cluster.example"] {
+            // First from the upstreams, then from the cache.
+            for round in ["asked", "kept"] {
+                let reply = stage.ask_cached(&waiting(0, name, RecordType::A)).await;
+                let is_there = answers(&reply).contains(&address.to_owned());
+                assert_eq!(is_there, !is_ours, "{name} {round} {range}: {reply}");
+            }
+        }
+        let wiki = stage.ask_cached(&waiting(1, "wiki.corp.example", RecordType::A)).await;
+        assert_eq!(answers(&wiki), [address], "asked for by its own name");
+    }
+}
+
 #[tokio::test]
 async fn f18_g146_private_addresses_are_removed_from_public_names_not_from_stub_domains() {
     let script = "server 10.0.0.2\nin.example.org. A\n  answer @ 60 A 10.9.9.9\n\

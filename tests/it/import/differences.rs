@@ -134,6 +134,30 @@ fn options_of_dnsmasq_for_one_field_agree_with_the_report_in_any_order() {
     }
 }
 
+/// The longest times of dnsmasq are for denials too, for which there is a field of its own here.
+#[test]
+fn the_longest_times_of_dnsmasq_are_for_denials_too() {
+    for (options, answers, denials) in [
+        (&["max-cache-ttl=10"][..], 10, 10),
+        (&["max-ttl=10"], 10, 10),
+        (&["max-ttl=600"], 600, 30),
+        (&["max-cache-ttl=10", "neg-ttl=5"], 10, 5),
+        (&["max-cache-ttl=10", "neg-ttl=600"], 10, 10),
+        (&["max-cache-ttl=60", "neg-ttl=600"], 60, 60),
+        (&["max-cache-ttl=10", "no-negcache"], 10, 0),
+    ] {
+        for order in [options.to_vec(), options.iter().rev().copied().collect()] {
+            let (spec, report) =
+                imported("--dnsmasq", &format!("server=10.0.0.1\n{}\n", order.join("\n")));
+            let cache = &spec["cache"];
+            let found = (cache["maxTTLSeconds"].as_u64(), cache["maxNegativeTTLSeconds"].as_u64());
+            // What is the default is not written.
+            let written = (denials != 30).then_some(denials);
+            assert_eq!(found, (Some(answers), written), "{order:?}: {report}");
+        }
+    }
+}
+
 /// Of several the last one counts, and no line says that another one does.
 #[test]
 fn of_an_option_of_dnsmasq_that_is_there_twice_the_last_counts() {

@@ -2,8 +2,8 @@
 //! the entry, and followed where its chain leads.
 
 use dataplane_core::{
-    Age, CacheAction, CacheRules, Freshness, Relayed, ReplyHead, Resolution, Step, Surroundings,
-    Transport, TtlCaps, Verdict, Waiting, cache_action, lifetime_s,
+    Age, CacheAction, CacheRules, Freshness, OwnRanges, Relayed, ReplyHead, Resolution, Step,
+    Surroundings, Transport, TtlCaps, Verdict, Waiting, cache_action, lifetime_s,
 };
 use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
@@ -19,6 +19,7 @@ const CAPS: TtlCaps = TtlCaps {
     max_s: 3600,
     max_negative_s: 30,
     no_private_addresses: false,
+    own_ranges: OwnRanges::NONE,
     own_zone: None,
     relays_own_zone: false,
 };

@@ -61,11 +61,12 @@ impl Oracle {
             return Some(self.special(apex, node));
         }
         // Names that must never leave the resolver (A42).
-        if let Some((apex, below)) =
-            at("invalid").or_else(|| at("onion")).or_else(|| at("resolver.arpa"))
-        {
+        if let Some((apex, below)) = at("invalid").or_else(|| at("onion")) {
             let node = if below == 0 { Node::Exists(Vec::new()) } else { Node::Missing };
             return Some(self.special(apex, node));
+        }
+        if let Some((apex, _)) = at("resolver.arpa") {
+            return Some(self.special(apex, Node::Exists(Vec::new())));
         }
         // Loop probes (A43).
         let (apex, below) = at("clusterdns-loop")?;

@@ -130,8 +130,9 @@ impl Resolution {
         freshness: Freshness,
         around: &Surroundings<'_>,
     ) -> Step {
+        let own_ranges = &around.records.zone.own_ranges;
         let mut last = match self.no_private_addresses {
-            true => relayed.without_private_addresses(around.limit, around.seed),
+            true => relayed.without_private_addresses(own_ranges, around.limit, around.seed),
             false => relayed,
         };
         let waited = Some(Duration::ZERO);
@@ -243,6 +244,7 @@ fn hop(key: &LookupKey, around: &Surroundings<'_>, no_private_addresses: bool) -
         max_s: u32::MAX,
         max_negative_s: u32::MAX,
         no_private_addresses,
+        own_ranges: around.records.zone.own_ranges.clone(),
         ..TtlCaps::default()
     };
     match key.judge(0, &reply, &caps) {

@@ -158,10 +158,10 @@ fn special_use(name: &Labels, replicas: u64) -> Option<(Lookup<'static, '_>, &[u
         b"clusterdns-loop" if !is_number(name.label(top - 1), replicas) => None,
         b"clusterdns-loop" if top == 1 => found(Node::EmptyNonTerminal, top),
         b"clusterdns-loop" => found(Node::LoopProbe(name.label(top - 2)), top),
-        b"arpa" if top > 0 && name.label(top - 1) == b"resolver" => match top {
-            1 => found(Node::EmptyNonTerminal, top - 1),
-            _ => missing(top - 1),
-        },
+        // A client reads NODATA at any name as "no designated resolver" (RFC 9462 §4, §6.4).
+        b"arpa" if top > 0 && name.label(top - 1) == b"resolver" => {
+            found(Node::EmptyNonTerminal, top - 1)
+        }
         _ => None,
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use crate::records::extra::{Extra, NameTable};
 use crate::records::federations::Federations;
+use crate::relay::OwnRanges;
 use crate::settings::{ServiceAddresses, Settings};
 use crate::wire::address::Address;
 use crate::wire::name::Name;
@@ -37,6 +38,8 @@ pub(crate) struct Zone {
     pub(crate) recursion: bool,
     /// Ranges whose reverse names are ours (A2).
     pub(crate) reverse_ranges: Vec<ReverseRange>,
+    /// Their addresses, which no name of the public DNS should have (FW43).
+    pub(crate) own_ranges: OwnRanges,
     /// `serviceAddresses` when they are written down.
     pub(crate) service_addresses: Option<Vec<Address>>,
 }
@@ -64,6 +67,7 @@ impl Zone {
             recursion: settings.default_upstreams || !settings.stub_domains.is_empty(),
             stub_domains,
             reverse_ranges: settings.reverse_cidrs.iter().map(ReverseRange::new).collect(),
+            own_ranges: OwnRanges::of(&settings.reverse_cidrs),
             service_addresses: match &settings.service_addresses {
                 ServiceAddresses::Fixed { addresses, .. } => {
                     Some(addresses.iter().map(|&address| address.into()).collect())

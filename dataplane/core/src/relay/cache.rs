@@ -174,12 +174,13 @@ impl Age {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// Notes that a lookup brought a part of the answer only. A reply stays, as after a failure; a remembered failure is over.
-    pub fn note_part(&mut self, now_ms: u64) {
-        match self.lifetime_s {
-            0 => (self.failures, self.failed_until_ms, self.refresh) = (0, 0, Refresh::None),
-            _ => self.note_failure(now_ms, false),
+    /// Notes that a lookup brought a part of the answer only. A reply stays, and is asked for again as after a failure. It is
+    /// none: servers replied, and a client that finds no older reply gets the part. So a remembered failure is over.
+    pub fn note_part(&mut self) {
+        if self.refresh == Refresh::Running {
+            self.refresh = Refresh::Failed;
         }
+        (self.failures, self.failed_until_ms) = (0, 0);
     }
 
     /// Takes note of how often servers of its group have come back after they were down. When that has changed, failures
@@ -342,18 +343,32 @@ mod tests {
     #[test]
     fn fw26_ca41_a_part_of_the_answer_replaces_no_reply_and_ends_a_failure() {
         let mut whole = age(600, 0);
-        whole.note_part(1_700_000);
-        assert_eq!(
-            cache_action(&whole, 1_700_999, RULES),
-            CacheAction::Stale { may_refresh: false }
-        );
-        assert_eq!(
-            cache_action(&whole, 1_701_000, RULES),
-            CacheAction::Stale { may_refresh: true }
-        );
+        whole.note_refresh(1_700_000);
+        whole.note_part();
+        for (now_ms, may_refresh) in [(1_700_001, false), (1_704_999, false), (1_705_000, true)] {
+            let expected = CacheAction::Stale { may_refresh };
+            assert_eq!(cache_action(&whole, now_ms, RULES), expected, "{now_ms}");
+        }
         let mut failed = Age::default();
         failed.note_failure(1_700_000, true);
-        failed.note_part(1_700_500);
+        failed.note_part();
         assert_eq!(cache_action(&failed, 1_700_500, RULES), CacheAction::Miss);
+    }
+
+    #[test]
+    fn fw26_a_part_is_no_failure_beside_a_reply_that_may_not_be_served() {
+        let off = CacheRules { stale_s: 0, ..RULES };
+        // A lookup of a reply that is gone, and a prefetch of one that expires right after it.
+        for (refreshed_ms, next_ms) in [(None, 1_700_001), (Some(1_599_990), 1_600_000)] {
+            let mut gone = age(600, 0);
+            if let Some(refreshed_ms) = refreshed_ms {
+                gone.note_refresh(refreshed_ms);
+            }
+            gone.note_part();
+            assert_eq!(cache_action(&gone, next_ms, off), CacheAction::Miss, "{next_ms}");
+        }
+        let mut beyond = age(600, 0);
+        beyond.note_part();
+        assert_eq!(cache_action(&beyond, 5_200_000, RULES), CacheAction::Miss);
     }
 }

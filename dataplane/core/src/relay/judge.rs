@@ -5,6 +5,8 @@
     reason = "octets whose lengths were checked when they were read; fuzzed"
 )]
 
+use alloc::vec::Vec;
+
 use super::header::TC;
 use super::key::LookupKey;
 use super::query::QueryForm;
@@ -54,6 +56,9 @@ impl LookupKey {
         if let Some(error) = question.error {
             return Verdict::Failed(error);
         }
+        // Servers point from their data to the name of the question: our random case must not come into that, as it is kept.
+        let in_lower_case = form.case.map(|_| self.in_lower_case(reply));
+        let reply = in_lower_case.as_deref().unwrap_or(reply);
         let message = read::Message::read(reply, question.end);
         match message.and_then(|message| select(&message, self, caps, age_s)) {
             Ok(selected) => Verdict::Good(Relayed::of(&selected, self)),
@@ -77,6 +82,13 @@ impl LookupKey {
             Verdict::Good(relayed) if !relayed.is_negative() => Some(relayed.cut()),
             Verdict::Good(_) | Verdict::Discard(_) | Verdict::Failed(_) => None,
         }
+    }
+
+    /// The message with the name of its question as it is in the key.
+    fn in_lower_case(&self, reply: &[u8]) -> Vec<u8> {
+        let (mut reply, name) = (reply.to_vec(), self.name().wire());
+        reply[HEADER..][..name.len()].copy_from_slice(name);
+        reply
     }
 
     /// Whether a name begins these octets in the case in which it was sent (FW14).

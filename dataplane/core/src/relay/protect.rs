@@ -3,16 +3,17 @@
 
 use alloc::vec::Vec;
 
+use super::private_addresses::OwnRanges;
 use super::rdata::RRSIG;
 use super::relayed::Relayed;
-use super::selected::{Selected, is_private};
+use super::selected::Selected;
 use crate::random::{scaled, scrambled};
 use crate::steps::step;
 
 impl Relayed {
-    /// The same without private, loopback, link-local and unspecified addresses; if nothing is left, the reply is
-    /// that of N21. Of many addresses only as many are kept as fit into `most` octets, any of them (WR24).
-    pub fn without_private_addresses(&self, most: usize, seed: u64) -> Relayed {
+    /// The same without addresses that no name of the public DNS should have, and those of `own` ranges; if nothing is left, the
+    /// reply is that of N21. Of many addresses only as many are kept as fit into `most` octets, any of them (WR24).
+    pub fn without_private_addresses(&self, own: &OwnRanges, most: usize, seed: u64) -> Relayed {
         if self.is_blocked() || self.is_negative() {
             return self.clone();
         }
@@ -21,7 +22,7 @@ impl Relayed {
         let is_public = |index: &usize| {
             let record = self.record(*index);
             step(1 + record.octets.len() / 8);
-            !is_private(record.rtype(), record.rdata())
+            !own.is_private(record.rtype(), record.rdata())
         };
         if rrset.clone().all(|index| is_public(&index)) {
             return self.clone();

@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::key::LookupKey;
-use super::selected::{Kept, Selected, has_addresses};
+use super::private_addresses::has_addresses;
+use super::selected::{Kept, Selected};
 use crate::steps::step;
 use crate::wire::message::{CLASS_IN, HEADER, rtype};
 use crate::wire::name::Name;

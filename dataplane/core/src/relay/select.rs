@@ -14,6 +14,7 @@ use core::hash::BuildHasher;
 use foldhash::fast::FixedState;
 
 use super::key::LookupKey;
+use super::private_addresses::OwnRanges;
 use super::rdata::{self, NS, NSEC, NSEC3, RRSIG, SOA};
 use super::read::{Message, Record};
 use super::relayed::NXDOMAIN;
@@ -26,12 +27,14 @@ use crate::wire::name::Name;
 /// upstream cannot speak for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TtlCaps {
-    /// `maxTTLSeconds`: of every record.
+    /// `maxTTLSeconds`: of every record but those that deny.
     pub max_s: u32,
-    /// `maxNegativeTTLSeconds`: of the SOA of a negative reply.
+    /// `maxNegativeTTLSeconds`: of the records that deny, which are the SOA of a negative reply and the proofs beside it.
     pub max_negative_s: u32,
-    /// `rebindProtection` (FW43): private, loopback, link-local and unspecified addresses are removed.
+    /// `rebindProtection` (FW43): addresses that no name of the public DNS should have are removed.
     pub no_private_addresses: bool,
+    /// Addresses in these ranges are removed with them.
+    pub own_ranges: OwnRanges,
     /// The cluster zone: what a reply says at the end of a chain that leads there is not relayed (FW42).
     pub own_zone: Option<Name>,
     /// Records at such a target are relayed: the servers of a stub domain may be those of another cluster of the same domain.
@@ -45,6 +48,7 @@ impl Default for TtlCaps {
             max_s: 3600,
             max_negative_s: 30,
             no_private_addresses: false,
+            own_ranges: OwnRanges::NONE,
             own_zone: None,
             relays_own_zone: false,
         }
@@ -78,6 +82,7 @@ pub(super) fn select(
         age_s,
         kept: Selected::new(rcode, message.authentic),
         links: Vec::new(),
+        made: Vec::new(),
         hashes: [0; COMPARED],
     };
     let end = selection.follow_chain(asked, qtype)?;
@@ -94,7 +99,7 @@ pub(super) fn select(
     if rcode != 0 && !selection.kept.rrset.is_empty() {
         return Err(RelayError::Unrelated);
     }
-    let is_less = caps.no_private_addresses && selection.kept.remove_private();
+    let is_less = caps.no_private_addresses && selection.kept.remove_private(&caps.own_ranges);
     if selection.kept.is_blocked {
         return Ok(selection.kept);
     }
@@ -134,6 +139,9 @@ struct Selection<'s, 'm> {
     kept: Selected,
     /// CNAMEs and DNAMEs that are kept already.
     links: Vec<&'s Record>,
+    /// CNAMEs that the server made of a DNAME, with the target that we make of it: that of the server begins with the name as it
+    /// was asked for, in our random letter case (FW14).
+    made: Vec<(&'s Record, Vec<u8>)>,
     /// Of the first records of the RRset. They need no secret: octets are compared where two are equal, and an upstream that
     /// finds equal ones uses up what its message may cost.
     hashes: [u32; COMPARED],
@@ -149,13 +157,13 @@ impl<'s> Selection<'s, '_> {
             }
             if answers(record, qtype) {
                 let octets = self.kept.octets.len();
-                let kept = self.keep(record)?;
+                let kept = self.keep(record, self.caps.max_s)?;
                 match self.has(&kept)? {
                     true => self.kept.octets.truncate(octets),
                     false => self.kept.rrset.push(kept),
                 }
             } else if dnssec && self.signs(record, |covered| covered == qtype) {
-                let kept = self.keep(record)?;
+                let kept = self.keep(record, self.caps.max_s)?;
                 self.kept.signatures.push(kept);
             // NS records alone are a referral: they do not say that the server has looked there.
             } else if !matches!(record.rtype, RRSIG | NS) {
@@ -221,18 +229,20 @@ impl<'s> Selection<'s, '_> {
             }
         }
         if let Some(soa) = soa {
-            let mut kept = self.keep(soa)?;
+            let mut kept = self.keep(soa, self.caps.max_negative_s)?;
             let rdata = self.kept.rdata(&kept);
             let minimum = rdata.last_chunk().map_or(0, |octets| u32::from_be_bytes(*octets));
             // The SOA gets the negative TTL (CA3, RFC 2308 §5).
             let minimum = if minimum > i32::MAX as u32 { 0 } else { minimum };
             let minimum = minimum.saturating_sub(self.age_s);
-            kept.ttl_s = kept.ttl_s.min(minimum).min(self.caps.max_negative_s);
+            kept.ttl_s = kept.ttl_s.min(minimum);
             self.kept.authority.push(kept);
         }
         if !self.dnssec {
             return Ok(());
         }
+        // Beside records, they prove that a wildcard made these.
+        let most_s = if soa.is_some() { self.caps.max_negative_s } else { self.caps.max_s };
         for record in &message.authority {
             self.spend(1)?;
             let denial = matches!(record.rtype, NSEC | NSEC3)
@@ -240,7 +250,7 @@ impl<'s> Selection<'s, '_> {
                     matches!(covered, NSEC | NSEC3) || (covered == SOA && soa.is_some())
                 });
             if denial {
-                let kept = self.keep(record)?;
+                let kept = self.keep(record, most_s)?;
                 self.kept.authority.push(kept);
             }
         }
@@ -284,11 +294,11 @@ impl<'s> Selection<'s, '_> {
     }
 
     /// The remaining TTL, at most the cap: a record with more time left than the cap is kept for the whole cap (CA2).
-    fn ttl_s(&self, record: &Record) -> u32 {
-        record.ttl_s.saturating_sub(self.age_s).min(self.caps.max_s)
+    fn ttl_s(&self, record: &Record, most_s: u32) -> u32 {
+        record.ttl_s.saturating_sub(self.age_s).min(most_s)
     }
 
-    fn keep(&mut self, record: &Record) -> Result<Kept, RelayError> {
+    fn keep(&mut self, record: &Record, most_s: u32) -> Result<Kept, RelayError> {
         let message = self.message;
         let owner = message.owner(record);
         self.spend_octets(owner.len())?;
@@ -297,12 +307,16 @@ impl<'s> Selection<'s, '_> {
         let (octets, to) = (message.octets, &mut self.kept.octets);
         rdata::expand(octets, record.rtype, &record.rdata, &message.budget, to)
             .ok_or_else(|| message.budget.why_unread())?;
+        if let Some((_, target)) = self.made.iter().find(|(made, _)| core::ptr::eq(*made, record)) {
+            self.kept.octets.truncate(start);
+            self.kept.octets.extend(target);
+        }
         let rdata = start..self.kept.octets.len();
         // Without compression, a record may be too large for any message.
         if rdata.len() > usize::from(u16::MAX) {
             return Err(TOO_MUCH);
         }
-        let ttl_s = self.ttl_s(record);
+        let ttl_s = self.ttl_s(record, most_s);
         Ok(Kept { owner, rtype: record.rtype, ttl_s, rdata })
     }
 

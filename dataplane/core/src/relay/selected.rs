@@ -6,11 +6,10 @@
 )]
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
+use super::private_addresses::OwnRanges;
 use super::rdata::{CNAME, RRSIG, SOA};
-use crate::wire::message::rtype;
 
 /// The part of an upstream's reply that may be relayed: uncompressed, in order, TTLs capped.
 pub(super) struct Selected {
@@ -62,9 +61,9 @@ impl Selected {
 
     /// FW43: removes private addresses, and signatures over an RRset that is no longer whole; whether there were any. If no
     /// address is left, everything else is removed too (N21).
-    pub(super) fn remove_private(&mut self) -> bool {
+    pub(super) fn remove_private(&mut self, own: &OwnRanges) -> bool {
         let (before, octets) = (self.rrset.len(), &self.octets);
-        self.rrset.retain(|record| !is_private(record.rtype, &octets[record.rdata.clone()]));
+        self.rrset.retain(|record| !own.is_private(record.rtype, &octets[record.rdata.clone()]));
         if self.rrset.len() == before {
             return false;
         }
@@ -109,85 +108,5 @@ impl Selected {
         }
         let all = [&self.chain, &self.rrset, &self.signatures, &self.authority];
         all.into_iter().flatten().map(|record| record.ttl_s).min().unwrap_or(0)
-    }
-}
-
-/// Whether records of this type have addresses, which rebind protection looks at (FW43).
-pub(super) fn has_addresses(rtype: u16) -> bool {
-    matches!(rtype, rtype::A | rtype::AAAA | rtype::SVCB | rtype::HTTPS)
-}
-
-/// FW43: a record with an address that no name of the public DNS should have.
-pub(super) fn is_private(rtype: u16, rdata: &[u8]) -> bool {
-    match rtype {
-        rtype::A | rtype::AAAA => address(rdata).is_some_and(is_private_address),
-        rtype::SVCB | rtype::HTTPS => {
-            hints(rdata).is_some_and(|mut hints| hints.any(is_private_address))
-        }
-        _ => false,
-    }
-}
-
-fn address(octets: &[u8]) -> Option<IpAddr> {
-    match octets.len() {
-        4 => octets.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        16 => octets.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
-        _ => None,
-    }
-}
-
-/// The addresses that a client may connect to without asking for them: SvcParams `ipv4hint` (4) and `ipv6hint` (6)
-/// (RFC 9460 §7.3). Params that cannot be read end the list.
-fn hints(rdata: &[u8]) -> Option<impl Iterator<Item = IpAddr>> {
-    // SvcPriority, then TargetName, which is not compressed (RFC 9460 §2.2).
-    let mut at = 2;
-    loop {
-        match usize::from(*rdata.get(at)?) {
-            0 => break,
-            length => at += 1 + length,
-        }
-    }
-    let mut rest = rdata.get(at + 1..)?;
-    let params = core::iter::from_fn(move || {
-        let (head, behind) = rest.split_first_chunk::<4>()?;
-        let [key @ .., high, low] = *head;
-        let (value, behind) = behind.split_at_checked(u16::from_be_bytes([high, low]).into())?;
-        rest = behind;
-        Some((u16::from_be_bytes(key), value))
-    });
-    Some(params.flat_map(|(key, value)| {
-        let octets = match key {
-            4 => 4,
-            6 => 16,
-            _ => usize::MAX,
-        };
-        value.chunks_exact(octets).filter_map(address)
-    }))
-}
-
-fn is_private_address(address: IpAddr) -> bool {
-    let is_private = |v4: Ipv4Addr| {
-        v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified()
-    };
-    match address.to_canonical() {
-        IpAddr::V4(v4) => is_private(v4),
-        IpAddr::V6(v6) => {
-            v6.is_unique_local()
-                || v6.is_loopback()
-                || v6.is_unicast_link_local()
-                || v6.is_unspecified()
-                || translated(v6).is_some_and(is_private)
-        }
-    }
-}
-
-/// The IPv4 address that a translator makes of an address in the well-known prefix `64:ff9b::/96`, which no private address
-/// should be in (RFC 6052 §3.1).
-fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
-    match v6.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
-        }
-        _ => None,
     }
 }

@@ -7,6 +7,7 @@ mod contradictions;
 mod replies;
 mod sizes;
 mod kept;
+mod letter_case;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};

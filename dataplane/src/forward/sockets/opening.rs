@@ -77,7 +77,17 @@ impl Pool {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// What the system says to this thread in place of a socket.
+    pub(super) static REFUSAL: std::cell::Cell<Option<i32>> = const { std::cell::Cell::new(None) };
+}
+
 fn bind(server: SocketAddr, is_kept: impl Fn(u16) -> bool) -> io::Result<UdpSocket> {
+    #[cfg(test)]
+    if let Some(code) = REFUSAL.get() {
+        return Err(io::Error::from_raw_os_error(code));
+    }
     let any = wildcard(server.ip());
     // It never waits: that is said with the call that makes it, as another call would cost time for each query.
     let kind = Type::DGRAM.nonblocking();

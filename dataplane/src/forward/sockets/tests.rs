@@ -4,6 +4,7 @@ mod cut_off;
 mod drawn;
 mod emptied;
 mod looked_after;
+mod refused;
 mod threads;
 
 use std::collections::BTreeSet;

@@ -122,6 +122,14 @@ fn ca1_only_what_changes_replies_makes_a_group_another_route() {
     config.access.rebind_protection = !config.access.rebind_protection;
     let next = upstreams.next(&config, Path::new(""));
     assert_ne!(next.route(0), upstreams.route(0), "rebind protection");
+    config.reverse_cidrs = vec!["203.0.113.0/24".parse().unwrap()];
+    let ranges = next.next(&config, Path::new(""));
+    assert_ne!(ranges.route(0), next.route(0), "what rebind protection removes");
+    config.access.rebind_protection = false;
+    let open = ranges.next(&config, Path::new(""));
+    config.reverse_cidrs.clear();
+    let next = open.next(&config, Path::new(""));
+    assert_eq!(next.route(0), open.route(0), "without it these ranges change no reply");
     config.cache.max_negative_ttl_seconds += 1;
     let last = next.next(&config, Path::new(""));
     assert_ne!(last.route(0), next.route(0), "the longest time of denials");
@@ -339,7 +347,14 @@ fn fw2_encrypted_servers_are_asked_or_refused_by_name_and_never_asked_in_clear_t
 
 #[test]
 fn fw44_a_group_may_only_lower_the_cap_of_ttls() {
-    for (own, cap) in [(None, 3600), (Some(60), 60), (Some(90_000), 3600)] {
+    // A group has one field: it caps denials too, and with 0 nothing of the group is kept.
+    for (own, cap, of_denials) in [
+        (None, 3600, 30),
+        (Some(60), 60, 30),
+        (Some(10), 10, 10),
+        (Some(0), 0, 0),
+        (Some(90_000), 3600, 30),
+    ] {
         let cache = GroupCache { max_ttl_seconds: own };
         let options = GroupOptions { cache, ..GroupOptions::default() };
         let config = Config {
@@ -347,7 +362,8 @@ fn fw44_a_group_may_only_lower_the_cap_of_ttls() {
             ..Config::default()
         };
         let upstreams = Upstreams::of(&config, Path::new(""));
-        assert_eq!(upstreams.group(0).unwrap().caps.max_s, cap);
+        let caps = &upstreams.group(0).unwrap().caps;
+        assert_eq!((caps.max_s, caps.max_negative_s), (cap, of_denials), "{own:?}");
     }
 }
 

@@ -174,9 +174,9 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
                     let action = (server.answer)(message, self.asker, room, &mut buffer);
                     let within = begun.elapsed();
                     match action {
-                        TcpAction::Reply(octets) => {
-                            server.turns.answered(self.permit.share(), octets, within);
-                            self.push(&buffer[..octets]);
+                        TcpAction::Reply(written) => {
+                            server.turns.answered(self.permit.share(), written.octets, within);
+                            self.push(&buffer[..written.octets]);
                         }
                         TcpAction::Close | TcpAction::Failed => {
                             self.ending = Some(CloseReason::NotAQuery);
@@ -208,9 +208,10 @@ impl<S: AsyncRead + AsyncWrite + Unread + Unpin> Connection<S> {
         {
             let mut buffer = server.scratch.borrow_mut();
             let begun = std::time::Instant::now();
-            let Some(octets) = late::write(reply, &mut buffer, &server.counters) else { continue };
-            server.turns.answered(self.permit.share(), octets, begun.elapsed());
-            self.push(&buffer[..octets]);
+            let written = late::write(reply, &mut buffer, &server.counters);
+            let Some(written) = written else { continue };
+            server.turns.answered(self.permit.share(), written.octets, begun.elapsed());
+            self.push(&buffer[..written.octets]);
             self.hold(self.input.capacity());
         }
     }

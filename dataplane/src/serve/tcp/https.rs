@@ -29,7 +29,7 @@ use super::TcpServer;
 use super::deadline::CLOSE_WITHIN;
 use super::handshakes::Session;
 use super::reads::InTurns;
-use super::requests::{Ending, Requests, STREAMS, Unanswered, Work};
+use super::requests::{Ending, Replied, Requests, STREAMS, Unanswered, Work};
 use super::table::Permit;
 use body::Reply;
 use refusals::{Refusals, Watched};
@@ -163,7 +163,7 @@ async fn answer(
     requests.turn().await;
     let response = match message {
         Ok(message) => match requests.reply(message, &mut work).await {
-            Ok(octets) => replied(octets, work),
+            Ok(reply) => replied(reply, work),
             Err(Unanswered::NotAQuery) => refused(StatusCode::BAD_REQUEST, work),
             Err(Unanswered::Failed) => refused(StatusCode::INTERNAL_SERVER_ERROR, work),
             Err(Unanswered::GivesWay) => refused(StatusCode::SERVICE_UNAVAILABLE, work),
@@ -229,12 +229,14 @@ async fn collect(
     Ok(message)
 }
 
-fn replied(octets: Vec<u8>, work: Work) -> Response<Reply> {
-    let max_age = dataplane_core::max_age_s(&octets);
+fn replied(reply: Replied, work: Work) -> Response<Reply> {
+    let Replied { message, is_cut } = reply;
+    // A cache of HTTP would give the records that are there to every client, and the others to none (WR23).
+    let max_age = if is_cut { 0 } else { dataplane_core::max_age_s(&message) };
     let response = Response::builder()
         .header(CONTENT_TYPE, DNS_MESSAGE)
         .header(CACHE_CONTROL, format!("max-age={max_age}"));
-    response.body(Reply::new(octets, work)).expect("these are headers")
+    response.body(Reply::new(message, work)).expect("these are headers")
 }
 
 fn refused(status: StatusCode, work: Work) -> Response<Reply> {
@@ -256,3 +258,6 @@ impl<F: Future + 'static> Executor<F> for LocalExecutor {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

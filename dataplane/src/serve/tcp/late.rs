@@ -36,8 +36,8 @@ pub(super) trait Unwritten: Send {
     /// Its part of the octets that it is made of: others may share them.
     fn octets(&self) -> usize;
 
-    /// Writes the message into a buffer for the largest one, and returns its length.
-    fn write(&self, buffer: &mut [u8]) -> usize;
+    /// Writes the message into a buffer for the largest one.
+    fn write(&self, buffer: &mut [u8]) -> Written;
 }
 
 /// What an unwritten reply counts as.
@@ -50,11 +50,11 @@ pub(super) fn write(
     reply: LateReply,
     buffer: &mut [u8],
     counters: &ServeCounters,
-) -> Option<usize> {
+) -> Option<Written> {
     guarded(|| reply.write(buffer), counters)
 }
 
-fn guarded(write: impl FnOnce() -> usize, counters: &ServeCounters) -> Option<usize> {
+fn guarded(write: impl FnOnce() -> Written, counters: &ServeCounters) -> Option<Written> {
     let written = catch_unwind(AssertUnwindSafe(write));
     add(&counters.panics, usize::from(written.is_err()));
     written.ok()
@@ -142,7 +142,7 @@ impl Unwritten for Resolution {
         self.resolved.octets()
     }
 
-    fn write(&self, buffer: &mut [u8]) -> usize {
+    fn write(&self, buffer: &mut [u8]) -> Written {
         self.is_written.set(true);
         let Written { octets, is_cut } = self.resolved.write(&self.waiting.head, buffer);
         let Shown { asked, over, place, is_padded, .. } = &self.shown;
@@ -159,7 +159,7 @@ impl Unwritten for Resolution {
         if let Some(asked) = asked {
             self.responder.show(*place, &asked.borrow(), answered, message);
         }
-        octets
+        Written { octets, is_cut }
     }
 }
 

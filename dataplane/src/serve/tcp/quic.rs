@@ -339,7 +339,7 @@ async fn exchange(
         }),
     };
     let reply = match reply {
-        Ok(reply) => reply,
+        Ok(reply) => reply.message,
         Err(Unanswered::NotAQuery) => return Err(NOT_A_QUERY),
         Err(Unanswered::Failed) => return Ok(Some(given_up(send, Code::InternalError))),
         Err(Unanswered::GivesWay) => return Ok(Some(given_up(send, Code::ExcessiveLoad))),

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dataplane_core::Written;
 use futures::FutureExt;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -72,6 +73,14 @@ enum Stage {
 pub(super) struct Work {
     requests: Rc<Requests>,
     number: u64,
+}
+
+/// A reply as a client gets it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Replied {
+    pub(super) message: Vec<u8>,
+    /// Records of its answer are missing, and nothing in it says so (WR23).
+    pub(super) is_cut: bool,
 }
 
 /// Why a message has no reply.
@@ -219,7 +228,7 @@ impl Requests {
         &self,
         message: Vec<u8>,
         work: &mut Work,
-    ) -> Result<Vec<u8>, Unanswered> {
+    ) -> Result<Replied, Unanswered> {
         let server = &self.server;
         self.permit.message_came(Instant::now());
         server.turns.share(self.permit.share()).await;
@@ -236,9 +245,9 @@ impl Requests {
             let action = (server.answer)(&message, self.asker, room, &mut buffer);
             let within = begun.elapsed();
             match action {
-                TcpAction::Reply(octets) => {
-                    server.turns.answered(self.permit.share(), octets, within);
-                    return Ok(buffer[..octets].to_vec());
+                TcpAction::Reply(written) => {
+                    server.turns.answered(self.permit.share(), written.octets, within);
+                    return Ok(Replied::of(&buffer, written));
                 }
                 outcome => {
                     // Its share of 512 octets was taken when it was read.
@@ -263,7 +272,7 @@ impl Requests {
 
     /// The reply of an upstream. A request that is given up waits no longer; its lookup ends by itself, and is then counted and
     /// shown.
-    async fn looked_up(&self, late: Late, work: &mut Work) -> Result<Vec<u8>, Unanswered> {
+    async fn looked_up(&self, late: Late, work: &mut Work) -> Result<Replied, Unanswered> {
         work.hold(WAITING_OCTETS);
         let counters = Arc::clone(&self.server.counters);
         let (ends, ended) = oneshot::channel();
@@ -280,7 +289,7 @@ impl Requests {
 
     /// Writes the reply of an upstream in the turn of its client. One that closes for another gets none: what it holds does
     /// not count any more.
-    async fn write(&self, reply: LateReply, work: &mut Work) -> Result<Vec<u8>, Unanswered> {
+    async fn write(&self, reply: LateReply, work: &mut Work) -> Result<Replied, Unanswered> {
         let (server, share) = (&self.server, self.permit.share());
         work.hold(late::held(&reply));
         server.turns.share(share).await;
@@ -290,10 +299,16 @@ impl Requests {
         let mut buffer = server.scratch.borrow_mut();
         let begun = std::time::Instant::now();
         let written = late::write(reply, &mut buffer, &server.counters);
-        let octets = written.ok_or(Unanswered::Failed)?;
-        server.turns.answered(share, octets, begun.elapsed());
-        work.hold(octets);
-        Ok(buffer[..octets].to_vec())
+        let written = written.ok_or(Unanswered::Failed)?;
+        server.turns.answered(share, written.octets, begun.elapsed());
+        work.hold(written.octets);
+        Ok(Replied::of(&buffer, written))
+    }
+}
+
+impl Replied {
+    fn of(buffer: &[u8], Written { octets, is_cut }: Written) -> Replied {
+        Replied { message: buffer[..octets].to_vec(), is_cut }
     }
 }
 

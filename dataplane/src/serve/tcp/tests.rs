@@ -30,12 +30,12 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
                     std::thread::sleep(WORK);
                 }
                 buffer[..message.len()].copy_from_slice(message);
-                TcpAction::Reply(message.len())
+                TcpAction::Reply(Written::whole(message.len()))
             }
             Some(b'b') => {
                 buffer[..60_000].fill(0);
                 buffer[..2].copy_from_slice(&message[..2]);
-                TcpAction::Reply(60_000)
+                TcpAction::Reply(Written::whole(60_000))
             }
             Some(kind @ (b'l' | b'L')) if room != Room::None => {
                 let octets = if *kind == b'l' { message.len() } else { 60_000 };
@@ -56,7 +56,7 @@ pub(super) fn server(limits: Limits) -> (Rc<TcpServer>, Rc<Cell<usize>>) {
             }
             Some(b'l' | b'L' | b'S') => {
                 buffer[..12].fill(0xff);
-                TcpAction::Reply(12)
+                TcpAction::Reply(Written::whole(12))
             }
             _ => TcpAction::Close,
         }
@@ -82,9 +82,9 @@ impl Unwritten for Scripted {
         self.0.len()
     }
 
-    fn write(&self, buffer: &mut [u8]) -> usize {
+    fn write(&self, buffer: &mut [u8]) -> Written {
         buffer[..self.0.len()].copy_from_slice(&self.0);
-        self.0.len()
+        Written::whole(self.0.len())
     }
 }
 
@@ -96,10 +96,10 @@ impl Unwritten for SharedReply {
         self.1.len() / Arc::strong_count(&self.1)
     }
 
-    fn write(&self, buffer: &mut [u8]) -> usize {
+    fn write(&self, buffer: &mut [u8]) -> Written {
         buffer[..self.1.len()].copy_from_slice(&self.1);
         buffer[..2].copy_from_slice(&self.0);
-        self.1.len()
+        Written::whole(self.1.len())
     }
 }
 

@@ -75,6 +75,17 @@ async fn l3_fw53_answers_of_ours_leave_before_upstreams_are_asked_for_their_batc
     assert!(client.recv(&mut octets).is_ok() && octets[12..16] == *b"\x03www");
 }
 
+#[tokio::test]
+async fn a_step_of_the_clock_is_no_time_that_replies_took() {
+    let Site { responder, mut worker, .. } = Site::start().await;
+    worker.stale = Duration::from_secs(4);
+    worker.answered.push((Origin::Own, Duration::from_secs(1)));
+    // It was 1970 when they came.
+    worker.note_durations(Duration::ZERO);
+    let took = &responder.counters.traffic.read(ServedOver::Udp).durations[Origin::Own as usize];
+    assert_eq!(took.sum.round(), 5.0, "{took:?}");
+}
+
 /// Wakes a task that waits for the last late reply: it counts who holds the responder at that moment.
 struct Holders {
     responder: Weak<Responder>,

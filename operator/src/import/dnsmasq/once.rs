@@ -66,6 +66,12 @@ impl Once {
         }
     }
 
+    /// The lowest of `max-ttl` and `max-cache-ttl`, which are for denials too.
+    fn most(&self) -> u32 {
+        let both = ["max-ttl", "max-cache-ttl"].map(|name| self.last.get(name).copied());
+        both.into_iter().flatten().filter(|seconds| *seconds > 0).min().unwrap_or(u32::MAX)
+    }
+
     /// `spec.cache.maxNegativeTTLSeconds` of `neg-ttl`.
     ///
     /// # Errors
@@ -75,7 +81,7 @@ impl Once {
             _ if self.no_negcache => Err("with no-negcache no denial is kept".to_owned()),
             0 => Err("0 is the default of dnsmasq: denials without an SOA record are not kept"
                 .to_owned()),
-            _ => Ok(own.min(bounds::RECORD_TTL_SECONDS)),
+            _ => Ok(own.min(self.most()).min(bounds::RECORD_TTL_SECONDS)),
         }
     }
 }

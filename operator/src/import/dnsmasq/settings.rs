@@ -2,7 +2,7 @@
 
 use crds::config::QueryLog;
 use crds::v1alpha1::Cache;
-use crds::{ClusterDNSSpec, bounds};
+use crds::{ClusterDNSSpec, bounds, defaults};
 
 use super::once::Once;
 use super::options::Flag;
@@ -40,8 +40,16 @@ pub(super) fn convert(flag: &Flag, once: &Once, draft: &mut Draft) -> (Outcome, 
                     }
                     _ => ", which clients see too",
                 };
-                let message = format!("spec.cache.maxTTLSeconds: {seconds}{differs}");
-                cache(|cache| cache.max_ttl_seconds = seconds, message, draft)
+                let denials = match seconds < defaults::MAX_NEGATIVE_TTL_SECONDS {
+                    true => "; no denial is kept longer (spec.cache.maxNegativeTTLSeconds)",
+                    false => "",
+                };
+                let message = format!("spec.cache.maxTTLSeconds: {seconds}{differs}{denials}");
+                let change = |cache: &mut Cache| {
+                    cache.max_ttl_seconds = seconds;
+                    cache.max_negative_ttl_seconds = cache.max_negative_ttl_seconds.min(seconds);
+                };
+                cache(change, message, draft)
             }
         },
         ("neg-ttl", Ok(seconds)) => match once.negative_ttl(seconds) {

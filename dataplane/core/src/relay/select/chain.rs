@@ -38,7 +38,7 @@ impl<'s> Selection<'s, '_> {
                 Some(dname) => Some((dname, self.substitute(dname, &current)?)),
                 None => None,
             };
-            let target = match (cname, &dname) {
+            let mut target = match (cname, &dname) {
                 (Some(cname), _) => {
                     let mut target = Vec::new();
                     self.expand(cname, &mut target)?;
@@ -53,6 +53,8 @@ impl<'s> Selection<'s, '_> {
                 && (cname.is_none() || same(to.as_deref(), target.as_deref()))
             {
                 self.keep_in_chain(dname)?;
+                target.clone_from(to);
+                self.made.extend(cname.zip(to.clone()));
             }
             if answers {
                 return Ok(current);
@@ -63,7 +65,7 @@ impl<'s> Selection<'s, '_> {
                 (Some(cname), _) => self.keep_in_chain(cname)?,
                 (None, Some((dname, _))) => {
                     self.spend_octets(current.len() + target.len())?;
-                    let ttl_s = self.ttl_s(dname);
+                    let ttl_s = self.ttl_s(dname, self.caps.max_s);
                     let (owner, rdata) = (self.store(&current), self.store(&target));
                     let made = Kept { owner, rtype: CNAME, ttl_s, rdata };
                     // Of NXDOMAIN it is a link: what does not exist is its target.
@@ -99,14 +101,14 @@ impl<'s> Selection<'s, '_> {
             return Ok(());
         }
         self.links.push(link);
-        let kept = self.keep(link)?;
+        let kept = self.keep(link, self.caps.max_s)?;
         self.kept.chain.push(kept);
         for record in message.answer.iter().filter(|_| dnssec) {
             self.spend(1)?;
             if self.signs(record, |covered| covered == link.rtype)
                 && self.is_at(record, message.owner(link))?
             {
-                let kept = self.keep(record)?;
+                let kept = self.keep(record, self.caps.max_s)?;
                 self.kept.chain.push(kept);
             }
         }

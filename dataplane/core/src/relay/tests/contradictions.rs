@@ -138,8 +138,40 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
         "::1",
         "::",
         "::ffff:169.254.1.1",
+        "0.255.255.255",
+        "100.64.0.0",
+        "100.100.100.200",
+        "100.127.255.255",
+        "198.18.0.1",
+        "198.19.255.255",
+        "240.0.0.1",
+        "255.255.255.255",
+        "fec0::1",
+        "::ffff:100.64.0.1",
+        "64:ff9b::100.64.0.1",
+        "64:ff9b:1::10.1.2.3",
+        "64:ff9b:1:2::192.168.1.1",
+        // 10.1.2.3 behind prefixes of 48, 56 and 64 bits.
+        "64:ff9b:1:a01:2:300::",
+        "64:ff9b:1:a:1:203::",
+        "64:ff9b:1:0:a:102:300:0",
     ];
-    let public = ["9.255.255.255", "172.32.0.1", "192.0.2.1", "2001:db8::1", "64:ff9b::c000:201"];
+    let public = [
+        "1.0.0.0",
+        "9.255.255.255",
+        "100.63.255.255",
+        "100.128.0.0",
+        "172.32.0.1",
+        "192.0.2.1",
+        "198.17.255.255",
+        "198.20.0.0",
+        "223.255.255.255",
+        "2001:db8::1",
+        "64:ff9b::c000:201",
+        "64:ff9b:1::c000:201",
+        "64:ff9b:2::a01:203",
+        "64:ff9b:0:1::a01:203",
+    ];
     let rows = private.map(|address| (address, true));
     for (address, is_private) in rows.into_iter().chain(public.map(|address| (address, false))) {
         let qtype = if address.contains(':') { RecordType::AAAA } else { RecordType::A };
@@ -150,6 +182,63 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
         let Verdict::Good(relayed) = judged else { panic!("{address}: {judged:?}") };
         assert_eq!(relayed.is_blocked(), is_private, "{address}");
     }
+}
+
+#[test]
+fn fw43_addresses_of_our_own_ranges_are_removed_at_once_and_later() {
+    let ranges = |texts: &[&str]| {
+        OwnRanges::of(&texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>())
+    };
+    // Ranges may be in each other, in any order. Some are as wide as the internet.
+    let own = ranges(&[
+        "203.0.113.64/26",
+        "198.51.100.0/24",
+        "198.51.0.0/16",
+        "198.51.0.0/24",
+        "2001:db8:5::/48",
+        "0.0.0.0/0",
+        "192.0.0.0/7",
+        "::/0",
+    ]);
+    for (address, is_own) in [
+        ("203.0.113.63", false),
+        ("203.0.113.64", true),
+        ("203.0.113.127", true),
+        ("203.0.113.128", false),
+        ("198.50.255.255", false),
+        ("198.51.0.1", true),
+        ("198.51.255.255", true),
+        ("198.52.0.0", false),
+        ("192.0.2.1", false),
+        ("2001:db8:4:ffff::1", false),
+        ("2001:db8:5::1", true),
+        ("2001:db8:6::", false),
+        ("::ffff:198.51.100.1", true),
+        ("64:ff9b::198.51.100.1", true),
+        ("64:ff9b:1::198.51.100.1", true),
+    ] {
+        let qtype = if address.contains(':') { RecordType::AAAA } else { RecordType::A };
+        let pending = plain(client(WWW, qtype));
+        let answer = format!("www.example.org. 60 {qtype} {address}");
+        let reply = upstream(&pending, &[&answer], &[]).to_vec().unwrap();
+        let relayed = |no_private_addresses| {
+            let own_ranges = own.clone();
+            let caps = TtlCaps { no_private_addresses, own_ranges, ..TtlCaps::default() };
+            match pending.judge(ID, &reply, &caps) {
+                Verdict::Good(relayed) => relayed,
+                other => panic!("{address}: {other:?}"),
+            }
+        };
+        assert!(!relayed(false).is_blocked(), "{address}");
+        assert_eq!(relayed(true).is_blocked(), is_own, "{address}");
+        let later = relayed(false).without_private_addresses(&own, 65_535, 0);
+        assert_eq!(later.is_blocked(), is_own, "{address}");
+    }
+    let hinted = plain(client(WWW, RecordType::HTTPS));
+    let answer = hint(RecordType::HTTPS, 4, "198.51.100.1");
+    let relayed = good(&hinted, &upstream(&hinted, &[&answer], &[]));
+    assert!(relayed.without_private_addresses(&own, 65_535, 0).is_blocked());
+    assert!(!relayed.without_private_addresses(&OwnRanges::NONE, 65_535, 0).is_blocked());
 }
 
 #[test]
@@ -172,7 +261,9 @@ fn fw43_of_a_reply_to_any_without_its_private_addresses_no_signature_is_left() {
             }
         };
         // Removed as it came, and from what was kept with them.
-        for relayed in [relayed(true), relayed(false).without_private_addresses(65_535, 0)] {
+        for relayed in
+            [relayed(true), relayed(false).without_private_addresses(&OwnRanges::NONE, 65_535, 0)]
+        {
             assert_eq!(relayed.is_blocked(), kinds.is_empty(), "{answer:?}");
             let written = written(&pending.head, &[(&relayed, FRESH)]);
             let left: Vec<_> = written.answers.iter().map(Record::record_type).collect();

@@ -42,6 +42,47 @@ fn ca3_a_denial_from_a_cache_of_http_has_the_time_that_is_left() {
     }
 }
 
+/// `maxTTLSeconds` is of answers, in front of a denial too: 0 of it keeps the denials of names without an alias.
+#[test]
+fn ca3_a_denial_has_a_bound_of_its_own() {
+    let alias = "www.example.org. 900 CNAME a.example.org.";
+    let soa = "example.org. 900 SOA ns.example.org. h.example.org. 1 2 3 4 900";
+    let proof = "example.org. 900 TYPE47 00";
+    let signature = "example.org. 900 TYPE46 0006";
+    for (max_s, max_negative_s, answer, kept_s) in [
+        (30, 600, &[][..], 600),
+        (0, 600, &[], 600),
+        (600, 30, &[], 30),
+        (600, 0, &[], 0),
+        (30, 600, &[alias], 30),
+        (0, 600, &[alias], 0),
+    ] {
+        let caps = TtlCaps { max_s, max_negative_s, ..TtlCaps::default() };
+        for do_ in [false, true] {
+            let pending = plain(Asked { do_, ..client("www.example.org.", RecordType::A) });
+            let reply = upstream(&pending, answer, &[soa, signature, proof]).to_vec().unwrap();
+            let judged = pending.judge(ID, &reply, &caps);
+            let Verdict::Good(relayed) = judged else { panic!("{caps:?}: {judged:?}") };
+            assert_eq!(relayed.lifetime_s(), kept_s, "{caps:?} {answer:?} DO {do_}");
+            let authority = written(&pending.head, &[(&relayed, FRESH)]).authorities;
+            assert_eq!(authority.len(), if do_ { 3 } else { 1 });
+            assert!(authority.iter().all(|record| record.ttl == max_negative_s), "{authority:?}");
+        }
+    }
+}
+
+/// With its SOA and its proofs, a positive answer that a wildcard made is bounded as an answer.
+#[test]
+fn fw44_what_proves_a_wildcard_is_no_denial() {
+    let caps = TtlCaps { max_s: 600, max_negative_s: 30, ..TtlCaps::default() };
+    let pending = plain(Asked { do_: true, ..client("www.example.org.", RecordType::A) });
+    let answer = ["www.example.org. 900 A 192.0.2.1"];
+    let proof = "example.org. 900 TYPE47 00";
+    let reply = upstream(&pending, &answer, &[proof]).to_vec().unwrap();
+    let Verdict::Good(relayed) = pending.judge(ID, &reply, &caps) else { panic!("not relayed") };
+    assert_eq!(relayed.lifetime_s(), 600);
+}
+
 #[test]
 fn ca2_ttls_of_signatures_count_where_they_are_relayed() {
     let answer = ["www.example.org. 60 A 192.0.2.1", "www.example.org. 20 TYPE46 000100"];

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use crds::config::{self, Config, Group, GroupOptions};
-use dataplane_core::Index;
+use dataplane_core::{
+    Change, DataSource, Endpoint, Index, Key, Object, Resource, Service, ServiceKind, Slice,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -15,6 +17,7 @@ use super::*;
 use crate::origin::Origin;
 use crate::settings;
 
+const A: u8 = 1;
 const TXT: u8 = 16;
 /// The first flags of a reply, and the one that says that records are missing.
 const QR_RD: u8 = 0x81;
@@ -73,9 +76,56 @@ async fn wr23_a_part_of_an_rrset_that_an_upstream_gives_is_counted() {
         let TcpAction::Late(late) = answer(&asks, asker(), Room::Now, &mut buffer) else {
             panic!("it is not ours")
         };
-        let octets = write(late.await, &mut buffer, &ServeCounters::default()).expect("a reply");
-        assert!(octets > RDATA && (buffer[2] & TC, buffer[7]) == (0, 1), "{octets} octets");
+        let written = write(late.await, &mut buffer, &ServeCounters::default()).expect("a reply");
+        assert!(written.octets > RDATA && (buffer[2] & TC, buffer[7]) == (0, 1), "{written:?}");
+        assert_eq!(written.is_cut, count == 1);
         assert_eq!(responder.counters.traffic.read(ServedOver::Tcp).capped, count);
+    }
+}
+
+/// A headless Service with this many slices of 1,000 endpoints.
+fn headless(name: &str, slices: u8) -> impl Iterator<Item = Object> {
+    let (key, service) = (Key::new("shop", name), Box::from(name));
+    let (kind, labels, ports) = (ServiceKind::Headless, Vec::new(), Vec::new());
+    let endpoint = |number, row: u16| {
+        let [high, low] = row.to_be_bytes();
+        let addresses = vec![IpAddr::from([10, number, high, low])];
+        Endpoint { addresses, ready: true, hostname: None, target: None }
+    };
+    let slice = move |number| {
+        let (key, service) =
+            (Key::new("shop", format!("{service}-{number}")), Box::clone(&service));
+        let endpoints = (0..1000).map(|row| endpoint(number, row)).collect();
+        let ports = Vec::new();
+        Object::Slice(Slice { key, uid: 1, version: 1, service, ipv6: false, ports, endpoints })
+    };
+    let service = Service { key, uid: 1, version: 1, labels, kind, ports };
+    std::iter::once(Object::Service(service)).chain((0..slices).map(slice))
+}
+
+#[tokio::test]
+async fn wr23_a_part_of_an_rrset_of_ours_is_known_as_one() {
+    let config = Config { upstreams: config::Upstreams::None, ..Config::default() };
+    let mut index = Index::new(settings::of(&config).expect("settings"));
+    for resource in Resource::ALL {
+        index.begin_list(resource);
+    }
+    for object in headless("small", 1).chain(headless("wide", 5)) {
+        index.apply(Change::Apply(object));
+    }
+    for resource in Resource::ALL {
+        index.end_list(resource, 0, DataSource::Live);
+    }
+    let records = index.publish(1).expect("there are some");
+    let answer = answer(Arc::new(with_records(&config, records, "/nonexistent")));
+    let mut buffer = vec![0; MESSAGE_OCTETS];
+    for (name, expected) in [("wide", true), ("small", false)] {
+        let asks = question(&format!("{name}.shop.svc.cluster.local"), A, true);
+        let TcpAction::Reply(written) = answer(&asks, asker(), Room::Now, &mut buffer) else {
+            panic!("it is ours")
+        };
+        assert!(written.octets > 16_000, "{name}: {written:?}");
+        assert_eq!(written.is_cut, expected, "{name}");
     }
 }
 
@@ -97,7 +147,8 @@ async fn wr44_a_lookup_that_many_connections_wait_for_ends_with_one_copy_of_its_
     let held: usize = replies.iter().map(|reply| reply.octets()).sum();
     assert!((RDATA / 2..2 * RDATA).contains(&held), "{held} octets for {QUERIES} replies");
     for reply in replies {
-        let octets = write(reply, &mut buffer, &ServeCounters::default()).expect("a reply");
+        let written = write(reply, &mut buffer, &ServeCounters::default()).expect("a reply");
+        let octets = written.octets;
         assert!(octets > RDATA && (buffer[3] & 15, buffer[7]) == (0, 1), "{octets} octets");
     }
 }

@@ -64,8 +64,8 @@ fn t4_a_reply_over_https_counts_until_its_last_octet_is_written() {
     local(async {
         let (server, requests) = requests();
         let mut work = requests.begin();
-        let octets = requests.reply(message(20, b'b'), &mut work).await.unwrap();
-        let mut body = Reply::new(octets, work);
+        let reply = requests.reply(message(20, b'b'), &mut work).await.unwrap();
+        let mut body = Reply::new(reply.message, work);
         let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         let mut waiting = frame.unwrap().unwrap().into_data().ok().unwrap();
         assert!(body.is_end_stream());
@@ -89,8 +89,8 @@ fn wr44_replies_of_one_lookup_over_https_are_written_in_turns() {
             let requests = Rc::clone(&requests);
             async move {
                 let mut work = requests.begin();
-                let octets = requests.reply(slow(b'S', 1), &mut work).await.unwrap().len();
-                (octets, requests.server.turns.ended())
+                let reply = requests.reply(slow(b'S', 1), &mut work).await.unwrap();
+                (reply.message.len(), requests.server.turns.ended())
             }
         });
         let replies = futures::future::join_all(waiting).await;
@@ -154,7 +154,7 @@ fn n20_wr44_a_request_without_room_for_its_lookup_is_answered_at_once() {
                 requests_with(Limits { tcp_buffer_bytes, ..Limits::default() });
             let mut work = requests.begin();
             let reply = requests.reply(slow(b'l', 1), &mut work).await;
-            assert_eq!(reply.map(|octets| octets.len()), Ok(octets), "{tcp_buffer_bytes}");
+            assert_eq!(reply.map(|reply| reply.message.len()), Ok(octets), "{tcp_buffer_bytes}");
         }
     });
 }

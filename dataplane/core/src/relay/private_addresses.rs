@@ -1,0 +1,158 @@
+//! Which addresses no name of the public DNS should have (FW43): those of private networks, of the machine and of the link, and
+//! those of the ranges whose reverse names are ours.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use crate::wire::message::rtype;
+
+/// Shorter prefixes than these hold addresses of others: they say nothing about who has an address.
+const WIDEST_V4: u8 = 8;
+const WIDEST_V6: u8 = 16;
+
+/// The ranges of our Services and pods, which need not be private ones: the first and the last address of each, in order. None
+/// meets another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnRanges(Option<Arc<[(IpAddr, IpAddr)]>>);
+
+impl OwnRanges {
+    /// No range.
+    pub const NONE: OwnRanges = OwnRanges(None);
+
+    /// Those of `reverseCIDRs`.
+    pub fn of(ranges: &[IpNet]) -> OwnRanges {
+        let is_narrow = |range: &&IpNet| match range {
+            IpNet::V4(range) => range.prefix_len() >= WIDEST_V4,
+            IpNet::V6(range) => range.prefix_len() >= WIDEST_V6,
+        };
+        let ranges = ranges.iter().filter(is_narrow);
+        let mut all: Vec<(IpAddr, IpAddr)> =
+            ranges.map(|range| (range.network(), range.broadcast())).collect();
+        // Of two that have an address in common, one has all of the other: the wider one comes first.
+        all.sort_unstable_by_key(|(first, last)| (*first, Reverse(*last)));
+        all.dedup_by(|next, before| next.0 <= before.1);
+        OwnRanges((!all.is_empty()).then(|| all.into()))
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        let Some(ranges) = self.0.as_deref() else { return false };
+        let behind = ranges.partition_point(|(first, _)| *first <= address);
+        let range = behind.checked_sub(1).and_then(|place| ranges.get(place));
+        range.is_some_and(|(_, last)| address <= *last)
+    }
+
+    /// Whether a record has an address that no name of the public DNS should have.
+    pub(super) fn is_private(&self, rtype: u16, rdata: &[u8]) -> bool {
+        let is_private = |address| self.is_private_address(address);
+        match rtype {
+            rtype::A | rtype::AAAA => address(rdata).is_some_and(is_private),
+            rtype::SVCB | rtype::HTTPS => {
+                hints(rdata).is_some_and(|mut hints| hints.any(is_private))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_private_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let is_private = match address {
+            IpAddr::V4(v4) => is_private_v4(v4),
+            IpAddr::V6(v6) => match translated(v6) {
+                Translated::Not => is_private_v6(v6),
+                Translated::To(v4) => is_private_v4(v4) || self.has(v4.into()),
+                Translated::Unclear => true,
+            },
+        };
+        is_private || self.has(address)
+    }
+}
+
+/// Whether records of this type have addresses, which rebind protection looks at.
+pub(super) fn has_addresses(rtype: u16) -> bool {
+    matches!(rtype, rtype::A | rtype::AAAA | rtype::SVCB | rtype::HTTPS)
+}
+
+fn is_private_v4(v4: Ipv4Addr) -> bool {
+    let is_special = match v4.octets() {
+        // "This network" (RFC 791): some systems take all of it for themselves. 0.0.0.0 is in it.
+        [0, ..] => true,
+        // Shared address space (RFC 6598), and the range for benchmarks (RFC 2544): clouds have pods and metadata there.
+        [100, second, ..] => second & 0xc0 == 64,
+        [198, second, ..] => second & 0xfe == 18,
+        // Reserved (RFC 1112), which some clouds give to pods, and broadcast.
+        [first, ..] => first >= 240,
+    };
+    is_special || v4.is_private() || v4.is_loopback() || v4.is_link_local()
+}
+
+fn is_private_v6(v6: Ipv6Addr) -> bool {
+    v6.is_unique_local()
+        || v6.is_loopback()
+        || v6.is_unicast_link_local()
+        || v6.is_unspecified()
+        // Site-local (RFC 3879).
+        || v6.segments()[0] & 0xffc0 == 0xfec0
+}
+
+/// The IPv4 address that a translator makes of an IPv6 one.
+enum Translated {
+    Not,
+    To(Ipv4Addr),
+    /// It makes one, and only its settings say which.
+    Unclear,
+}
+
+/// What a translator makes of an address in its usual prefixes: the well-known one, `64:ff9b::/96`, which no private address
+/// should be in (RFC 6052 §3.1), and those of networks of their own in `64:ff9b:1::/48` (RFC 8215). There, the form of a /96 is
+/// the usual one: the IPv4 address is at the end, and what is before it is a number of the network and zeros. Of shorter prefixes
+/// it is elsewhere (RFC 6052 §2.2).
+fn translated(v6: Ipv6Addr) -> Translated {
+    match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 1, _, 0, 0, high, low] => {
+            Translated::To(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+        }
+        [0x64, 0xff9b, 1, ..] => Translated::Unclear,
+        _ => Translated::Not,
+    }
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    match octets.len() {
+        4 => octets.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
+        16 => octets.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        _ => None,
+    }
+}
+
+/// The addresses that a client may connect to without asking for them: SvcParams `ipv4hint` (4) and `ipv6hint` (6)
+/// (RFC 9460 §7.3). Params that cannot be read end the list.
+fn hints(rdata: &[u8]) -> Option<impl Iterator<Item = IpAddr>> {
+    // SvcPriority, then TargetName, which is not compressed (RFC 9460 §2.2).
+    let mut at = 2;
+    loop {
+        match usize::from(*rdata.get(at)?) {
+            0 => break,
+            length => at += 1 + length,
+        }
+    }
+    let mut rest = rdata.get(at + 1..)?;
+    let params = core::iter::from_fn(move || {
+        let (head, behind) = rest.split_first_chunk::<4>()?;
+        let [key @ .., high, low] = *head;
+        let (value, behind) = behind.split_at_checked(u16::from_be_bytes([high, low]).into())?;
+        rest = behind;
+        Some((u16::from_be_bytes(key), value))
+    });
+    Some(params.flat_map(|(key, value)| {
+        let octets = match key {
+            4 => 4,
+            6 => 16,
+            _ => usize::MAX,
+        };
+        value.chunks_exact(octets).filter_map(address)
+    }))
+}

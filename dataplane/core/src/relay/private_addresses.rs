@@ -107,16 +107,29 @@ enum Translated {
 }
 
 /// What a translator makes of an address in its usual prefixes: the well-known one, `64:ff9b::/96`, which no private address
-/// should be in (RFC 6052 §3.1), and those of networks of their own in `64:ff9b:1::/48` (RFC 8215). There, the form of a /96 is
-/// the usual one: the IPv4 address is at the end, and what is before it is a number of the network and zeros. Of shorter prefixes
-/// it is elsewhere (RFC 6052 §2.2).
+/// should be in (RFC 6052 §3.1), and those of networks of their own in `64:ff9b:1::/48` (RFC 8215).
 fn translated(v6: Ipv6Addr) -> Translated {
     match v6.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 1, _, 0, 0, high, low] => {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             Translated::To(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
         }
-        [0x64, 0xff9b, 1, ..] => Translated::Unclear,
+        [0x64, 0xff9b, 1, ..] => of_own_prefix(v6.octets()),
         _ => Translated::Not,
+    }
+}
+
+/// Where the IPv4 address is depends on the length of the prefix (RFC 6052 §2.2). What is behind it is 0, so the last octet that is
+/// not says where it ends; one that ends with 0 is taken for that of a shorter prefix. Octet 8 is 0 for each length.
+fn of_own_prefix(octets: [u8; 16]) -> Translated {
+    let last = octets.iter().rposition(|octet| *octet != 0).unwrap_or_default();
+    let [.., a6, a7, u, a9, a10, a11, a12, _, _, _] = octets;
+    match last {
+        _ if u != 0 => Translated::Unclear,
+        10 => Translated::To(Ipv4Addr::new(a6, a7, a9, a10)),
+        11 => Translated::To(Ipv4Addr::new(a7, a9, a10, a11)),
+        12 => Translated::To(Ipv4Addr::new(a9, a10, a11, a12)),
+        13.. => Translated::To(Ipv4Addr::new(a12, octets[13], octets[14], octets[15])),
+        _ => Translated::Unclear,
     }
 }
 

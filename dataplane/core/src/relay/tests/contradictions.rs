@@ -155,6 +155,10 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
         "64:ff9b:1:a01:2:300::",
         "64:ff9b:1:a:1:203::",
         "64:ff9b:1:0:a:102:300:0",
+        "64:ff9b:1:0:1::10.1.2.3",
+        // No prefix has this form.
+        "64:ff9b:1:0:100::192.0.2.1",
+        "64:ff9b:1::",
     ];
     let public = [
         "1.0.0.0",
@@ -169,6 +173,11 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
         "2001:db8::1",
         "64:ff9b::c000:201",
         "64:ff9b:1::c000:201",
+        // 192.0.2.1 behind other prefixes of 96, and of 48, 56 and 64 bits.
+        "64:ff9b:1:2:3:4:192.0.2.1",
+        "64:ff9b:1:c000:2:100::",
+        "64:ff9b:1:c0:0:201::",
+        "64:ff9b:1:0:c0:2:100:0",
         "64:ff9b:2::a01:203",
         "64:ff9b:0:1::a01:203",
     ];

@@ -38,7 +38,7 @@ impl Ingest {
 
     /// Marks the start of a list: objects not applied until `complete` are removed then (E21).
     pub(super) fn begin(&mut self, resource: Resource) {
-        self.put_off.begin(resource);
+        self.put_off.begin(resource, Instant::now());
         self.writer.begin(resource);
         self.status.begin(resource);
     }

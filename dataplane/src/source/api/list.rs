@@ -77,9 +77,12 @@ impl Stream {
         self.compare_at = due_after(self.compare_after);
         self.supervisor.listed(pages);
         self.pages.complete();
-        if !was_beside {
-            self.list_at = None;
-            self.version = Some(version);
+        match was_beside {
+            true => self.listed_at = decode::version(Some(&version)),
+            false => {
+                (self.list_at, self.listed_at) = (None, 0);
+                self.version = Some(version);
+            }
         }
     }
 

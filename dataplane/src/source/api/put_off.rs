@@ -1,6 +1,8 @@
 //! Objects of lists that take something away from what is served: a later object of the list may have it, so they wait for
 //! the end of the list, and a list that breaks off takes nothing away, up to five in a row (E21, E22).
 
+use std::time::{Duration, Instant};
+
 use dataplane_core::Resource;
 
 /// Octets of the objects that wait, of all lists together. Nearly no list has such objects: it comes after a time in which
@@ -10,6 +12,8 @@ const MAX_PUT_OFF: usize = 8 << 20;
 /// Lists in a row in which objects wait. What is new in them would not be served for as long as lists break off; after these,
 /// that is worse than what E22 promises.
 const MAX_LISTS: usize = 5;
+/// A list that breaks off counts once more for each time as long as this that it took: a busy API server may take minutes for one.
+const LIST_TIME: Duration = Duration::from_secs(48);
 
 /// The objects that wait, by resource.
 #[derive(Debug, Default)]
@@ -18,16 +22,22 @@ pub(super) struct PutOff {
     octets: usize,
     /// Lists of each resource that broke off while objects of them waited, since a complete one.
     broken_off: [usize; Resource::ALL.len()],
+    /// When the present list began.
+    begun: [Option<Instant>; Resource::ALL.len()],
     /// Whether objects of the present list were dropped with their page.
     dropped: [bool; Resource::ALL.len()],
 }
 
 impl PutOff {
     /// A list begins: what waits is of one that broke off. One of which nothing arrived has put nothing off.
-    pub(super) fn begin(&mut self, resource: Resource) {
+    pub(super) fn begin(&mut self, resource: Resource, now: Instant) {
         let has_dropped = std::mem::take(&mut self.dropped[resource as usize]);
+        let begun = self.begun[resource as usize].replace(now);
         if !self.take(resource).is_empty() || has_dropped {
-            self.broken_off[resource as usize] += 1;
+            let took = begun.map_or(Duration::ZERO, |begun| now.saturating_duration_since(begun));
+            let times = usize::try_from(took.as_secs() / LIST_TIME.as_secs()).unwrap_or(usize::MAX);
+            let broken_off = &mut self.broken_off[resource as usize];
+            *broken_off = broken_off.saturating_add(1).saturating_add(times);
         }
     }
 
@@ -80,31 +90,40 @@ mod tests {
 
     #[test]
     fn e22_nothing_waits_after_several_lists_that_broke_off() {
-        let mut put_off = PutOff::default();
+        let (mut put_off, now) = (PutOff::default(), Instant::now());
         let pods = Resource::Pods;
         for list in 0..MAX_LISTS {
-            put_off.begin(pods);
+            put_off.begin(pods, now);
             assert!(put_off.keep(pods, b"{}"));
             if list % 2 == 0 {
                 // The page that breaks off is the one that it came with.
                 put_off.truncate(pods, 0);
             }
         }
-        put_off.begin(pods);
+        put_off.begin(pods, now);
         assert!(!put_off.keep(pods, b"{}"));
-        put_off.begin(Resource::Services);
+        put_off.begin(Resource::Services, now);
         assert!(put_off.keep(Resource::Services, b"{}"), "each resource for itself");
         assert!(put_off.take(pods).is_empty(), "dropped with its list");
         put_off.complete(pods);
-        put_off.begin(pods);
+        put_off.begin(pods, now);
         assert!(put_off.keep(pods, b"{}"));
     }
 
     #[test]
+    fn e22_nothing_waits_after_a_list_of_minutes_that_broke_off() {
+        let (mut put_off, pods, begun) = (PutOff::default(), Resource::Pods, Instant::now());
+        for (seconds, waits) in [(0, true), (40, true), (180, true), (360, false)] {
+            put_off.begin(pods, begun + Duration::from_secs(seconds));
+            assert_eq!(put_off.keep(pods, b"{}"), waits, "after {seconds} s");
+        }
+    }
+
+    #[test]
     fn e22_lists_that_were_not_needed_and_broke_off_do_not_count() {
-        let (mut put_off, pods) = (PutOff::default(), Resource::Pods);
+        let (mut put_off, pods, now) = (PutOff::default(), Resource::Pods, Instant::now());
         for _ in 0..=2 * MAX_LISTS {
-            put_off.begin(pods);
+            put_off.begin(pods, now);
             assert!(put_off.keep(pods, b"{}") && put_off.keep(pods, b"{}"));
             put_off.truncate(pods, 1);
             put_off.give_up(pods);
@@ -114,7 +133,7 @@ mod tests {
 
     #[test]
     fn e21_a_page_that_is_tried_again_takes_room_once() {
-        let (mut put_off, pods) = (PutOff::default(), Resource::Pods);
+        let (mut put_off, pods, now) = (PutOff::default(), Resource::Pods, Instant::now());
         let text = vec![b'x'; MAX_PUT_OFF / 4];
         assert!(put_off.keep(pods, b"{}"));
         for _ in 0..5 {
@@ -127,16 +146,16 @@ mod tests {
 
     #[test]
     fn e21_lists_that_an_absent_api_server_refuses_put_nothing_off() {
-        let mut put_off = PutOff::default();
+        let (mut put_off, now) = (PutOff::default(), Instant::now());
         for _ in 0..=2 * MAX_LISTS {
-            put_off.begin(Resource::EndpointSlices);
+            put_off.begin(Resource::EndpointSlices, now);
         }
         assert!(put_off.keep(Resource::EndpointSlices, b"{}"));
     }
 
     #[test]
     fn e21_what_waits_is_bounded_and_what_was_taken_leaves_room() {
-        let mut put_off = PutOff::default();
+        let (mut put_off, now) = (PutOff::default(), Instant::now());
         let text = vec![b'x'; MAX_PUT_OFF / 4];
         for resource in [Resource::EndpointSlices, Resource::Pods] {
             assert!(put_off.keep(resource, &text) && put_off.keep(resource, &text));

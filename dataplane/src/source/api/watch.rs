@@ -53,6 +53,9 @@ pub(super) struct Stream {
     pub(super) is_comparing: bool,
     /// When a list says what became of an object whose event was too long.
     pub(super) list_at: Option<Instant>,
+    /// The version of the last list beside the watch, which may be above that of the watch. Until the watch is there, events that
+    /// change an object are of its past: the list has it as it became.
+    pub(super) listed_at: u64,
     /// A list in progress that is not needed.
     pub(super) beside: Option<Beside>,
     /// This stream is one, beside the watch of another.
@@ -84,6 +87,7 @@ impl Stream {
             compare_at: due_after(compare_after),
             is_comparing: false,
             list_at: None,
+            listed_at: 0,
             beside: None,
             is_beside: false,
         }
@@ -312,7 +316,10 @@ impl Stream {
             other => return Err(Failure::Garbage(format!("an event of type {other:?}"))),
         };
         let mut sink = self.sink.borrow_mut();
-        if let Some(is_deleted) = is_deleted {
+        // There is one ConfigMap, and a deletion of it that is of the past must not be the last that is heard of it.
+        let has_passed =
+            new <= self.listed_at && new != 0 && matches!(self.watched, Watched::Objects(_));
+        if let Some(is_deleted) = is_deleted.filter(|is_deleted| *is_deleted || !has_passed) {
             let read = Read { key, version: new, is_deleted, text, received };
             sink.receive(&self.watched, read);
         }

@@ -152,6 +152,30 @@ async fn e25_what_was_deleted_between_an_event_and_a_later_list_is_removed() {
     .await;
 }
 
+/// An object that came and went before a list is not shown for the time between its two events.
+#[tokio::test(start_paused = true)]
+async fn e25_of_late_events_that_a_list_has_already_only_deletions_are_used() {
+    with(Api::new(), COMPARE_AFTER, async |it| {
+        sleep(SECOND).await;
+        it.api.server().is_late = true;
+        it.api.put("brief");
+        it.api.delete("brief");
+        it.until_asked(3, 2).await;
+        sleep(SECOND).await;
+        assert_eq!((it.feed(|feed| feed.relists), it.services()), (1, 3));
+        for _ in 0..2 {
+            it.api.server().send_late();
+            sleep(SECOND).await;
+            assert_eq!(it.services(), 3);
+        }
+        it.api.server().is_late = false;
+        it.api.put("later");
+        sleep(SECOND).await;
+        assert_eq!((it.services(), it.watches()), (4, 1));
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn l18_what_is_passed_over_while_a_list_is_read_is_in_another_list() {
     with(Api::new(), 60 * COMPARE_AFTER, async |it| {

@@ -39,6 +39,7 @@ use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::offers;
 use crate::observe::sample::Samples;
+use crate::observe::spare_nodes::SeveralSince;
 use crate::observe::stubs;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
@@ -104,6 +105,7 @@ pub async fn run(
         last_written: LastWritten::default(),
         backoff: Backoff::default(),
         attempts: Attempts::default(),
+        several_nodes: SeveralSince::default(),
         events,
         metrics,
         lost_pods,

@@ -84,7 +84,7 @@ async fn k23_one_that_is_kept_as_a_stub_and_cannot_be_read_keeps_its_status() {
 }
 
 #[tokio::test]
-async fn o14_failures_between_which_the_api_server_asks_for_minutes_are_said_at_the_second() {
+async fn o14_failures_with_minutes_between_them_are_said_at_the_second() {
     for (what, before, seconds, is_said) in [
         ("the first", 0, 120, false),
         ("the second, 120 s later", 1, 120, true),

@@ -17,6 +17,7 @@ use crate::observe::last_documents::LastDocuments;
 use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::sample::Samples;
+use crate::observe::spare_nodes::SeveralSince;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
 use crate::runtime::metrics::Metrics;
@@ -51,6 +52,8 @@ pub struct Context {
     pub backoff: Backoff,
     /// What could not be written, and how long each of them waits.
     pub attempts: Attempts,
+    /// Since when several nodes take new pods.
+    pub several_nodes: SeveralSince,
     pub events: Events,
     pub metrics: Arc<Metrics>,
     /// What happens to pods that no longer answer.
@@ -79,6 +82,7 @@ impl Context {
         self.attempts.forget_all();
         self.last_written.forget(name);
         self.memory.let_go(name);
+        self.several_nodes.retain(|it| it != name);
     }
 
     /// Forgets what a reconcile that was in progress has said or counted since its ClusterDNS was forgotten. What else it may have
@@ -86,6 +90,7 @@ impl Context {
     pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
         self.metrics.retain(&is_there);
         self.backoff.retain(&is_there);
+        self.several_nodes.retain(&is_there);
     }
 
     /// It offers this now; whether that is news.

@@ -39,6 +39,7 @@ use crate::observe::lists::Lists;
 use crate::observe::observed::Offers;
 use crate::observe::offers;
 use crate::observe::sample::Samples;
+use crate::observe::spare_nodes::SeveralSince;
 use crate::observe::stubs;
 use crate::report::events::Events;
 use crate::report::last_written::LastWritten;
@@ -104,6 +105,7 @@ pub async fn run(
         last_written: LastWritten::default(),
         backoff: Backoff::default(),
         attempts: Attempts::default(),
+        several_nodes: SeveralSince::default(),
         events,
         metrics,
         lost_pods,
@@ -258,9 +260,9 @@ async fn on_a_task(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Result<Action, In
         "a defect of the operator ended the reconcile of the ClusterDNS {name}, which is tried again: {defect}"
     );
     let why = Why::Defect(defect);
-    let (again, in_a_row) = failed::count(&dns, &ctx, (began, &why));
+    let (again, row) = failed::count(&dns, &ctx, (began, &why));
     // What says so may meet a defect too.
-    let said = failed::caught(async move { failed::say(&dns, &ctx, in_a_row, &why).await });
+    let said = failed::caught(async move { failed::say(&dns, &ctx, row, &why).await });
     if let Err(defect) = said.await {
         tracing::error!("a defect of the operator keeps the status of {name} as it was: {defect}");
     }
@@ -294,8 +296,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
             Err(error) => {
                 tracing::warn!("the operator cannot read the ClusterDNS {name}: {error:#}");
                 let why = Why::Error(error);
-                let (again, in_a_row) = failed::count(&dns, &ctx, (began, &why));
-                failed::say(&dns, &ctx, in_a_row, &why).await;
+                let (again, row) = failed::count(&dns, &ctx, (began, &why));
+                failed::say(&dns, &ctx, row, &why).await;
                 return Action::requeue(again);
             }
         },
@@ -333,8 +335,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
                 "the operator cannot reconcile the ClusterDNS {name} and tries again: {error:#}"
             );
             let why = Why::Error(error);
-            let (again, in_a_row) = failed::count(&dns, &ctx, (began, &why));
-            failed::say(&dns, &ctx, in_a_row, &why).await;
+            let (again, row) = failed::count(&dns, &ctx, (began, &why));
+            failed::say(&dns, &ctx, row, &why).await;
             return Action::requeue(again);
         }
     };

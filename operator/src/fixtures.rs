@@ -119,6 +119,7 @@ pub(crate) fn context_with(
         last_written: Default::default(),
         backoff: Default::default(),
         attempts: Default::default(),
+        several_nodes: Default::default(),
         metrics,
         lost_pods: Default::default(),
         offers: RwLock::default(),

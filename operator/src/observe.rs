@@ -10,6 +10,7 @@ pub mod relist;
 mod cluster_size;
 mod left_elsewhere;
 mod placement;
+pub mod spare_nodes;
 pub mod pods;
 pub mod pods_to_ask;
 pub mod foreign_pods;
@@ -36,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crds::ClusterDNS;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::core::DynamicObject;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -154,7 +156,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         nodes_that_fit: fit.count,
         no_node_fits: fit.misfit,
         no_node_takes_pods: fit.none_takes_pods,
-        nodes_for_new_pods: fit.take_new_pods,
+        nodes_for_new_pods: ctx.several_nodes.note(&instance, fit.take_new_pods, Timestamp::now()),
         no_node_fits_daemon_set: fit.misfit.is_some()
             && wanted_by_set.is_some_and(|set| caches.fit(&set).misfit.is_some()),
         unfit_nodes: caches.of_nodes(&pods, |node| wanted_nodes.ends_pods(node)),

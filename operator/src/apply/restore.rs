@@ -175,8 +175,7 @@ async fn service_again(
     newest.ensure().await?;
     let which = (namespace.as_str(), name.as_str());
     let created = if config_map::state(observed).service.is_ours {
-        let uid = dns.metadata.uid.as_deref();
-        service::apply_again(&ctx.client, &ctx.writes, which, uid, &manifest).await
+        service::apply_again(&ctx.client, &ctx.writes, which, dns, &manifest).await
     } else {
         service::create_again(&ctx.client, &ctx.writes, which, &manifest).await
     };

@@ -156,11 +156,11 @@ pub(super) async fn apply_again(
     client: &Client,
     writes: &Writes,
     which: (&str, &str),
-    uid: Option<&str>,
+    dns: &ClusterDNS,
     manifest: &Value,
 ) -> Result<Service, WriteError> {
     let (namespace, name) = which;
-    let service = of_ours(which, uid, manifest);
+    let service = of_ours(which, dns, manifest);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
     let params = PatchParams::apply(names::FIELD_MANAGER).force();
     let apply = async |service: &Service| {
@@ -215,9 +215,13 @@ fn forget_pruners(metadata: &mut ObjectMeta) {
     }
 }
 
-/// The Service that is ours and is applied again: as [`as_it_may_be`], and it belongs to this ClusterDNS as before.
-fn of_ours(which: (&str, &str), uid: Option<&str>, manifest: &Value) -> Service {
+/// The Service that is ours and is applied again: as [`as_it_may_be`], and it belongs to this ClusterDNS as before. One of our own
+/// labels is among those by which Argo CD deletes, and here it is true.
+fn of_ours(which: (&str, &str), dns: &ClusterDNS, manifest: &Value) -> Service {
     let mut service = as_it_may_be(which, manifest);
+    let labels = service.metadata.labels.get_or_insert_default();
+    labels.extend(names::labels(&dns.name_any()));
+    let uid = dns.metadata.uid.as_deref();
     let owners = manifest.pointer("/metadata/ownerReferences").cloned().unwrap_or_default();
     let mut owners: Vec<OwnerReference> = serde_json::from_value(owners).unwrap_or_default();
     owners.retain(|owner| Some(owner.uid.as_str()) == uid);
@@ -304,14 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn o16_a_service_of_ours_that_is_applied_again_has_no_owner_but_its_clusterdns() {
+    fn o16_a_service_of_ours_that_is_applied_again_has_its_labels_and_its_owner_only() {
         let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "K", "name": "n", "uid": uid});
-        let forged = json!({"metadata": {"name": "other", "namespace": "elsewhere",
+        let ours = names::labels("default");
+        assert!(ours.keys().any(|label| PRUNERS.contains(&label.as_str())), "{ours:?}");
+        let mut labels = ours.clone();
+        labels.insert("argocd.argoproj.io/instance".to_owned(), "dns".to_owned());
+        let forged = json!({"metadata": {"name": "other", "namespace": "elsewhere", "labels": labels,
                 "ownerReferences": [owner("dns-uid"), owner("another")], "finalizers": ["a/b"]},
             "spec": {"externalIPs": ["192.0.2.1"], "clusterIP": "10.96.0.10"}});
-        let service = of_ours(("kube-system", "kube-dns"), Some("dns-uid"), &forged);
+        let mut dns = fixtures::dns("{}");
+        dns.metadata.uid = Some("dns-uid".to_owned());
+        let service = of_ours(("kube-system", "kube-dns"), &dns, &forged);
         let expected = json!({"apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": "kube-dns", "namespace": "kube-system", "ownerReferences": [owner("dns-uid")]},
+            "metadata": {"name": "kube-dns", "namespace": "kube-system", "labels": ours, "ownerReferences": [owner("dns-uid")]},
             "spec": {"clusterIP": "10.96.0.10"}});
         assert_eq!(serde_json::to_value(service).unwrap(), expected);
     }

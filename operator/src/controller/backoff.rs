@@ -26,6 +26,8 @@ struct History {
     failures: u32,
     /// Of these, reconciles in a row that did not come to their end.
     errors: u32,
+    /// When the first of these ended.
+    erred_from: Option<Instant>,
     began: Option<Instant>,
     /// When the reconciles so far would have been over at the sustained rate.
     paid_until: Option<Instant>,
@@ -40,6 +42,15 @@ pub struct Failure {
     pub asked: Option<Duration>,
     /// Something else needs a reconcile at this time; the wait that the API server asked for comes first.
     pub at_most: Option<Duration>,
+}
+
+/// Reconciles in a row that did not come to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// How many.
+    pub errors: u32,
+    /// From the first to the last.
+    pub lasts: Duration,
 }
 
 /// Failures in a row, by name of the ClusterDNS.
@@ -107,23 +118,25 @@ impl Backoff {
         })
     }
 
-    /// Its reconcile did not come to its end: how many in a row have not.
-    pub fn errored(&self, name: &str) -> u32 {
+    /// Its reconcile did not come to its end: which row of such ones it is in.
+    pub fn errored(&self, name: &str, now: Instant) -> Row {
         self.with(name, |history| {
             history.errors = history.errors.saturating_add(1);
-            history.errors
+            let first = *history.erred_from.get_or_insert(now);
+            Row { errors: history.errors, lasts: now.saturating_duration_since(first) }
         })
     }
 
     /// Its reconcile came to its end, though the API server refused a write for now.
     pub fn ran(&self, name: &str) {
-        self.with(name, |history| history.errors = 0);
+        self.with(name, |history| (history.errors, history.erred_from) = (0, None));
     }
 
     /// The reconcile of this ClusterDNS did not fail: its failures are forgotten.
     pub fn succeeded(&self, name: &str) {
         self.with(name, |history| {
-            (history.failures, history.errors, history.failed) = (0, 0, None);
+            (history.failures, history.failed) = (0, None);
+            (history.errors, history.erred_from) = (0, None);
         });
     }
 
@@ -177,11 +190,19 @@ mod tests {
     #[test]
     fn o14_a_write_that_waits_ends_a_row_of_reconciles_that_did_not_come_to_their_end() {
         let backoff = Backoff::default();
-        assert_eq!((backoff.errored("a"), backoff.errored("a"), backoff.errored("b")), (1, 2, 1));
+        let begin = Instant::now();
+        let errored = |name, seconds| {
+            let row = backoff.errored(name, begin + Duration::from_secs(seconds));
+            (row.errors, row.lasts.as_secs())
+        };
+        assert_eq!(
+            [errored("a", 0), errored("a", 10), errored("b", 10)],
+            [(1, 0), (2, 10), (1, 0)]
+        );
         backoff.ran("a");
-        assert_eq!((backoff.errored("a"), backoff.errored("b")), (1, 2));
+        assert_eq!([errored("a", 20), errored("b", 20)], [(1, 0), (2, 10)]);
         backoff.succeeded("b");
-        assert_eq!(backoff.errored("b"), 1);
+        assert_eq!(errored("b", 30), (1, 0));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 
-use super::backoff::Failure;
+use super::backoff::{Failure, Row};
 use crate::context::Context;
 use crate::decide::admit;
 use crate::names;
@@ -23,6 +23,8 @@ use crate::shortened::shortened;
 /// Reconciles of a ClusterDNS in a row that failed before it is reported, which is after about a minute: an API server that has
 /// just started refuses what it has not read the rights of.
 const FAILED_BEFORE: u32 = 6;
+/// It is reported after fewer, and at least two, where they took as long: the API server may ask for minutes between them.
+const FAILED_FOR: Duration = Duration::from_secs(60);
 /// Octets of why a reconcile failed: others may say anything.
 const MAX_WHY: usize = 300;
 
@@ -66,25 +68,26 @@ fn words(defect: JoinError) -> String {
     }
 }
 
-/// A reconcile that began then failed: how long to wait, and how many in a row have failed.
+/// A reconcile that began then failed: how long to wait, and in which row of failures it is.
 pub(super) fn count(
     dns: &ClusterDNS,
     ctx: &Context,
     (began, why): (Instant, &Why),
-) -> (Duration, u32) {
+) -> (Duration, Row) {
     let asked = match why {
         Why::Error(error) => asked_of_cause(error),
         Why::Defect(_) => None,
     };
     let (name, failure) = (dns.name_any(), Failure { asked, at_most: None });
-    let again = ctx.backoff.failed(&name, dns.metadata.generation, Instant::now(), failure);
+    let now = Instant::now();
+    let again = ctx.backoff.failed(&name, dns.metadata.generation, now, failure);
     ctx.metrics.reconciled("failed", began.elapsed());
-    (again, ctx.backoff.errored(&name))
+    (again, ctx.backoff.errored(&name, now))
 }
 
 /// It was counted: says so where many in a row failed. What the status said before must not stay as if it were still so.
-pub async fn say(dns: &Arc<ClusterDNS>, ctx: &Context, in_a_row: u32, why: &Why) {
-    let is_many = in_a_row > FAILED_BEFORE;
+pub async fn say(dns: &Arc<ClusterDNS>, ctx: &Context, row: Row, why: &Why) {
+    let is_many = row.errors > FAILED_BEFORE || row.errors > 1 && row.lasts >= FAILED_FOR;
     // Another operator says it of the others.
     let is_ours = admit::is_managed(dns, &ctx.settings).is_ok();
     if !is_many || !is_ours || dns.metadata.deletion_timestamp.is_some() {

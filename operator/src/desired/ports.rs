@@ -26,6 +26,10 @@ pub(super) const DNS_HTTPS: &str = "dns-https";
 /// The container port with DNS over QUIC.
 pub(super) const DNS_QUIC: &str = "dns-quic";
 
+/// The names of all ports that a pod of ours can have: what is kept of a pod has the ports with these names.
+pub const NAMES: [&str; 9] =
+    [DNS, DNS_TCP, DNS_TLS, DNS_HTTPS, DNS_QUIC, METRICS, KUBE_DNS[0], KUBE_DNS[1], KUBE_DNS[2]];
+
 /// A port of our pods that the Service and the policies name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
@@ -109,4 +113,20 @@ pub(super) fn unprivileged_from(ports: &[Port]) -> Option<u16> {
     let dns = ports.iter().find(|port| port.name == DNS)?;
     let least = ports.iter().map(|port| port.pod).min()?;
     (dns.pod < UNPRIVILEGED).then_some(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::fixtures::dns;
+
+    #[test]
+    fn s10_the_names_of_ports_are_those_that_a_pod_with_all_listeners_has() {
+        let full = "{listeners: {tls: {port: 853, certificate: {name: c}}, https: {port: 443, certificate: {name: c}},
+            quic: {port: 853, certificate: {name: c}}}, metrics: {compatibility: [KubeDNS]}}";
+        let all: BTreeSet<&str> = of(&dns(full).spec).iter().map(|port| port.name).collect();
+        assert_eq!(all, BTreeSet::from(NAMES));
+    }
 }

@@ -90,8 +90,8 @@ pub struct Observed {
     pub unfit_nodes: BTreeMap<String, Misfit>,
     /// No node takes a pod of a DaemonSet now, by `spec.placement`: one whose template changes ends its pods and makes no others.
     pub no_node_takes_pods: bool,
-    /// Nodes that take a new pod of a Deployment now: those that fit, without cordoned ones and those without a ready kubelet.
-    pub nodes_for_new_pods: u32,
+    /// Nodes that take a new pod of a Deployment now.
+    pub nodes_for_new_pods: super::spare_nodes::SpareNodes,
     /// Nodes with pods of ours whose kubelet is not ready, or not heard of.
     pub dead_nodes: BTreeSet<String>,
     /// Nodes with pods of ours on which the DaemonSet wants none now, such as for a taint. Its status does not count them.

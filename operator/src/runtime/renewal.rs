@@ -9,10 +9,16 @@ use hyper::{Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Least time between two reads of the credentials; some kinds start a program.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// It is doubled up to this while they can be read and do not help, as in an outage of the API server.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
+/// A read of the credentials that takes longer is given up, and a program that takes longer is named in the log.
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
+/// Between two lines of the log that name it.
+const SAY_EVERY: Duration = Duration::from_secs(600);
 
 /// The client that requests go through now.
 struct Renewed {
@@ -54,22 +60,57 @@ async fn renew<O>(it: Arc<Renewed>, open: Arc<impl Fn() -> O + Send + Sync + 'st
 where
     O: Future<Output = anyhow::Result<Client>> + 'static,
 {
+    let mut interval = RENEW_INTERVAL;
     loop {
-        it.doubted.notified().await;
-        let (open, runtime) = (open.clone(), tokio::runtime::Handle::current());
-        // Off the threads that renew the lease: it may start a program.
-        let opening = tokio::task::spawn_blocking(move || runtime.block_on(open()));
-        match opening.await {
-            Ok(Ok(client)) => {
+        // Those that were read last are good.
+        if timeout(interval, it.doubted.notified()).await.is_err() {
+            interval = RENEW_INTERVAL;
+            it.doubted.notified().await;
+        }
+        let opened = opened(open.clone()).await;
+        let is_read = opened.is_ok();
+        match opened {
+            Ok(client) => {
                 *it.client.write().unwrap_or_else(PoisonError::into_inner) = client;
                 tracing::debug!("the credentials of the API server were read again");
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 tracing::warn!("the credentials cannot be read again, the old ones stay: {error:#}")
             }
-            Err(error) => tracing::error!("reading the credentials ended: {error}"),
         }
-        sleep(RENEW_INTERVAL).await;
+        sleep(interval).await;
+        interval = if is_read { (interval * 2).min(LONGEST_INTERVAL) } else { RENEW_INTERVAL };
+    }
+}
+
+/// Reads them, off the threads that renew the lease: it may start a program. A program that hangs cannot be given up: while it runs no
+/// other one is started, and the log says so.
+///
+/// # Errors
+/// They cannot be read, or not in time.
+async fn opened<O>(open: Arc<impl Fn() -> O + Send + Sync + 'static>) -> anyhow::Result<Client>
+where
+    O: Future<Output = anyhow::Result<Client>> + 'static,
+{
+    let runtime = tokio::runtime::Handle::current();
+    let mut opening = tokio::task::spawn_blocking(move || {
+        runtime.block_on(async { timeout(OPEN_WITHIN, open()).await })
+    });
+    let mut patience = 2 * OPEN_WITHIN;
+    let ended = loop {
+        match timeout(patience, &mut opening).await {
+            Ok(ended) => break ended,
+            Err(_) => tracing::warn!(
+                "the program that gives the credentials of the API server has not ended in time, the old ones stay: no other one is \
+                 started while it runs"
+            ),
+        }
+        patience = SAY_EVERY;
+    };
+    match ended {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(_)) => anyhow::bail!("this took longer than {} s", OPEN_WITHIN.as_secs()),
+        Err(error) => anyhow::bail!("reading them ended: {error}"),
     }
 }
 
@@ -89,10 +130,12 @@ impl Drop for Doubt {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::time::timeout;
+    use std::sync::{Mutex, mpsc};
+
+    use tokio::task::yield_now;
+    use tokio::time::advance;
 
     use super::*;
     use crate::fixtures::api::{self, Asked, Reply};
@@ -175,8 +218,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn k10_credentials_that_stay_wrong_are_read_every_few_seconds_and_no_more() {
-        for file in ["old", ""] {
+    async fn k10_credentials_that_stay_wrong_are_read_every_few_seconds_or_less_often() {
+        // Those that can be read and do not help, less and less often.
+        for (file, times) in [("old", 4..=6), ("", 12..=14)] {
             let server = Server::with("new", "old");
             let client = server.client().await;
             *server.file.lock().unwrap() = file;
@@ -186,9 +230,9 @@ mod tests {
             }
             let (reads, refused) = server.counts();
             assert_eq!(refused, 60);
-            assert!((12..=14).contains(&reads), "{reads}");
+            assert!(times.contains(&reads), "{file:?}: {reads}");
             *server.file.lock().unwrap() = "new";
-            sleep(2 * RENEW_INTERVAL).await;
+            sleep(LONGEST_INTERVAL).await;
             let request = || Request::get("/version").body(Body::empty()).unwrap();
             let status = client.send(request()).await.unwrap().status();
             assert_ne!(status, StatusCode::UNAUTHORIZED, "{file:?}: the last one was in doubt");
@@ -215,5 +259,72 @@ mod tests {
             sleep(RENEW_INTERVAL).await;
             assert_eq!(count.load(Ordering::Relaxed), reads, "{code}");
         }
+    }
+
+    /// A request that is refused.
+    async fn refused(client: &Client) {
+        let request = Request::get("/version").body(Body::empty()).unwrap();
+        assert_eq!(client.send(request).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    }
+
+    /// What `open` does at its second call; the clock does not go by itself while it runs.
+    async fn reads_after<O>(
+        hang: impl Fn() -> O + Send + Sync + 'static,
+    ) -> (Client, Arc<AtomicUsize>)
+    where
+        O: Future<Output = ()> + 'static,
+    {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (counted, hang) = (count.clone(), Arc::new(hang));
+        let open = move || {
+            let (number, hang) = (counted.fetch_add(1, Ordering::SeqCst), hang.clone());
+            async move {
+                if number == 1 {
+                    hang().await;
+                }
+                Ok(api::client(|_| Reply::status(401, "Unauthorized")))
+            }
+        };
+        let client = renewing(open).await.unwrap();
+        refused(&client).await;
+        while count.load(Ordering::SeqCst) < 2 {
+            yield_now().await;
+        }
+        (client, count)
+    }
+
+    /// Whether it is read so often within an hour and more. The thread that reads gets turns meanwhile.
+    async fn comes_to(count: &AtomicUsize, reads: usize) -> bool {
+        for _ in 0..1_000 {
+            if count.load(Ordering::SeqCst) >= reads {
+                return true;
+            }
+            advance(Duration::from_secs(5)).await;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k10_a_read_of_the_credentials_that_hangs_is_given_up_and_the_next_one_works() {
+        let (client, count) = reads_after(std::future::pending).await;
+        refused(&client).await;
+        // Until it is given up, and after the interval.
+        assert!(comes_to(&count, 3).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn k10_while_a_program_for_credentials_hangs_no_other_one_is_started() {
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Mutex::new(ended);
+        let hang = move || std::future::ready(ended.lock().unwrap().recv().unwrap());
+        let (client, count) = reads_after(hang).await;
+        for _ in 0..60 {
+            refused(&client).await;
+            advance(SAY_EVERY / 10).await;
+        }
+        assert!(!comes_to(&count, 3).await, "in an hour and more");
+        end.send(()).unwrap();
+        assert!(comes_to(&count, 3).await);
     }
 }

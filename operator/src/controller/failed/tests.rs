@@ -24,12 +24,18 @@ fn cluster() -> (Arc<Context>, Log) {
     (Arc::new(fixtures::context(client, fixtures::settings())), log)
 }
 
-/// As if this many reconciles had failed some time ago.
+/// As if this many reconciles had failed in the second before, and none of them had to wait.
 fn have_failed(ctx: &Context, dns: &ClusterDNS, reconciles: u32) {
-    let then = Instant::now() - Duration::from_secs(100);
+    failed_ago(ctx, dns, reconciles, 0);
+}
+
+/// The same, some seconds ago.
+fn failed_ago(ctx: &Context, dns: &ClusterDNS, reconciles: u32, seconds: u64) {
+    let long_ago = Instant::now() - Duration::from_secs(200);
+    let ended = Instant::now() - Duration::from_secs(seconds);
     for _ in 0..reconciles {
-        ctx.backoff.failed("default", dns.metadata.generation, then, Failure::default());
-        ctx.backoff.errored("default");
+        ctx.backoff.failed("default", dns.metadata.generation, long_ago, Failure::default());
+        ctx.backoff.errored("default", ended);
     }
 }
 
@@ -49,7 +55,8 @@ async fn o14_an_operator_that_panics_each_time_does_not_look_healthy() {
         let dns = Arc::new(fixtures::dns("{}"));
         have_failed(&ctx, &dns, before);
         on_a_task(dns, ctx.clone()).await.unwrap();
-        assert_eq!(ctx.backoff.errored("default"), before + 2, "this is one, too");
+        let next = ctx.backoff.errored("default", Instant::now());
+        assert_eq!(next.errors, before + 2, "this is one, too");
         assert_eq!(ctx.metrics.text().contains(DEGRADED), is_said, "{}", ctx.metrics.text());
         let written = log.written("");
         let status = written.iter().find(|it| it["status"].is_object());
@@ -77,6 +84,23 @@ async fn k23_one_that_is_kept_as_a_stub_and_cannot_be_read_keeps_its_status() {
 }
 
 #[tokio::test]
+async fn o14_failures_with_minutes_between_them_are_said_at_the_second() {
+    for (what, before, seconds, is_said) in [
+        ("the first", 0, 120, false),
+        ("the second, 120 s later", 1, 120, true),
+        ("the second, soon", 1, 30, false),
+    ] {
+        let (ctx, _) = cluster();
+        let dns = Arc::new(fixtures::dns("{}"));
+        failed_ago(&ctx, &dns, before, seconds);
+        let why = Why::Error(anyhow::anyhow!("the API server asks for 120 s"));
+        let (_, row) = count(&dns, &ctx, (Instant::now(), &why));
+        say(&dns, &ctx, row, &why).await;
+        assert_eq!(ctx.metrics.text().contains(DEGRADED), is_said, "{what}: {row:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_defect_has_the_same_words_each_time() {
     for _ in 0..2 {
         let panics = async { assert!(std::hint::black_box(false), "words") };
@@ -94,8 +118,8 @@ async fn o13_a_reconcile_whose_read_was_too_much_waits_as_long_as_the_api_server
     let dns = fixtures::dns("{}");
     let read = within(client.apiserver_version()).await.context("it cannot be read");
     let why = Why::Error(read.unwrap_err());
-    let (again, in_a_row) = count(&dns, &ctx, (Instant::now(), &why));
-    assert!((40..=50).contains(&again.as_secs()) && in_a_row == 1, "{again:?}");
+    let (again, row) = count(&dns, &ctx, (Instant::now(), &why));
+    assert!((40..=50).contains(&again.as_secs()) && row.errors == 1, "{again:?}");
     let other = Why::Error(anyhow::anyhow!("another error"));
     let (again, _) = count(&dns, &ctx, (Instant::now(), &other));
     assert!((2..=3).contains(&again.as_secs()), "{again:?}");

@@ -11,14 +11,15 @@ use kube::Resource;
 use kube::core::DynamicObject;
 
 use crate::controller::triggers;
-use crate::desired::ports::{DNS, METRICS};
+use crate::desired::ports;
 use crate::names;
 
 /// What client-side apply writes: the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Of its spec a pod's node and two ports of its containers are read, and no annotation. While it has no node, that for which a
-/// DaemonSet made it is read from its affinity. A large cluster may have one on each node.
+/// Of its spec a pod's node and our ports of its containers are read, and no annotation. A network policy keeps each of them open
+/// until the pod is replaced. While it has no node, that for which a DaemonSet made it is read from its affinity. A large cluster
+/// may have one on each node.
 pub(super) fn slim_pod(pod: &mut Pod) {
     let metadata = &mut pod.metadata;
     (metadata.managed_fields, metadata.annotations) = (None, None);
@@ -30,9 +31,14 @@ pub(super) fn slim_pod(pod: &mut Pod) {
     for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
         let full = std::mem::take(container);
         let is_read = |port: &ContainerPort| {
-            port.name.as_ref().is_some_and(|name| [DNS, METRICS].contains(&name.as_str()))
+            port.name.as_ref().is_some_and(|name| ports::NAMES.contains(&name.as_str()))
         };
-        let ports = full.ports.map(|all| all.into_iter().filter(is_read).collect());
+        let slim = |port: ContainerPort| ContainerPort {
+            name: port.name,
+            container_port: port.container_port,
+            ..ContainerPort::default()
+        };
+        let ports = full.ports.map(|all| all.into_iter().filter(is_read).map(slim).collect());
         (container.name, container.ports) = (full.name, ports);
     }
     pod.status = pod.status.take().map(slim_status);

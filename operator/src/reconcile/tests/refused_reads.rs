@@ -82,9 +82,10 @@ fn was_ready() -> Arc<crds::ClusterDNS> {
 async fn fail(dns: &Arc<crds::ClusterDNS>, ctx: &Context) {
     let error = reconcile(dns, ctx, true).await.unwrap_err();
     assert!(format!("{error:#}").contains("is forbidden"), "{error:#}");
-    ctx.backoff.failed("default", None, Instant::now(), Failure::default());
-    let in_a_row = ctx.backoff.errored("default");
-    failed::say(dns, ctx, in_a_row, &Why::Error(error)).await;
+    let now = Instant::now();
+    ctx.backoff.failed("default", None, now, Failure::default());
+    let row = ctx.backoff.errored("default", now);
+    failed::say(dns, ctx, row, &Why::Error(error)).await;
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ use crate::observe::pods;
 /// With this many nodes a person should know the limit of `perNode`.
 const NEAR_LIMIT: u32 = MAX_NODES_PER_NODE / 10 * 9;
 
-/// Nodes are drained, restarted and uncordoned one after another within less than this.
+/// Nodes are drained, restarted and uncordoned one after another within less than this. An autoscaler takes a new node away again,
+/// or it gets pods.
 const TOGETHER_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// Pods wait for a node, which an autoscaler may bring; those that run stay where they are.
@@ -75,7 +76,8 @@ pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Pro
     problem("NoPodWanted", message)
 }
 
-/// A scheduler spreads new pods, and moves none: after each of two nodes was drained in turn, all pods are on one.
+/// A scheduler spreads new pods, and moves none: after each of two nodes was drained in turn, all pods are on one. Both last for a
+/// while: that the pods are there, and that another node could take one.
 pub(super) fn on_one_node(
     dns: &ClusterDNS,
     observed: &Observed,
@@ -85,13 +87,13 @@ pub(super) fn on_one_node(
     let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let first = node(ready.first()?)?;
     let together = ready.iter().all(|pod| node(pod).as_ref() == Some(&first));
-    let is_settled = |pod: &&Pod| {
-        pods::ready_since(pod).is_some_and(|since| now.duration_since(since) >= TOGETHER_FOR)
-    };
-    if is_per_node(dns) || ready.len() < 2 || observed.nodes_for_new_pods < 2 || !together {
+    let is_long_ago = |since: Timestamp| now.duration_since(since) >= TOGETHER_FOR;
+    let spare = observed.nodes_for_new_pods;
+    if is_per_node(dns) || ready.len() < 2 || spare.count < 2 || !together {
         return None;
     }
-    if !ready.iter().all(is_settled) {
+    let is_settled = ready.iter().all(|pod| pods::ready_since(pod).is_some_and(is_long_ago));
+    if !is_settled || !spare.several_since.is_some_and(is_long_ago) {
         return None;
     }
     let (namespace, _) = names::service(dns);
@@ -103,7 +105,7 @@ pub(super) fn on_one_node(
              but it spreads new ones: kubectl -n {namespace} delete pod {first_pod}. If the new one comes to the same node, the {} other \
              nodes that spec.placement allows have no room for it",
             ready.len(),
-            observed.nodes_for_new_pods - 1,
+            spare.count - 1,
         ),
     )
 }

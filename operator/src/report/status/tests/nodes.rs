@@ -3,6 +3,7 @@
 use super::*;
 use crate::fixtures::from;
 use crate::observe::observed::Misfit;
+use crate::observe::spare_nodes::SeveralSince;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
@@ -132,13 +133,38 @@ fn o19_pods_that_are_all_on_one_node_of_several_are_a_problem() {
             conditions[0].last_transition_time = Some(Time(at(0)));
         }
         assert_eq!(story.observed.pods.len(), 2);
-        story.observed.nodes_for_new_pods = usable;
+        story.observed.nodes_for_new_pods = SeveralSince::default().note("a", usable, at(0));
         let status = story.reconcile(minutes * 60);
         let degraded = condition(&status, "Degraded").unwrap();
         assert_eq!(degraded.reason == "PodsOnOneNode", expected, "{what}: {}", degraded.message);
         if expected {
             assert!(degraded.message.contains("on node a: if it dies"), "{}", degraded.message);
         }
+    }
+}
+
+#[test]
+fn o19_a_second_node_that_has_just_come_is_no_problem_before_ten_minutes() {
+    let mut story = Story::settled("{}");
+    for pod in &mut story.observed.pods {
+        pod.spec.get_or_insert_default().node_name = Some("a".to_owned());
+        let conditions = pod.status.as_mut().unwrap().conditions.as_mut().unwrap();
+        conditions[0].last_transition_time = Some(Time(at(0)));
+    }
+    let several = SeveralSince::default();
+    for (minutes, nodes, expected) in [
+        (60, 1, "AsExpected"),
+        (61, 2, "AsExpected"),
+        (70, 2, "AsExpected"),
+        (71, 2, "PodsOnOneNode"),
+        (72, 1, "AsExpected"),
+        (73, 2, "AsExpected"),
+        (83, 3, "PodsOnOneNode"),
+    ] {
+        story.observed.nodes_for_new_pods = several.note("default", nodes, at(minutes * 60));
+        let status = story.reconcile(minutes * 60);
+        let reason = &condition(&status, "Degraded").unwrap().reason;
+        assert_eq!(reason, expected, "{nodes} nodes after {minutes} minutes");
     }
 }
 

@@ -6,6 +6,7 @@
     reason = "octets whose lengths were checked when they were read; fuzzed"
 )]
 
+mod image;
 mod writer;
 
 use alloc::sync::Arc;

@@ -8,6 +8,7 @@ mod replies;
 mod sizes;
 mod kept;
 mod letter_case;
+mod plain;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
@@ -82,6 +83,10 @@ impl Client {
         // A waiting client has a copy of the key, which writes the same reply.
         let mut again = vec![0; buffer.len()];
         assert_eq!(relayed.write(&self.head.keep().borrow(), FRESH, seed, &mut again), written);
+        assert!(again[..written.octets] == buffer[..written.octets]);
+        // So does the writer of chains.
+        let hop = [(relayed, FRESH)];
+        assert_eq!(write_chain(&self.head, &hop, seed, &mut again), written);
         assert!(again[..written.octets] == buffer[..written.octets]);
         written.octets
     }

@@ -6,6 +6,9 @@
 )]
 
 mod own_aliases;
+mod plain;
+#[cfg(test)]
+pub(super) use plain::write as copy_plain;
 
 use super::errors::ErrorCodes;
 use super::head::{MAX_NSID, ReplyHead, Written};
@@ -33,7 +36,8 @@ impl Relayed {
         seed: u64,
         buffer: &mut [u8],
     ) -> Written {
-        write_chain(head, &[(self, freshness)], seed, buffer)
+        plain::write(self, head, freshness, seed, buffer)
+            .unwrap_or_else(|| write_chain(head, &[(self, freshness)], seed, buffer))
     }
 }
 
@@ -301,20 +305,8 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
             self.records_end = self.limit;
             self.opt(head, ede, sent);
         }
-        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-        let third = QR
-            | bit(flags.authoritative, AA)
-            | bit(flags.truncated && !head.is_stream(), TC)
-            | bit(head.form.rd, RD);
-        let fourth =
-            bit(head.form.ra, RA) | bit(flags.authentic, AD) | bit(head.form.cd, CD) | rcode;
-        let header = &mut self.buffer[..HEADER];
-        header[..2].copy_from_slice(&head.form.id.to_be_bytes());
-        header[2..4].copy_from_slice(&[third, fourth]);
         let counts = [1, self.answers, self.count, u16::from(head.form.edns)];
-        for (field, count) in header[4..].chunks_exact_mut(2).zip(counts) {
-            field.copy_from_slice(&count.to_be_bytes());
-        }
+        header(self.buffer, head, flags, rcode, counts);
         self.at
     }
 
@@ -354,6 +346,22 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
             Some(())
         })();
         debug_assert!(written.is_some(), "the OPT was reserved");
+    }
+}
+
+/// Writes the header in front of the sections.
+fn header(reply: &mut [u8], head: &ReplyHead<'_>, flags: Flags, rcode: u8, sections: [u16; 4]) {
+    let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+    let third = QR
+        | bit(flags.authoritative, AA)
+        | bit(flags.truncated && !head.is_stream(), TC)
+        | bit(head.form.rd, RD);
+    let fourth = bit(head.form.ra, RA) | bit(flags.authentic, AD) | bit(head.form.cd, CD) | rcode;
+    let header = &mut reply[..HEADER];
+    header[..2].copy_from_slice(&head.form.id.to_be_bytes());
+    header[2..4].copy_from_slice(&[third, fourth]);
+    for (field, count) in header[4..].chunks_exact_mut(2).zip(sections) {
+        field.copy_from_slice(&count.to_be_bytes());
     }
 }
 

@@ -317,7 +317,10 @@ mod tests {
     async fn k10_while_a_program_for_credentials_hangs_no_other_one_is_started() {
         let (end, ended) = mpsc::channel::<()>();
         let ended = Mutex::new(ended);
-        let hang = move || std::future::ready(ended.lock().unwrap().recv().unwrap());
+        let hang = move || {
+            ended.lock().unwrap().recv().unwrap();
+            std::future::ready(())
+        };
         let (client, count) = reads_after(hang).await;
         for _ in 0..60 {
             refused(&client).await;

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn e21_a_page_that_is_tried_again_takes_room_once() {
-        let (mut put_off, pods, now) = (PutOff::default(), Resource::Pods, Instant::now());
+        let (mut put_off, pods) = (PutOff::default(), Resource::Pods);
         let text = vec![b'x'; MAX_PUT_OFF / 4];
         assert!(put_off.keep(pods, b"{}"));
         for _ in 0..5 {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn e21_what_waits_is_bounded_and_what_was_taken_leaves_room() {
-        let (mut put_off, now) = (PutOff::default(), Instant::now());
+        let mut put_off = PutOff::default();
         let text = vec![b'x'; MAX_PUT_OFF / 4];
         for resource in [Resource::EndpointSlices, Resource::Pods] {
             assert!(put_off.keep(resource, &text) && put_off.keep(resource, &text));

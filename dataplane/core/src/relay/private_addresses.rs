@@ -64,10 +64,41 @@ impl OwnRanges {
             IpAddr::V6(v6) => match translated(v6) {
                 Translated::Not => is_private_v6(v6),
                 Translated::To(v4) => is_private_v4(v4) || self.has(v4.into()),
-                Translated::Unclear => true,
+                Translated::OfOwnPrefix(octets) => self.may_be_private(octets),
             },
         };
         is_private || self.has(address)
+    }
+
+    /// Whether a translator with a prefix in `64:ff9b:1::/48` may make a private address of this one, or none that anything has.
+    /// Where the IPv4 address is depends on the length of the prefix (RFC 6052 §2.2), which is not known here. Behind it should be
+    /// zeros, but translators do not look: so each length counts that ends where there is something.
+    fn may_be_private(&self, octets: [u8; 16]) -> bool {
+        let [.., a6, a7, u, a9, a10, a11, a12, a13, a14, a15] = octets;
+        let last = octets.iter().rposition(|octet| *octet != 0).unwrap_or_default();
+        let of_96 = Ipv4Addr::new(a12, a13, a14, a15);
+        let has = |v4: Ipv4Addr| self.has(v4.into());
+        // Octet 8 is 0 for each length.
+        if u != 0 {
+            return true;
+        }
+        if [a9, a10, a11] == [0; 3] && last > 12 {
+            return is_private_v4(of_96) || has(of_96);
+        }
+        let of_48 = Ipv4Addr::new(a6, a7, a9, a10);
+        let of_56 = Ipv4Addr::new(a7, a9, a10, a11);
+        let of_64 = Ipv4Addr::new(a9, a10, a11, a12);
+        let readings = [(10, of_48), (11, of_56), (12, of_64), (15, of_96)];
+        // What begins with 0 is the number of a network, and no IPv4 address.
+        let mut readings = readings.iter().filter(|(_, v4)| v4.octets()[0] != 0);
+        let is_likely = |(end, _): &&(usize, Ipv4Addr)| *end <= last;
+        let has_any = readings.clone().any(|reading| is_likely(&reading));
+        !has_any
+            || readings.any(|reading @ (_, v4)| match is_likely(&reading) {
+                true => is_private_v4(*v4) || has(*v4),
+                // It ends with 0, as few addresses of machines do.
+                false => v4.is_private() || v4.is_link_local() || has(*v4),
+            })
     }
 }
 
@@ -102,8 +133,8 @@ fn is_private_v6(v6: Ipv6Addr) -> bool {
 enum Translated {
     Not,
     To(Ipv4Addr),
-    /// It makes one, and only its settings say which.
-    Unclear,
+    /// One that the length of its prefix decides.
+    OfOwnPrefix([u8; 16]),
 }
 
 /// What a translator makes of an address in its usual prefixes: the well-known one, `64:ff9b::/96`, which no private address
@@ -113,23 +144,8 @@ fn translated(v6: Ipv6Addr) -> Translated {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             Translated::To(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
         }
-        [0x64, 0xff9b, 1, ..] => of_own_prefix(v6.octets()),
+        [0x64, 0xff9b, 1, ..] => Translated::OfOwnPrefix(v6.octets()),
         _ => Translated::Not,
-    }
-}
-
-/// Where the IPv4 address is depends on the length of the prefix (RFC 6052 §2.2). What is behind it is 0, so the last octet that is
-/// not says where it ends; one that ends with 0 is taken for that of a shorter prefix. Octet 8 is 0 for each length.
-fn of_own_prefix(octets: [u8; 16]) -> Translated {
-    let last = octets.iter().rposition(|octet| *octet != 0).unwrap_or_default();
-    let [.., a6, a7, u, a9, a10, a11, a12, _, _, _] = octets;
-    match last {
-        _ if u != 0 => Translated::Unclear,
-        10 => Translated::To(Ipv4Addr::new(a6, a7, a9, a10)),
-        11 => Translated::To(Ipv4Addr::new(a7, a9, a10, a11)),
-        12 => Translated::To(Ipv4Addr::new(a9, a10, a11, a12)),
-        13.. => Translated::To(Ipv4Addr::new(a12, octets[13], octets[14], octets[15])),
-        _ => Translated::Unclear,
     }
 }
 

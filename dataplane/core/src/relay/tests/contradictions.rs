@@ -156,6 +156,10 @@ fn fw43_addresses_of_private_networks_of_the_machine_and_of_the_link_are_removed
         "64:ff9b:1:a:1:203::",
         "64:ff9b:1:0:a:102:300:0",
         "64:ff9b:1:0:1::10.1.2.3",
+        // The same, and 10.96.1.0, where what follows makes another prefix more likely.
+        "64:ff9b:1:1:a:102:302:1",
+        "64:ff9b:1:a01:2:301::",
+        "64:ff9b:1:1:a:6001::",
         // No prefix has this form.
         "64:ff9b:1:0:100::192.0.2.1",
         "64:ff9b:1::",

@@ -76,6 +76,9 @@ pub(super) fn no_pod_wanted(dns: &ClusterDNS, observed: &Observed) -> Option<Pro
     problem("NoPodWanted", message)
 }
 
+/// The reason for it.
+const ON_ONE_NODE: &str = "PodsOnOneNode";
+
 /// A scheduler spreads new pods, and moves none: after each of two nodes was drained in turn, all pods are on one. Both last for a
 /// while: that the pods are there, and that another node could take one.
 pub(super) fn on_one_node(
@@ -92,14 +95,17 @@ pub(super) fn on_one_node(
     if is_per_node(dns) || ready.len() < 2 || spare.count < 2 || !together {
         return None;
     }
+    // A process that has just started does not know for how long there are several. What was reported stays.
+    let mut conditions = dns.status.iter().flat_map(|status| &status.conditions);
+    let was_reported = conditions.any(|it| it.type_ == "Degraded" && it.reason == ON_ONE_NODE);
     let is_settled = ready.iter().all(|pod| pods::ready_since(pod).is_some_and(is_long_ago));
-    if !is_settled || !spare.several_since.is_some_and(is_long_ago) {
+    if !is_settled || !was_reported && !spare.several_since.is_some_and(is_long_ago) {
         return None;
     }
     let (namespace, _) = names::service(dns);
     let first_pod = ready.iter().map(|pod| pods::name(pod)).min().unwrap_or_default();
     problem(
-        "PodsOnOneNode",
+        ON_ONE_NODE,
         format!(
             "all {} ready pods are on node {first}: if it dies, DNS is away until new ones run. Kubernetes moves no pod that runs, \
              but it spreads new ones: kubectl -n {namespace} delete pod {first_pod}. If the new one comes to the same node, the {} other \

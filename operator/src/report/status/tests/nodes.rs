@@ -166,6 +166,16 @@ fn o19_a_second_node_that_has_just_come_is_no_problem_before_ten_minutes() {
         let reason = &condition(&status, "Degraded").unwrap().reason;
         assert_eq!(reason, expected, "{nodes} nodes after {minutes} minutes");
     }
+    // Another operator leads, and knows nothing of before.
+    let several = SeveralSince::default();
+    for (minutes, nodes, expected) in
+        [(84, 3, "PodsOnOneNode"), (85, 1, "AsExpected"), (86, 2, "AsExpected")]
+    {
+        story.observed.nodes_for_new_pods = several.note("default", nodes, at(minutes * 60));
+        let status = story.reconcile(minutes * 60);
+        let reason = &condition(&status, "Degraded").unwrap().reason;
+        assert_eq!(reason, expected, "{nodes} nodes after {minutes} minutes");
+    }
 }
 
 #[test]

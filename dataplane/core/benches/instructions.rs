@@ -11,9 +11,9 @@ mod fixture;
 
 use std::process::{Command, ExitCode};
 
-use dataplane_core::{AheadRoom, Records, WorkerCounters};
+use dataplane_core::{AheadRoom, Records, Relayed, WorkerCounters};
 
-use crate::fixture::{IN_BATCHES, Questions, ask, ask_batch};
+use crate::fixture::{IN_BATCHES, Questions, ask, ask_batch, ask_cached, cached};
 
 /// Above this a reply has become dearer.
 const MOST_PERCENT: f64 = 2.0;
@@ -24,6 +24,8 @@ const REPLIES: usize = 10_000;
 const BATCH: usize = 32;
 /// Stands behind the outcome of replies in batches.
 const BATCHED: &str = "/batch";
+/// A name outside the cluster that is in the cache: the decision, and the reply made of its entry. The look-up is not counted.
+const CACHED: &str = "cached";
 /// First and second level cache of a common server core; the second is what valgrind calls LL.
 const CACHES: [&str; 3] = ["--cache-sim=yes", "--D1=49152,12,64", "--LL=2097152,16,64"];
 /// In the package; messages name the place in the repository.
@@ -98,7 +100,8 @@ fn prices() -> Option<Vec<Price>> {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let alone = fixture::cases(1_000).into_iter().map(|(outcome, _)| outcome.to_owned());
     let in_batches = IN_BATCHES.map(|outcome| format!("{outcome}{BATCHED}"));
-    let prices = alone.chain(in_batches).enumerate().map(|(index, outcome)| {
+    let outcomes = alone.chain(in_batches).chain([CACHED.to_owned()]);
+    let prices = outcomes.enumerate().map(|(index, outcome)| {
         let text = std::fs::read_to_string(folder.join(format!("out.{}", 2 * index + 2)))
             .expect("callgrind writes a file for each outcome");
         price(outcome, &text)
@@ -132,6 +135,7 @@ fn answer_everything() {
         own: WorkerCounters::default(),
         buffers: vec![vec![0; 4096]; BATCH],
         room: AheadRoom::new(),
+        entry: None,
     };
     let cases = fixture::cases(SERVICES);
     for (_, questions) in &cases {
@@ -141,6 +145,9 @@ fn answer_everything() {
         let questions = cases.iter().find(|(name, _)| *name == outcome);
         worker.measure(&questions.expect("an outcome").1, BATCH);
     }
+    let (questions, entry) = cached(&worker.records);
+    worker.entry = Some(entry);
+    worker.measure(&questions, 1);
 }
 
 /// What a thread that answers has.
@@ -149,6 +156,8 @@ struct Worker {
     own: WorkerCounters,
     buffers: Vec<Vec<u8>>,
     room: AheadRoom,
+    /// What the cache has for every question.
+    entry: Option<Relayed>,
 }
 
 impl Worker {
@@ -160,7 +169,12 @@ impl Worker {
 
     #[inline(always)]
     fn answer(&mut self, questions: &Questions, batch: usize) {
-        let Worker { records, own, buffers, room } = self;
+        let Worker { records, own, buffers, room, entry } = self;
+        if let Some(entry) = entry {
+            return (0..REPLIES).for_each(|turn| {
+                ask_cached(records, entry, questions, own, &mut buffers[0], turn)
+            });
+        }
         if batch == 1 {
             return (0..REPLIES)
                 .for_each(|turn| ask(records, questions, own, &mut buffers[0], turn));

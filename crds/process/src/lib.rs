@@ -12,6 +12,7 @@ pub mod bounded_file;
 pub mod histogram;
 pub mod http;
 pub mod items;
+pub mod credentials;
 pub mod kubeconfig;
 pub mod lines;
 pub mod log;

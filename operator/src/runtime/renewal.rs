@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::{Request, StatusCode};
 use kube::Client;
 use kube::client::Body;
+use process::credentials;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -15,11 +16,6 @@ use tokio::time::{sleep, timeout};
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// It is doubled up to this while they can be read and do not help, as in an outage of the API server.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
-/// A read of the credentials that takes longer is given up, and a program that takes longer is named in the log.
-const OPEN_WITHIN: Duration = Duration::from_secs(30);
-/// Between two lines of the log that name it.
-const SAY_EVERY: Duration = Duration::from_secs(600);
-
 /// The client that requests go through now.
 struct Renewed {
     client: RwLock<Client>,
@@ -67,7 +63,8 @@ where
             interval = RENEW_INTERVAL;
             it.doubted.notified().await;
         }
-        let opened = opened(open.clone()).await;
+        let open = open.clone();
+        let opened = credentials::opened(move || open()).await;
         let is_read = opened.is_ok();
         match opened {
             Ok(client) => {
@@ -80,37 +77,6 @@ where
         }
         sleep(interval).await;
         interval = if is_read { (interval * 2).min(LONGEST_INTERVAL) } else { RENEW_INTERVAL };
-    }
-}
-
-/// Reads them, off the threads that renew the lease: it may start a program. A program that hangs cannot be given up: while it runs no
-/// other one is started, and the log says so.
-///
-/// # Errors
-/// They cannot be read, or not in time.
-async fn opened<O>(open: Arc<impl Fn() -> O + Send + Sync + 'static>) -> anyhow::Result<Client>
-where
-    O: Future<Output = anyhow::Result<Client>> + 'static,
-{
-    let runtime = tokio::runtime::Handle::current();
-    let mut opening = tokio::task::spawn_blocking(move || {
-        runtime.block_on(async { timeout(OPEN_WITHIN, open()).await })
-    });
-    let mut patience = 2 * OPEN_WITHIN;
-    let ended = loop {
-        match timeout(patience, &mut opening).await {
-            Ok(ended) => break ended,
-            Err(_) => tracing::warn!(
-                "the program that gives the credentials of the API server has not ended in time, the old ones stay: no other one is \
-                 started while it runs"
-            ),
-        }
-        patience = SAY_EVERY;
-    };
-    match ended {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(_)) => anyhow::bail!("this took longer than {} s", OPEN_WITHIN.as_secs()),
-        Err(error) => anyhow::bail!("reading them ended: {error}"),
     }
 }
 
@@ -324,7 +290,7 @@ mod tests {
         let (client, count) = reads_after(hang).await;
         for _ in 0..60 {
             refused(&client).await;
-            advance(SAY_EVERY / 10).await;
+            advance(Duration::from_secs(60)).await;
         }
         assert!(!comes_to(&count, 3).await, "in an hour and more");
         end.send(()).unwrap();

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kube::Client;
+use process::credentials::opened;
 use process::kubeconfig::FirstServer;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -67,18 +68,13 @@ pub(super) async fn renew(client: Rc<ApiClient>) {
             () = sleep(RENEW_AFTER.mul_f64(1.0 + chance())) => {}
         }
         let (credentials, first) = (client.credentials.clone(), client.first.clone());
-        let runtime = tokio::runtime::Handle::current();
-        // Off this thread: it may start a program, and events of other streams are read meanwhile.
-        let connecting =
-            tokio::task::spawn_blocking(move || runtime.block_on(connect(&credentials, &first)));
-        match connecting.await {
-            Ok(Ok(renewed)) => drop(client.client.replace(renewed)),
-            Ok(Err(error)) => {
+        match opened(async move || connect(&credentials, &first).await).await {
+            Ok(renewed) => drop(client.client.replace(renewed)),
+            Err(error) => {
                 tracing::warn!(
                     "the credentials cannot be read again, the old ones stay: {error:#}"
                 );
             }
-            Err(error) => tracing::error!("reading the credentials ended: {error}"),
         }
         sleep(RENEW_INTERVAL).await;
     }

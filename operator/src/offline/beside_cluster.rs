@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::kubelets;
 use super::warning::{Warning, warning};
 use super::warnings::may_be_asked_from;
-use crate::ask_pods::canary_analysis::clients::allows;
+use crate::ask_pods::canary_analysis::clients::ClientList;
 use crate::names;
 
 /// Clients ask from the addresses of their pods.
@@ -46,10 +46,11 @@ fn excluded(
 ) -> Option<(IpNet, usize)> {
     let clients = dns.spec.access.as_ref()?.clients.as_ref().filter(|list| !list.is_empty())?;
     let clients: Vec<IpNet> = clients.iter().filter_map(|text| text.parse().ok()).collect();
+    let clients = ClientList::of(&clients);
     let served: Vec<IpAddr> =
         served(dns, cluster).iter().filter_map(|ip| ip.parse().ok()).collect();
     let asked_from = ranges.filter(|range| may_be_asked_from(range, &served));
-    let mut excluded = asked_from.filter(|range| !allows(&clients, *range));
+    let mut excluded = asked_from.filter(|range| !clients.allows(*range));
     Some((excluded.next()?, excluded.count()))
 }
 
@@ -129,14 +130,12 @@ mod tests {
     use super::super::kubelets::Said;
     use super::super::warning::Warning;
     use super::{excluded_nodes, excluded_pods, other_domains, unused_by_kubelets};
+    use crate::fixtures::dns;
 
     #[test]
     fn o1_client_lists_that_exclude_the_pods_of_the_cluster_are_said() {
         let said = |clients: &str| {
-            let text = format!(
-                "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{access: {{clients: {clients}}}}}"
-            );
-            let (dns, _) = crds::manifest::read(&text, "a").unwrap();
+            let dns = dns(&format!("{{access: {{clients: {clients}}}}}"));
             let ranges = ["10.244.0.0/24", "10.244.1.0/24"].map(|text| text.parse().unwrap());
             let cluster = Said { pod_ranges: ranges.into(), ..Said::default() };
             excluded_pods(&dns, &cluster).map(|warning| warning.message)
@@ -151,10 +150,7 @@ mod tests {
     #[test]
     fn o1_client_lists_that_exclude_the_nodes_of_the_cluster_are_said() {
         let said = |spec: &str| {
-            let text = format!(
-                "apiVersion: clusterdns.dev/v1alpha1\nkind: ClusterDNS\nmetadata: {{name: a}}\nspec: {{{spec}}}"
-            );
-            let (dns, _) = crds::manifest::read(&text, "a").unwrap();
+            let dns = dns(&format!("{{{spec}}}"));
             let nodes = ["192.0.2.1", "192.0.2.2", "fd00::1"].map(|text| text.parse().unwrap());
             let cluster = Said { nodes: nodes.into(), ..Said::default() };
             let warning = excluded_nodes(&dns, &cluster)?;

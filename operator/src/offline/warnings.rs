@@ -16,7 +16,7 @@ use super::exposure::api_server;
 use super::resources::{memory_limit, requests_of_nothing, sized_memory, storage_limit};
 use super::servers::unlikely_servers;
 use super::warning::{Warning, warning};
-use crate::ask_pods::canary_analysis::clients::allows;
+use crate::ask_pods::canary_analysis::clients::ClientList;
 use crate::desired::ports;
 use crate::desired::without_effect::beside_others;
 
@@ -98,7 +98,8 @@ fn clients(dns: &ClusterDNS) -> Option<Warning> {
     // No client has an address of the range of Services.
     let pods = ranges.filter(|range: &IpNet| !service.iter().any(|ip| range.contains(ip)));
     let mut pods = pods.filter(|range| may_be_asked_from(range, &service));
-    let excluded = pods.find(|range| !allows(&clients, *range))?;
+    let list = ClientList::of(&clients);
+    let excluded = pods.find(|range| !list.allows(*range))?;
     let is_part = clients.iter().any(|client| excluded.contains(client));
     let how = if is_part { "only in part in these ranges" } else { "in none of these ranges" };
     let message = format!(

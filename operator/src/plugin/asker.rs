@@ -19,7 +19,7 @@ pub(super) fn allowed(spec: &ClusterDNSSpec) -> Option<(IpAddr, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask_pods::canary_analysis::clients::allows;
+    use crate::ask_pods::canary_analysis::clients::ClientList;
 
     #[test]
     fn the_client_is_one_that_may_ask() {
@@ -33,7 +33,8 @@ mod tests {
             ("{clients: ['fd00:1::/64']}", "fd00:1::/64"),
         ] {
             let address = of(clients).expect(clients);
-            assert!(allows(&[range.parse().unwrap()], address.into()), "{clients}: {address}");
+            let list = ClientList::of(&[range.parse().unwrap()]);
+            assert!(list.allows(address.into()), "{clients}: {address}");
         }
         assert_eq!([of("{}"), of("{clients: []}")], [None, None], "everyone may ask");
     }

@@ -25,8 +25,9 @@ pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Op
     if clients == before {
         return None;
     }
-    let pods = refused(refused_pods, (clients, before), observed);
-    let nodes = refused(refused_nodes, (clients, before), observed);
+    let lists = (&ClientList::of(clients), &ClientList::of(before));
+    let pods = refused(refused_pods, lists, observed);
+    let nodes = refused(refused_nodes, lists, observed);
     let advice = match (&pods, &nodes) {
         (Some(pods), _) if pods.is_most => Some("add the ranges of pods and nodes"),
         // Nothing shows from which addresses the cache asks here.
@@ -49,7 +50,8 @@ pub(super) fn check(config: &Config, before: &Config, observed: &Observed) -> Op
 /// The problem with a client list that excludes most pods; the list before it does not matter. Nodes do not count: whether clients
 /// ask from their addresses depends on the network, and people may mean to refuse them.
 pub fn excluded(config: &Config, observed: &Observed) -> Option<String> {
-    let refused = refused(refused_pods, (&config.access.clients, &[]), observed)?;
+    let clients = ClientList::of(&config.access.clients);
+    let refused = refused(refused_pods, (&clients, &ClientList::of(&[])), observed)?;
     refused.is_most.then_some(refused.words)
 }
 
@@ -60,20 +62,33 @@ struct Refused {
     is_most: bool,
 }
 
+/// The ranges of `access.clients`.
+pub(crate) struct ClientList(Vec<IpNet>);
+
+impl ClientList {
+    pub(crate) fn of(ranges: &[IpNet]) -> ClientList {
+        ClientList(IpNet::aggregate(&ranges.to_vec()))
+    }
+
+    /// May every address of this range ask, by one entry or by several together?
+    pub(crate) fn allows(&self, range: IpNet) -> bool {
+        self.0.iter().any(|client| client.contains(&range))
+    }
+}
+
 /// A list, and the one before.
-type Lists<'a> = (&'a [IpNet], &'a [IpNet]);
+type Lists<'a> = (&'a ClientList, &'a ClientList);
 
 /// Whether an address is of the family that is looked at.
 type IsOfFamily<'a> = &'a dyn Fn(IpAddr) -> bool;
 
-/// Clients that the list excludes and that the list before did not. An empty list excludes none. Clients ask an address of the
-/// Service from their own of that family, so each family that it has is judged by itself: that of which most are refused is named.
+/// Clients that the list excludes and that the list before did not. An empty list excludes none. Clients ask an address of the Service from their own of that family, so each family that it has is judged by itself: that of which most are refused is named.
 fn refused(
     of_family: fn(IsOfFamily<'_>, Lists<'_>, &Observed) -> Option<Refused>,
     lists: Lists<'_>,
     observed: &Observed,
 ) -> Option<Refused> {
-    if lists.0.is_empty() {
+    if lists.0.0.is_empty() {
         return None;
     }
     let served: Vec<IpAddr> = observed.service.iter().flat_map(cluster_ips).collect();
@@ -95,14 +110,9 @@ fn refused_nodes(
     lists: Lists<'_>,
     observed: &Observed,
 ) -> Option<Refused> {
-    let (clients, before) = lists;
     let known = &observed.known_clients;
     let nodes: Vec<IpAddr> = known.nodes.iter().copied().filter(|ip| is_of_it(*ip)).collect();
-    let clients = IpNet::aggregate(&clients.to_vec());
-    let is_lost = |ip: &&IpAddr| {
-        !clients.iter().any(|range| range.contains(*ip)) && is_allowed(before, (**ip).into())
-    };
-    let lost: Vec<&IpAddr> = nodes.iter().filter(is_lost).collect();
+    let lost: Vec<&IpAddr> = nodes.iter().filter(|ip| is_lost(lists, (**ip).into())).collect();
     if lost.is_empty() {
         return None;
     }
@@ -127,17 +137,16 @@ fn refused_pods(
     lists: Lists<'_>,
     observed: &Observed,
 ) -> Option<Refused> {
-    let (clients, before) = lists;
     let of_pod = |pod| pods::addresses(pod).find(|ip| is_of_it(*ip));
     let pods: Vec<IpAddr> = observed.pods.iter().filter_map(of_pod).collect();
     let ranges = observed.known_clients.pod_ranges.iter();
     let ranges: Vec<&IpNet> = ranges.filter(|range| is_of_it(range.addr())).collect();
-    let is_lost = |range: IpNet| !allows(clients, range) && is_allowed(before, range);
-    let lost: Vec<IpAddr> = pods.iter().copied().filter(|ip| is_lost((*ip).into())).collect();
+    let lost: Vec<IpAddr> =
+        pods.iter().copied().filter(|ip| is_lost(lists, (*ip).into())).collect();
     // Some network plug-ins give addresses of their own and ignore the ranges of nodes.
     let are_used = pods.iter().all(|ip| ranges.iter().any(|range| range.contains(ip)));
     let lost_ranges: Vec<&IpNet> =
-        ranges.iter().copied().filter(|range| are_used && is_lost(**range)).collect();
+        ranges.iter().copied().filter(|range| are_used && is_lost(lists, **range)).collect();
     let (counted, is_most) = match (lost_ranges.is_empty(), lost.is_empty()) {
         (true, true) => return None,
         (false, _) => (
@@ -151,15 +160,9 @@ fn refused_pods(
     Some(Refused { words: format!("the list refuses {counted}"), is_most })
 }
 
-/// An empty list allows all.
-fn is_allowed(clients: &[IpNet], range: IpNet) -> bool {
-    clients.is_empty() || allows(clients, range)
-}
-
-/// May every address of this range ask, by one entry or by several together?
-pub(crate) fn allows(clients: &[IpNet], range: IpNet) -> bool {
-    let clients = IpNet::aggregate(&clients.to_vec());
-    clients.iter().any(|client| client.contains(&range))
+/// Whether all of this range may not ask any more.
+fn is_lost((clients, before): Lists<'_>, range: IpNet) -> bool {
+    !clients.allows(range) && (before.0.is_empty() || before.allows(range))
 }
 
 #[cfg(test)]

@@ -24,10 +24,8 @@ const MAX_REMEMBERED: usize = 1_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct History {
     failures: u32,
-    /// Of these, reconciles in a row that did not come to their end.
-    errors: u32,
-    /// When the first of these ended.
-    erred_from: Option<Instant>,
+    /// Of these, reconciles in a row that did not come to their end, and when the first of these ended.
+    errors: Option<(u32, Instant)>,
     began: Option<Instant>,
     /// When the reconciles so far would have been over at the sustained rate.
     paid_until: Option<Instant>,
@@ -121,22 +119,21 @@ impl Backoff {
     /// Its reconcile did not come to its end: which row of such ones it is in.
     pub fn errored(&self, name: &str, now: Instant) -> Row {
         self.with(name, |history| {
-            history.errors = history.errors.saturating_add(1);
-            let first = *history.erred_from.get_or_insert(now);
-            Row { errors: history.errors, lasts: now.saturating_duration_since(first) }
+            let (errors, first) = history.errors.get_or_insert((0, now));
+            *errors = errors.saturating_add(1);
+            Row { errors: *errors, lasts: now.saturating_duration_since(*first) }
         })
     }
 
     /// Its reconcile came to its end, though the API server refused a write for now.
     pub fn ran(&self, name: &str) {
-        self.with(name, |history| (history.errors, history.erred_from) = (0, None));
+        self.with(name, |history| history.errors = None);
     }
 
     /// The reconcile of this ClusterDNS did not fail: its failures are forgotten.
     pub fn succeeded(&self, name: &str) {
         self.with(name, |history| {
-            (history.failures, history.failed) = (0, None);
-            (history.errors, history.erred_from) = (0, None);
+            (history.failures, history.errors, history.failed) = (0, None, None);
         });
     }
 

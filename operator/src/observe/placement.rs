@@ -30,10 +30,9 @@ const ALWAYS_TOLERATED: [(&str, &str); 6] = [
 pub(super) struct Wanted {
     labels: BTreeMap<String, String>,
     affinity: Option<NodeSelector>,
-    /// None where taints end no pod: a Deployment replaces its pods one by one.
-    tolerations: Option<Vec<Toleration>>,
-    /// Those of its pods in any case.
-    tolerated: Vec<Toleration>,
+    tolerations: Vec<Toleration>,
+    /// Taints are misfits. With a Deployment, which replaces its pods one by one, they end no pod.
+    is_per_node: bool,
 }
 
 impl Wanted {
@@ -45,9 +44,7 @@ impl Wanted {
         let affinity =
             affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution);
         let tolerations = placement.tolerations.unwrap_or_else(default_tolerations);
-        let tolerated = tolerations.clone();
-        let tolerations = is_per_node(dns).then_some(tolerations);
-        Wanted { labels, affinity, tolerations, tolerated }
+        Wanted { labels, affinity, tolerations, is_per_node: is_per_node(dns) }
     }
 
     /// What the DaemonSet that exists asks for.
@@ -58,8 +55,8 @@ impl Wanted {
         let affinity =
             affinity.and_then(|nodes| nodes.required_during_scheduling_ignored_during_execution);
         let labels = pod.node_selector.unwrap_or_default();
-        let tolerated = pod.tolerations.unwrap_or_default();
-        Wanted { labels, affinity, tolerations: Some(tolerated.clone()), tolerated }
+        let tolerations = pod.tolerations.unwrap_or_default();
+        Wanted { labels, affinity, tolerations, is_per_node: true }
     }
 
     /// What keeps new pods of ours off this node until a person changes it, so that a kubelet that is not ready is no reason;
@@ -81,12 +78,15 @@ impl Wanted {
 
     /// Would the scheduler put a new pod of a Deployment there now, if it has room?
     fn takes_new_pod(&self, node: &SlimNode) -> bool {
-        let tolerates = |taint: &Taint| self.tolerated.iter().any(|one| tolerates(one, taint));
         !is_virtual(node)
             && !node.is_cordoned()
             && !node.is_dead()
             && self.excluded(node, |_| false).is_none()
-            && node.taints().iter().all(tolerates)
+            && node.taints().iter().all(|taint| self.tolerates(taint))
+    }
+
+    fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations.iter().any(|one| tolerates(one, taint))
     }
 
     /// What keeps our pods off this node, of its taints only these.
@@ -100,9 +100,9 @@ impl Wanted {
             return Some(Misfit::NodeAffinity);
         }
         let tolerated = |taint: &Taint| {
-            let all = self.tolerations.as_ref();
-            ALWAYS_TOLERATED.contains(&(taint.key.as_str(), taint.effect.as_str()))
-                || all.is_none_or(|all| all.iter().any(|one| tolerates(one, taint)))
+            !self.is_per_node
+                || ALWAYS_TOLERATED.contains(&(taint.key.as_str(), taint.effect.as_str()))
+                || self.tolerates(taint)
         };
         let mut taints = node.taints().iter().filter(|taint| counts(taint));
         (!taints.all(tolerated)).then_some(Misfit::Tolerations)

@@ -77,6 +77,12 @@ pub(super) struct Counts {
     pub(super) authority: usize,
 }
 
+impl Counts {
+    fn all(self) -> usize {
+        self.chain + self.rrset + self.signatures + self.authority
+    }
+}
+
 /// One record in wire form.
 pub(super) struct Record<'a> {
     pub(super) octets: &'a [u8],
@@ -345,7 +351,7 @@ impl Relayed {
 
     pub(super) fn record(&self, index: usize) -> Record<'_> {
         let extent = self.extent(index);
-        let ttl_at = self.u32_at(FIXED + 4 * index) as usize - extent.start;
+        let ttl_at = self.ttl_at(index) - extent.start;
         Record { octets: &self.octets[extent], ttl_at }
     }
 
@@ -357,9 +363,14 @@ impl Relayed {
         start..self.end(index)
     }
 
+    /// Where the TTL of record number `index` is.
+    fn ttl_at(&self, index: usize) -> usize {
+        self.u32_at(FIXED + 4 * index) as usize
+    }
+
     /// Where record number `index` ends: behind its TTL are the length of its RDATA and the RDATA.
     fn end(&self, index: usize) -> usize {
-        let length_at = self.u32_at(FIXED + 4 * index) as usize + 4;
+        let length_at = self.ttl_at(index) + 4;
         length_at
             + 2
             + usize::from(u16::from_be_bytes([self.octets[length_at], self.octets[length_at + 1]]))
@@ -367,8 +378,7 @@ impl Relayed {
 
     /// Where the message begins, less its header: what would be at octet 12 of it.
     fn base(&self) -> usize {
-        let counts = self.counts();
-        FIXED + 4 * (counts.chain + counts.rrset + counts.signatures + counts.authority)
+        FIXED + 4 * self.counts().all()
     }
 
     fn u32_at(&self, at: usize) -> u32 {

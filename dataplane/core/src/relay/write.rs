@@ -181,8 +181,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
     /// Writes the question and reserves the OPT; `None` when the buffer cannot hold even those.
     fn begin(head: &ReplyHead<'n>, buffer: &'b mut [u8]) -> Option<RelayedReply<'b, 'n>> {
         let limit = head.form.limit.min(buffer.len());
-        let question = head.question;
-        let question_end = HEADER + question.len() + 4;
+        let question_end = question_end(head);
         let opt = if head.form.edns { OPT } else { 0 };
         let free = limit.checked_sub(question_end + opt)?;
         // A long pod name and a long question together may pass 512 octets.
@@ -194,9 +193,7 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         let age = age.filter(|text| EDE_FIXED + text.as_bytes().len() <= free);
         let kept = age.as_ref().map_or(0, |text| EDE_FIXED + text.as_bytes().len());
         let records_end = question_end + free - kept;
-        buffer[HEADER..][..question.len()].copy_from_slice(question);
-        buffer[question_end - 4..question_end - 2].copy_from_slice(&head.form.qtype.to_be_bytes());
-        buffer[question_end - 2..question_end].copy_from_slice(&CLASS_IN.to_be_bytes());
+        question(buffer, head);
         let (count, answers, answer_end) = (0, 0, question_end);
         let at = question_end;
         Some(RelayedReply { buffer, at, records_end, limit, count, answers, answer_end, nsid, age })
@@ -347,6 +344,18 @@ impl<'b, 'n> RelayedReply<'b, 'n> {
         })();
         debug_assert!(written.is_some(), "the OPT was reserved");
     }
+}
+
+fn question_end(head: &ReplyHead<'_>) -> usize {
+    HEADER + head.question.len() + 4
+}
+
+/// Writes the question, for which there is room.
+fn question(reply: &mut [u8], head: &ReplyHead<'_>) {
+    let end = question_end(head);
+    reply[HEADER..end - 4].copy_from_slice(head.question);
+    reply[end - 4..end - 2].copy_from_slice(&head.form.qtype.to_be_bytes());
+    reply[end - 2..end].copy_from_slice(&CLASS_IN.to_be_bytes());
 }
 
 /// Writes the header in front of the sections.

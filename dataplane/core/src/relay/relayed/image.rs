@@ -10,32 +10,26 @@ use super::{BLOCKED, CUT, Counts, FIXED, Relayed, WITHHELD};
 /// All records as they are in a reply without anything in front of them.
 pub(in crate::relay) struct Image<'a> {
     pub(in crate::relay) records: &'a [u8],
-    /// Octets of the name that was asked about.
-    pub(in crate::relay) name_octets: usize,
-    /// Where the TTLs are in the allocation, in which the records begin at `base`.
-    table: &'a [u8],
+    relayed: &'a Relayed,
+    /// How many there are, and where in the allocation they begin.
+    count: usize,
     base: usize,
 }
 
 impl Image<'_> {
+    /// Octets of the name that was asked about.
+    pub(in crate::relay) fn name_octets(&self) -> usize {
+        usize::from(self.relayed.octets[2])
+    }
+
     /// Where in the records each TTL is.
     pub(in crate::relay) fn ttls(&self) -> impl Iterator<Item = usize> {
-        self.table.chunks_exact(4).map(|at| self.ttl_at(at))
+        (0..self.count).map(|index| self.relayed.ttl_at(index) - self.base)
     }
 
-    /// Where in the records this one begins: behind the RDATA of the one before, whose length is behind its TTL.
+    /// Where in the records this one begins.
     pub(in crate::relay) fn start_of(&self, index: usize) -> usize {
-        let Some(before) = index.checked_sub(1) else { return 0 };
-        let rdata_at = self.ttl_at(&self.table[4 * before..]) + 6;
-        rdata_at
-            + usize::from(u16::from_be_bytes([
-                self.records[rdata_at - 2],
-                self.records[rdata_at - 1],
-            ]))
-    }
-
-    fn ttl_at(&self, entry: &[u8]) -> usize {
-        entry.first_chunk().map_or(0, |at| u32::from_be_bytes(*at) as usize) - self.base
+        index.checked_sub(1).map_or(0, |before| self.relayed.end(before) - self.base)
     }
 }
 
@@ -45,10 +39,8 @@ impl Relayed {
         if self.octets[1] & (BLOCKED | CUT | WITHHELD) != 0 || self.is_partial() {
             return None;
         }
-        let end = FIXED + 4 * (counts.chain + counts.rrset + counts.signatures + counts.authority);
-        let name_octets = usize::from(self.octets[2]);
-        let base = end + name_octets + 4;
-        let (records, table) = (&self.octets[base..], &self.octets[FIXED..end]);
-        Some(Image { records, name_octets, table, base })
+        let count = counts.all();
+        let base = FIXED + 4 * count + usize::from(self.octets[2]) + 4;
+        Some(Image { records: &self.octets[base..], relayed: self, count, base })
     }
 }

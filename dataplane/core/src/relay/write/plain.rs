@@ -7,11 +7,12 @@
     reason = "octets whose lengths were checked when they were read; fuzzed"
 )]
 
-use super::{Flags, Freshness, Relayed, ReplyHead, Written, header, shown_ttl_s};
+use super::{
+    Flags, Freshness, Relayed, ReplyHead, Written, header, question, question_end, shown_ttl_s,
+};
 use crate::random::scaled;
 use crate::relay::header::{OPT, opt_octets};
 use crate::steps::step;
-use crate::wire::message::{CLASS_IN, HEADER};
 
 /// Writes the reply; `None` where anything may have to be added, left out or changed.
 pub(in crate::relay) fn write(
@@ -29,15 +30,12 @@ pub(in crate::relay) fn write(
         && !form.is_ours;
     let image = relayed
         .image(counts)
-        .filter(|image| is_plain && image.name_octets == head.question.len())?;
-    let question_end = HEADER + head.question.len() + 4;
+        .filter(|image| is_plain && image.name_octets() == head.question.len())?;
+    let question_end = question_end(head);
     let records_end = question_end + image.records.len();
     let end = records_end + if form.edns { OPT } else { 0 };
     let reply = buffer.get_mut(..end).filter(|_| end <= form.limit)?;
-
-    reply[HEADER..question_end - 4].copy_from_slice(head.question);
-    reply[question_end - 4..question_end - 2].copy_from_slice(&form.qtype.to_be_bytes());
-    reply[question_end - 2..question_end].copy_from_slice(&CLASS_IN.to_be_bytes());
+    question(reply, head);
 
     // The part of the RRset before the record at which it starts is written behind the rest of it (WR24).
     let turn = if relayed.rotates() { scaled(seed, counts.rrset) } else { 0 };

@@ -301,6 +301,11 @@ fn o20_a_blink_of_the_policy_lets_no_pod_be_taken_out_again_within_a_minute() {
     assert_eq!(play(&heard, QUESTIONS), [], "silence before a blink does not count");
 }
 
+/// A pod on a node of its own.
+fn asked(uid: &str, heard: Heard, look: Option<Look>) -> Asked {
+    Asked { uid: uid.to_owned(), node: format!("node-{uid}"), is_here: false, heard, look }
+}
+
 #[test]
 fn o20_who_looks_is_on_another_node_and_answered_itself() {
     let one_node = |_| "node".to_owned();
@@ -311,13 +316,6 @@ fn o20_who_looks_is_on_another_node_and_answered_itself() {
     let frozen = ["++++++", "..++++", "..++++", "..++++"];
     assert_eq!(play_on(&frozen, QUESTIONS, two_nodes), lost(&[(3, "a"), (3, "b")]));
     let mut silences = Silences::default();
-    let asked = |uid: &str, heard, look| Asked {
-        uid: uid.to_owned(),
-        node: format!("node-{uid}"),
-        is_here: false,
-        heard,
-        look,
-    };
     let look = Some(Look { by: "b".to_owned(), heard: Heard::Silence });
     for witness in [Heard::Silence, Heard::Unknown] {
         for _ in 0..5 {

@@ -112,8 +112,7 @@ async fn e25_an_event_shows_while_a_list_is_read_beside_it_and_wins_over_it() {
             it.api.put("b");
             sleep(SECOND).await;
             assert_eq!(it.services(), 2, "at once");
-            it.api.server().kept_back = None;
-            it.api.go_on.notify_one();
+            it.api.let_go_on();
             sleep(SECOND).await;
             assert_eq!(it.feed(|feed| (feed.relists, feed.differences, feed.resets)), (1, 0, 0));
             assert_eq!((it.services(), it.watches()), (2, 1), "page {page} came late");
@@ -140,8 +139,7 @@ async fn e25_what_was_deleted_between_an_event_and_a_later_list_is_removed() {
         // This event makes `b` one of those that are not removed at the end of the list, which does not have it.
         it.api.server().send_late();
         sleep(SECOND).await;
-        it.api.server().kept_back = None;
-        it.api.go_on.notify_one();
+        it.api.let_go_on();
         sleep(SECOND).await;
         assert_eq!(it.feed(|feed| feed.relists), 1);
         it.api.server().send_late();
@@ -185,8 +183,7 @@ async fn l18_what_is_passed_over_while_a_list_is_read_is_in_another_list() {
         it.api.put_too_long();
         sleep(SECOND).await;
         assert_eq!(it.feed(|feed| feed.undecodable), 1);
-        it.api.server().kept_back = None;
-        it.api.go_on.notify_one();
+        it.api.let_go_on();
         sleep(SECOND).await;
         assert_eq!(it.feed(|feed| feed.relists), 1);
         // If that list is refused, the next one comes as soon.

@@ -18,27 +18,20 @@ fn after(seconds: u64) -> Duration {
 #[test]
 fn o20_a_third_that_is_out_counts_for_two_minutes_by_our_own_clock() {
     // Six pods were ready. Another operator took e and f out; now c and d are silent.
-    let pod = |uid: &str, heard, look| Asked {
-        uid: uid.to_owned(),
-        node: format!("node-{uid}"),
-        is_here: false,
-        heard,
-        look,
-    };
     let silent = |uid| {
         let look = Look { by: "a".to_owned(), heard: Heard::Silence };
-        pod(uid, Heard::Silence, Some(look))
+        asked(uid, Heard::Silence, Some(look))
     };
-    let answers = |uid| pod(uid, Heard::Answer, None);
-    let asked = [answers("a"), answers("b"), silent("c"), silent("d")];
+    let answers = |uid| asked(uid, Heard::Answer, None);
+    let round = [answers("a"), answers("b"), silent("c"), silent("d")];
     for at in ["0001-01-01T00:00:00Z", "2026-01-01T09:50:00Z", "9999-12-30T21:59:30Z"] {
         let (mut silences, begun) = (Silences::default(), Instant::now());
         let out = ["e", "f"].map(|uid| loss(uid, at));
         let mut lost = |seconds: u64| {
             let now = begun + after(seconds);
             out.iter().for_each(|loss| note(&mut silences, loss, now));
-            let counts = (asked.len(), silences.count(&out, now));
-            silences.hear(&asked, counts, QUESTIONS, now)
+            let counts = (round.len(), silences.count(&out, now));
+            silences.hear(&round, counts, QUESTIONS, now)
         };
         for seconds in [0, 1, 5, 119] {
             assert_eq!(lost(seconds), [] as [&str; 0], "{seconds} s after it was seen: {at}");

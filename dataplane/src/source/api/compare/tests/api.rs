@@ -147,6 +147,12 @@ impl Api {
         }
     }
 
+    /// Answers the page that was kept back.
+    pub(super) fn let_go_on(&self) {
+        self.server().kept_back = None;
+        self.go_on.notify_one();
+    }
+
     pub(super) fn refuse(&self, page: usize, refusals: Vec<(u16, u64)>) {
         let mut server = self.server();
         (server.refused, server.refusals) = (page, refusals);

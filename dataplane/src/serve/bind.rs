@@ -25,7 +25,7 @@ const RECEIVE_OCTETS: usize = 32 << 10;
 const UNREAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Connections the kernel completes ahead of `accept`.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// How people choose the port of DNS over UDP and TCP, and those of encrypted listeners.
 const BY_FLAG: &str = "with --listen";
@@ -206,6 +206,10 @@ fn plain_udp(address: SocketAddr) -> io::Result<UdpSocket> {
 fn tcp(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
     let socket = bound_tcp(address, is_shared)?;
     socket.listen(BACKLOG)?;
+    if is_shared {
+        // A process that ended has given all connections to another one. It fails where there was none.
+        let _ = dataplane_udp::spread_connections(&socket);
+    }
     Ok(socket.into())
 }
 

@@ -3,6 +3,7 @@
 //! One thread is enough, as own answers cost a microsecond, and lookups and handshakes run elsewhere, and it is what
 //! lets connections share their read and write buffers and their limits without a lock.
 
+mod accepting;
 mod table;
 mod unread;
 mod untaken;
@@ -20,7 +21,7 @@ mod listeners;
 mod quic;
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -29,7 +30,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use dataplane_core::{Query, Transport, Waiting, Written, pad, wants_padding};
-use futures::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -40,6 +40,7 @@ use super::responder::{Asked, Asker, Responder, Room, Seeds, ServeAction, client
 use super::traffic::ServedOver;
 use super::{Limits, Phase, STREAM_COUNTERS};
 use crate::forward::Held;
+use accepting::accept;
 use connection::Connection;
 use handshakes::{Handshakes, Rates};
 pub(super) use https::HttpPath;
@@ -50,10 +51,6 @@ use tls::Secured;
 
 /// The largest message, and so the largest reply.
 const MESSAGE_OCTETS: usize = 65_535;
-
-/// First and longest pause of accepting when it fails, as without a free descriptor (WR44, T7).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
-const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Of a connection that is gone.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -89,6 +86,8 @@ struct TcpServer {
     scratch: RefCell<Box<[u8]>>,
     seeds: RefCell<Seeds>,
     draining: Cell<bool>,
+    /// Listeners close.
+    stopping: watch::Sender<bool>,
     /// When each connection last had a chance to read.
     looked: Cell<Option<tokio::time::Instant>>,
     /// The thread that computes handshakes.
@@ -214,6 +213,7 @@ impl TcpServer {
             scratch: RefCell::new(vec![0; MESSAGE_OCTETS].into()),
             seeds: RefCell::new(Seeds::new()),
             draining: Cell::new(false),
+            stopping: watch::Sender::new(false),
             looked: Cell::new(None),
             handshake_thread,
             handshakes: Handshakes::default(),
@@ -333,53 +333,20 @@ async fn serve(
     }
     // Who asks for more is not kept waiting.
     drop(more);
-    for task in accepting {
-        task.abort();
-    }
+    server.stopping.send_replace(true);
     server.drain();
+    let done = async {
+        futures::future::join_all(accepting).await;
+        server.table.empty().await;
+    };
     tokio::select! {
-        () = server.table.empty() => {}
+        () = done => {}
         _ = phase.wait_for(|phase| *phase == Phase::Over) => return,
     }
     // What closes connections of QUIC is still to be sent.
     let endpoints = server.endpoints.take();
     let closed = futures::future::join_all(endpoints.iter().map(quinn::Endpoint::wait_idle));
     let _ = tokio::time::timeout(deadline::CLOSE_WITHIN, closed).await;
-}
-
-async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Secured>) {
-    let mut pause = ACCEPT_PAUSE;
-    loop {
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                pause = ACCEPT_PAUSE;
-                // A panic must not end the listener.
-                let welcome = AssertUnwindSafe(server.welcome(stream, peer, secured.as_ref()));
-                if welcome.catch_unwind().await.is_err() {
-                    add(&server.counters.panics, 1);
-                }
-            }
-            // Only this connection is affected: it was gone before we took it.
-            Err(error) if is_of_the_connection(&error) => {
-                add(&server.counters.tcp_accept_failed, 1);
-            }
-            Err(error) => {
-                add(&server.counters.tcp_accept_failed, 1);
-                if pause == ACCEPT_PAUSE {
-                    tracing::warn!(%error, "cannot accept TCP connections for now; UDP is not affected");
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
-            }
-        }
-    }
-}
-
-fn is_of_the_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-    )
 }
 
 #[cfg(test)]

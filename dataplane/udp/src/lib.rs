@@ -28,6 +28,7 @@ mod large_pages;
 mod scheduling;
 mod signals;
 mod linux;
+mod steering;
 
 pub use boot::since_boot;
 pub use descriptors::{make_room_for_descriptors, most_descriptors, raise_descriptor_limit};
@@ -36,6 +37,7 @@ pub use linux::{Batch, Poller, Ready, Received, Socket};
 pub use linux::{datagrams_dropped, enlarge, octets_to_send, read_one_by_one};
 pub use scheduling::{ask_for_turns, give_way};
 pub use signals::{hold_back_ends, let_ends_come};
+pub use steering::{spread_connections, steer_connections};
 
 /// Most octets of a datagram that are read, and of a reply (WR40): a longer datagram is cut, and what is left of
 /// it is for the parser to refuse.

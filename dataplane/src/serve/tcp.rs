@@ -337,6 +337,8 @@ async fn serve(
     server.drain();
     let done = async {
         futures::future::join_all(accepting).await;
+        // What was accepted meanwhile.
+        server.drain();
         server.table.empty().await;
     };
     tokio::select! {

@@ -1,6 +1,6 @@
 //! Which of the listeners that share an address with SO_REUSEPORT gets a new connection. Usually the kernel chooses by the
 //! addresses and ports of the client and the server; a program of classic BPF on one of the listeners chooses for all of them, and
-//! stays when that one closes (socket(7), since Linux 4.5).
+//! stays when that one closes (socket(7), for TCP since Linux 4.6).
 
 use std::io;
 use std::mem;
@@ -21,7 +21,7 @@ pub fn steer_connections(listener: &impl AsFd, place: u32) -> io::Result<()> {
 /// Has the kernel choose as usual again, after [`steer_connections`] on any of the listeners.
 ///
 /// # Errors
-/// What the system says, such as `ENOENT` where no place was given. Nothing has changed then.
+/// What the system says, such as `ENOENT` where no place was given. Nothing has changed then. Linux before 5.3 does not have it.
 pub fn spread_connections(listener: &impl AsFd) -> io::Result<()> {
     set(listener, libc::SO_DETACH_REUSEPORT_BPF, &0)
 }

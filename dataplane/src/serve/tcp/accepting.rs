@@ -5,7 +5,7 @@
 //! address, and accepts what is left.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,9 +29,12 @@ const LEFT: usize = BACKLOG as usize + 1;
 /// Places among the listeners of an address, by age. Usually the process that ends is the older one of two, so the first of
 /// these is that of the other.
 const PLACES: [u32; 2] = [1, 0];
-/// How long connections still come that the kernel gave us before it gave them to another listener: on one node far less than
-/// this. All places together take less than the least time that queries in progress have.
-const SETTLES_WITHIN: Duration = Duration::from_millis(20);
+/// How long a connection of our own to our own address may take.
+const PROBED_WITHIN: Duration = Duration::from_millis(20);
+/// How long connections still come that the kernel had begun for us before it gave new ones to another listener: the time in
+/// which clients complete them. With the probes it is less than what [`super::deadline::FIRST_QUERY_WITHIN`] leaves of the time that a process
+/// has for queries in progress.
+const SETTLES_WITHIN: Duration = Duration::from_millis(100);
 
 /// Gives connections of this listener to the server until it stops; then the listener closes in order.
 pub(super) async fn accept(server: Rc<TcpServer>, listener: TcpListener, secured: Option<Secured>) {
@@ -81,29 +84,45 @@ impl Accepting {
         }
     }
 
-    /// Has the kernel give new connections to another process that listens at this address, if there is one.
+    /// Has the kernel give new connections to another process that listens at this address, if there is one, and serves those
+    /// that it had begun for us.
     async fn turn_away(&self) -> io::Result<()> {
         for place in PLACES {
             dataplane_udp::steer_connections(&self.listener, place)?;
-            self.take_for(SETTLES_WITHIN).await;
-            if self.take_for(SETTLES_WITHIN).await == 0 {
+            if !self.gets_connections().await? {
+                self.take_for(SETTLES_WITHIN, None).await;
                 return Ok(());
             }
         }
         dataplane_udp::spread_connections(&self.listener)
     }
 
-    /// Serves the connections that come within this time, and returns how many.
-    async fn take_for(&self, time: Duration) -> usize {
-        let until = Instant::now() + time;
-        let mut taken = 0;
-        while let Ok(accepted) = tokio::time::timeout_at(until, self.listener.accept()).await {
-            if take(&self.server, accepted, self.secured.as_ref()).await.is_err() {
-                break;
-            }
-            taken += 1;
+    /// Whether new connections come to this listener. Clients say little of it: one that is slow completes now what it has begun
+    /// before, and there may be none.
+    async fn gets_connections(&self) -> io::Result<bool> {
+        let mut address = self.listener.local_addr()?;
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            IpAddr::V4(_) | IpAddr::V6(_) => {}
         }
-        taken
+        let probe = tokio::time::timeout(PROBED_WITHIN, TcpStream::connect(address)).await;
+        let probe = probe.map_err(io::Error::from)??;
+        Ok(self.take_for(PROBED_WITHIN, Some(probe.local_addr()?)).await)
+    }
+
+    /// Serves the connections that come within this time; whether that of this client came, which ends it.
+    async fn take_for(&self, time: Duration, awaited: Option<SocketAddr>) -> bool {
+        let until = Instant::now() + time;
+        while let Ok(accepted) = tokio::time::timeout_at(until, self.listener.accept()).await {
+            if awaited.is_some() && accepted.as_ref().ok().map(|(_, peer)| *peer) == awaited {
+                return true;
+            }
+            if take(&self.server, accepted, self.secured.as_ref()).await.is_err() {
+                tokio::time::sleep_until(until.min(Instant::now() + ACCEPT_PAUSE)).await;
+            }
+        }
+        false
     }
 }
 
@@ -143,10 +162,12 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::Ipv4Addr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use tokio::sync::{mpsc, watch};
+
+    use super::super::super::Phase;
     use super::super::tests::{message, patient, server, with_handshake_thread};
     use super::*;
 
@@ -191,6 +212,66 @@ mod tests {
             accepting.await.unwrap();
             assert!(std::net::TcpStream::connect(address).is_err(), "it is closed");
             tokio::task::spawn_blocking(|| read(clients)).await.expect("all are answered");
+        });
+    }
+
+    #[test]
+    fn e45_a_silent_connection_that_was_not_accepted_does_not_keep_the_process() {
+        with_handshake_thread(patient(), async |server| {
+            let listener = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            let _silent = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (_limits, limits) = watch::channel(patient());
+            let (stopping, phase) = watch::channel(Phase::Serving);
+            let (_more, more) = mpsc::unbounded_channel();
+            let stops = async {
+                // The listener accepts nothing before.
+                stopping.send_replace(Phase::Stopping);
+            };
+            let served =
+                super::super::serve(Rc::clone(&server), vec![listener], limits, phase, more);
+            let ended = futures::future::join(stops, served);
+            tokio::time::timeout(Duration::from_secs(20), ended).await.expect("it ends");
+            assert_eq!(server.counters.tcp_accepted.load(Ordering::Relaxed), 1);
+        });
+    }
+
+    /// The connections that each of two listeners gets, the second of which turns new ones away.
+    async fn turned_away(
+        server: Rc<TcpServer>,
+        stays: &TcpListener,
+        closes: TcpListener,
+    ) -> [usize; 2] {
+        let address = closes.local_addr().unwrap();
+        let accepting = Accepting { server, listener: closes, secured: None };
+        accepting.turn_away().await.unwrap();
+        while stays.accept().now_or_never().is_some() {}
+        let _clients = clients(address);
+        tokio::time::sleep(PROBED_WITHIN).await;
+        let accepted = |listener: &TcpListener| {
+            std::iter::from_fn(|| listener.accept().now_or_never()).count()
+        };
+        [accepted(stays), accepted(&accepting.listener)]
+    }
+
+    #[test]
+    fn d3_new_connections_are_turned_away_where_no_client_shows_the_place() {
+        for place in [0, 1] {
+            with_handshake_thread(patient(), async |server| {
+                let mut listeners = Vec::from([shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]);
+                listeners.push(shared(listeners[0].local_addr().unwrap()));
+                let closes = listeners.remove(place);
+                let [stays, own] = turned_away(server, &listeners[0], closes).await;
+                assert_eq!([stays, own], [usize::from(CLIENTS), 0], "place {place}");
+            });
+        }
+    }
+
+    #[test]
+    fn d3_connections_stay_where_no_other_process_takes_them() {
+        with_handshake_thread(patient(), async |server| {
+            let alone = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            let other = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            assert_eq!(turned_away(server, &other, alone).await, [0, usize::from(CLIENTS)]);
         });
     }
 

@@ -10,7 +10,8 @@ use super::super::{CloseReason, Deadlines};
 pub(super) const CLOSE_WITHIN: Duration = Duration::from_millis(100);
 
 /// How long a connection that asked nothing yet may wait for its first query in a drain (E45): it may have been opened for that.
-pub(super) const FIRST_QUERY_WITHIN: Duration = Duration::from_secs(1);
+/// A process has a second for queries in progress, at the beginning of which its listeners close.
+pub(super) const FIRST_QUERY_WITHIN: Duration = Duration::from_millis(800);
 
 /// What one connection waits for, and since when.
 #[derive(Clone, Copy, Debug)]

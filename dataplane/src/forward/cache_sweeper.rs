@@ -26,11 +26,13 @@ struct Sweeping {
     due: Option<Instant>,
 }
 
-/// Sweeps the cache after each change of the groups or of its bounds, as long as the runtime runs.
+/// Sweeps the cache after each change of the groups or of its bounds, and gives back memory that it does not use, as long as the
+/// runtime runs.
 pub(super) async fn run(state: Arc<State>, forwarder: Arc<Forwarder>) {
     let mut sweeping = Sweeping::default();
-    loop {
+    for turn in 0_usize.. {
         sleep(LOOK).await;
+        forwarder.cache.tidy(turn);
         let (routes, limits) = seen(&state.published.load().upstreams);
         let bounds = (limits.octets, limits.entries);
         if sweeping.is_due(routes, bounds, now()) || forwarder.cache.is_over(&limits) {

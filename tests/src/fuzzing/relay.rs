@@ -3,7 +3,7 @@
 
 use dataplane_core::{
     Age, CacheAction, CacheRules, Freshness, OwnRanges, Relayed, ReplyHead, Resolution, Step,
-    Surroundings, Transport, TtlCaps, Verdict, Waiting, cache_action, lifetime_s,
+    Surroundings, Transport, TtlCaps, Verdict, Waiting, cache_action, lifetime_s, write_chain,
 };
 use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
@@ -117,7 +117,12 @@ fn read_from_cache(first: &Client<'_>, relayed: &Relayed, age: u8, seed: u64, is
                 continue;
             }
             let kept = client.written(is_readable, |head, buffer| {
-                relayed.write(head, freshness, seed, buffer).octets
+                let written = relayed.write(head, freshness, seed, buffer);
+                // Whether it was copied in one piece or written record by record.
+                let mut other = vec![0x5a; buffer.len()];
+                assert_eq!(write_chain(head, &[(relayed, freshness)], seed, &mut other), written);
+                assert!(other[..written.octets] == buffer[..written.octets], "both writers agree");
+                written.octets
             });
             let (Some(kept), Some((came, was_cut))) = (kept, &came) else { continue };
             let records = from_upstream(&client, &kept);

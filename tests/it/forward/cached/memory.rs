@@ -71,3 +71,34 @@ fn c1_names_without_end_take_the_budget_of_the_cache_and_five_percent() {
         assert!(taken <= BUDGET as u64 / 20 * 21, "{taken} octets are taken of {BUDGET}");
     }
 }
+
+#[test]
+fn c1_replies_that_become_larger_take_the_budget_of_the_cache_and_five_percent() {
+    const BUDGET: usize = 16 << 20;
+    let limits = CacheLimits { octets: BUDGET, entries: 10_000_000, rules: RULES };
+    // Of each size twice what fits. The smallest replies leave room for three times as many entries as the next ones.
+    for sizes in [[40, 700], [40, 4_000], [700, 4_000]] {
+        let mut cache = None;
+        let measured = allocation_counter::measure(|| {
+            let filled = Cache::default();
+            let mut number = 0;
+            for octets in sizes {
+                for _ in 0..2 * BUDGET / (usize::from(octets) + 150) {
+                    let reply = text_reply(&format!("n{number}.example"), octets);
+                    filled.keep(1, (&reply, Member::at(0)), u32::MAX, number, &limits);
+                    number += 1;
+                }
+            }
+            // As time passes.
+            (0..16).for_each(|turn| filled.tidy(turn));
+            cache = Some(filled);
+        });
+        let cache = cache.expect("it was filled");
+        assert!(cache.octets() > BUDGET / 20 * 19, "{} octets: it is not full", cache.octets());
+        let taken = measured.bytes_current as u64;
+        assert!(
+            taken <= BUDGET as u64 / 20 * 21,
+            "{sizes:?}: {taken} octets are taken of {BUDGET}"
+        );
+    }
+}

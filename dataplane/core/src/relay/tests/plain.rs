@@ -34,11 +34,27 @@ fn wr24_a_copied_reply_is_the_same_as_one_that_is_written_record_by_record() {
         .collect();
     let one = ["www.example.org. 1 A 192.0.2.80"];
     let text = ["www.example.org. 60 TXT one", "www.example.org. 60 TXT two"];
+    let signature =
+        |owner, covered: u16| format!("{owner} 90 TYPE46 {covered:04x}{}", "ab".repeat(40));
+    let signatures = [("www.example.org.", 5), ("host.example.net.", 1), ("host.example.net.", 47)];
+    let signatures = signatures.map(|(owner, covered)| signature(owner, covered));
+    let signed: Vec<&str> = [behind_an_alias[0], &signatures[0]]
+        .into_iter()
+        .chain(many.iter().map(String::as_str))
+        .chain([&*signatures[1]])
+        .collect();
+    let proof = ["host.example.net. 300 TYPE47 01780000", &signatures[2]];
+    let services: Vec<String> = (1..=5)
+        .map(|n| format!("www.example.org. {n}0 SRV {n} 5 5060 host{n}.Example.net."))
+        .collect();
+    let services: Vec<&str> = services.iter().map(String::as_str).collect();
     let cases = [
         (RecordType::A, &one[..], &[][..]),
         (RecordType::A, &behind_an_alias[..], &[][..]),
         (RecordType::TXT, &text[..], &[][..]),
         (RecordType::A, &[][..], &[SOA][..]),
+        (RecordType::A, &signed[..], &proof[..]),
+        (RecordType::SRV, &services[..], &[][..]),
     ];
     for (qtype, answer, authority) in cases {
         for (edns, do_, ad) in [(false, false, false), (true, false, true), (true, true, false)] {

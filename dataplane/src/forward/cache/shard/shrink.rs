@@ -1,14 +1,16 @@
-//! Gives memory back after the cache's bound became much smaller (CA5). Slots, the index and the queues only grow otherwise, and
-//! only entries are counted.
+//! Gives memory back after the cache's bound became smaller, or its replies larger, so that fewer fit (CA5). Slots, the index and
+//! the queues only grow otherwise, and only entries are counted.
 
 use std::collections::VecDeque;
 use std::mem;
 
-use super::{CHUNK, Shard, Slot, index_for};
+use super::{CHUNK, ENTRY_OCTETS, Shard, Slot, index_for};
 
-/// A shard is made again when it has this many times as many slots as entries: after a smaller bound, or when the entries of
-/// former routes have left. The evictions of a full cache leave few slots free.
-const SPARSE: usize = 4;
+/// A shard is made again when what it holds without an entry takes one part in this many of what its entries take. Evictions of
+/// replies of one size leave fewer slots free.
+const SPARE_PART: usize = 64;
+/// Chunks of slots more than its entries need with which a small shard is left as it is.
+const SPARE_CHUNKS: usize = 4;
 /// Entries that move in the one step that this takes, at most: hits wait for a millisecond or two. A shard with more keeps its
 /// tables.
 const MOST: usize = 16_384;
@@ -17,7 +19,10 @@ impl Shard {
     /// Moves the entries together, where most slots are free. Returns the old slots, to be freed without the lock.
     pub(in crate::forward::cache) fn shrink(&mut self) -> impl Sized + use<> {
         let entries = self.len();
-        if entries > MOST || self.slots.len() <= SPARSE * entries.div_ceil(CHUNK) + SPARSE {
+        let spare = self.slots.len().saturating_sub(entries.div_ceil(CHUNK));
+        let is_dense =
+            spare <= SPARE_CHUNKS || spare * CHUNK * ENTRY_OCTETS <= self.octets / SPARE_PART;
+        if entries > MOST || is_dense {
             return Vec::new();
         }
         let mut old = mem::take(&mut self.slots);

@@ -32,6 +32,30 @@ fn ca5_a_much_smaller_bound_gives_the_memory_of_slots_back_and_keeps_what_it_may
     assert_eq!((cache.octets(), cache.entries()), (0, 0));
 }
 
+#[test]
+fn ca5_memory_of_smaller_replies_is_given_back_and_larger_ones_stay_in_their_order() {
+    let cache = Cache::default();
+    let limits = CacheLimits { octets: 16 << 20, entries: 1_000_000, ..LIMITS };
+    for n in 0..40_000 {
+        keep(&cache, &format!("n{n}.example"), 40, 0, &limits);
+    }
+    for n in 0..40_000 {
+        keep(&cache, &format!("m{n}.example"), 2_000, 0, &limits);
+    }
+    let fresh = || -> Vec<u32> {
+        (0..40_000).filter(|n| is_fresh(&cache, &format!("m{n}.example"), 0, &limits)).collect()
+    };
+    let slots = || cache.shards.iter().map(|shard| lock(shard).room()[0]).sum::<usize>();
+    let (entries, octets, kept, before) = (cache.entries(), cache.octets(), fresh(), slots());
+    (0..SHARDS).for_each(|turn| cache.tidy(turn));
+    assert_eq!((cache.entries(), cache.octets(), fresh()), (entries, octets, kept));
+    assert!(
+        slots() < entries * 5 / 4 + SHARDS * 128 && slots() * 2 < before,
+        "{} of {before}, {entries} entries",
+        slots()
+    );
+}
+
 /// The tables of the standard library compare the highest seven bits of a hash before they read a row.
 #[test]
 fn hashes_of_one_shard_differ_in_the_bits_that_its_table_compares() {

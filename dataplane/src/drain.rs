@@ -28,8 +28,8 @@ pub const LONGEST_END: Duration = MAX_WAIT.saturating_add(QUIET);
 const INTERRUPT: Duration = Duration::from_secs(1);
 /// How often the timeline is looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// Least time for queries in progress to finish, after SIGINT.
-const MIN_GRACE: Duration = Duration::from_millis(100);
+/// Least time for queries in progress to finish, after SIGINT. Listeners close within it.
+const MIN_GRACE: Duration = Duration::from_millis(200);
 /// Time without a query after SIGINT, instead of [`QUIET`].
 const INTERRUPT_QUIET: Duration = Duration::from_millis(200);
 
@@ -301,7 +301,7 @@ mod tests {
             (Signal::Terminate, 21_000, 4_000),
             (Signal::Terminate, 25_000, 1_000),
             (Signal::Interrupt, 200, 800),
-            (Signal::Interrupt, 1_000, 100),
+            (Signal::Interrupt, 1_000, 200),
         ];
         for (signal, since_ms, grace_ms) in rows {
             let grace = drain(signal).grace(Duration::from_millis(since_ms));

@@ -304,6 +304,8 @@ async fn reconcile(dns: Arc<ClusterDNS>, ctx: Arc<Context>) -> Action {
     };
     if ctx.caches.is_unread(&names::service(&dns).0) || ctx.caches.is_unread("") {
         say_unread(&dns, &ctx).await;
+        // Nothing failed: what fails later is the first in a row.
+        ctx.backoff.ran(&name);
         // It is woken when these lists are complete.
         return Action::requeue(AGAIN);
     }

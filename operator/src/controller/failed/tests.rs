@@ -70,6 +70,16 @@ async fn o14_an_operator_that_panics_each_time_does_not_look_healthy() {
 }
 
 #[tokio::test]
+async fn o14_a_reconcile_that_waits_for_lists_ends_a_row_of_failures() {
+    let (ctx, _) = cluster();
+    let dns = Arc::new(fixtures::dns("{}"));
+    failed_ago(&ctx, &dns, 5, 100);
+    on_a_task(dns, ctx.clone()).await.unwrap();
+    let row = ctx.backoff.errored("default", Instant::now());
+    assert_eq!((row.errors, row.lasts), (1, Duration::ZERO));
+}
+
+#[tokio::test]
 async fn k23_one_that_is_kept_as_a_stub_and_cannot_be_read_keeps_its_status() {
     let (ctx, log) = cluster();
     ctx.caches.wait_until_read("kube-system").await;

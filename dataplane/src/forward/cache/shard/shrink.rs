@@ -10,7 +10,7 @@ use super::{CHUNK, ENTRY_OCTETS, Shard, Slot, index_for};
 /// replies of one size leave fewer slots free.
 const SPARE_PART: usize = 64;
 /// Chunks of slots more than its entries need with which a small shard is left as it is.
-const SPARE_CHUNKS: usize = 4;
+const SPARE_CHUNKS: usize = 1;
 /// Entries that move in the one step that this takes, at most: hits wait for a millisecond or two. A shard with more keeps its
 /// tables.
 const MOST: usize = 16_384;

@@ -5,11 +5,12 @@ mod ask;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use crds::Config;
 use crds::config::{Group, Upstreams};
 use dataplane_core::{Object, Protocol};
+use dataplane_udp::reachable;
 
 use crate::forward::ResolvConf;
 use crate::state::State;
@@ -148,19 +149,10 @@ fn without_servers(file: Option<&ResolvConf>) -> String {
     problems.fold("no server, it gets SERVFAIL".to_owned(), |text, why| text + "\n    " + why)
 }
 
-/// An address at which this machine reaches what listens there.
-fn reached(address: SocketAddr) -> IpAddr {
-    match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    }
-}
-
 /// Three lines to try: an address, a located service, and the last name of the table. And where to ask why.
 fn tries(rows: &[Row], addresses: &[SocketAddr], http: Option<SocketAddr>) -> String {
     let Some(address) = addresses.first() else { return String::new() };
-    let (ip, port) = (reached(*address), address.port());
+    let (ip, port) = (reachable(*address).ip(), address.port());
     let first = |kind: &str| rows.iter().find(|row| row.kind == kind);
     let mut chosen: Vec<&Row> =
         [first("A"), first("SRV"), rows.last()].into_iter().flatten().collect();
@@ -180,7 +172,7 @@ fn tries(rows: &[Row], addresses: &[SocketAddr], http: Option<SocketAddr>) -> St
         );
     }
     if let Some(http) = http {
-        let page = SocketAddr::new(reached(http), http.port());
+        let page = reachable(http);
         let _ = writeln!(text, "Why is an answer as it is? http://{page}/ explains it.");
     }
     text.push_str("Change a manifest and ask again: it is live within a second. Ctrl-C ends.\n");

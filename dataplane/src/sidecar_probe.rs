@@ -1,6 +1,6 @@
 //! The probes of kube-dns' sidecar: each asks this server one question again and again, and keeps how that went.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crds::Config;
 use crds::config::{Probe as Written, ProbeType};
 use dataplane_core::{LookupKey, Name};
-use dataplane_udp::wildcard;
+use dataplane_udp::{reachable, wildcard};
 use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
@@ -159,16 +159,6 @@ fn judge(id: u16, header: &[u8]) -> Result<(), String> {
         (0, _) => Ok(()),
         (code, _) => Err(format!("the response code is {code}")),
     }
-}
-
-/// Where a process that listens there is reached from itself.
-fn reachable(own: SocketAddr) -> SocketAddr {
-    let ip = match own.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, own.port())
 }
 
 const fn number(qtype: ProbeType) -> u16 {

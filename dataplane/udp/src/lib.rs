@@ -51,6 +51,17 @@ pub fn wildcard(of: IpAddr) -> IpAddr {
     }
 }
 
+/// Where this machine reaches what listens there: at the loopback address, if it listens at all addresses.
+pub fn reachable(mut listener: SocketAddr) -> SocketAddr {
+    if listener.ip().is_unspecified() {
+        listener.set_ip(match listener.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    listener
+}
+
 /// How a socket is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

@@ -12,12 +12,12 @@ mod stamps;
 
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, UdpSocket};
+use std::net::{Shutdown, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use socket2::{Domain, Protocol, Type};
 
-use crate::{Local, Options, Sent};
+use crate::{Local, Options, Sent, reachable};
 
 pub use batch::{Batch, Received};
 pub use memory::{datagrams_dropped, octets_to_send};
@@ -153,14 +153,8 @@ impl Socket {
     pub fn turn_away(&self) -> io::Result<()> {
         // A connected socket takes datagrams of its peer only. Nothing is at the port "discard" of our own address, and
         // if something is, it has no reason to send here.
-        let mut peer = self.local;
+        let mut peer = reachable(self.local);
         peer.set_port(DISCARD);
-        if peer.ip().is_unspecified() {
-            peer.set_ip(match peer.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
         self.inner.connect(&peer.into())
     }
 
@@ -208,7 +202,7 @@ fn enable(descriptor: RawFd, level: libc::c_int, name: libc::c_int) -> io::Resul
     set(descriptor, level, name, 1)
 }
 
-fn set(
+pub(crate) fn set(
     descriptor: RawFd,
     level: libc::c_int,
     name: libc::c_int,

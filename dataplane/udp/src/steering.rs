@@ -6,6 +6,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::linux::set;
+
 /// Gives all new connections for the address of this listener to the listener at this place, by age and from 0. Where there is
 /// none, the kernel chooses as usual. When a listener closes, the youngest one takes its place.
 ///
@@ -15,7 +17,17 @@ pub fn steer_connections(listener: &impl AsFd, place: u32) -> io::Result<()> {
     let returns = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut program = [libc::sock_filter { code: returns, jt: 0, jf: 0, k: place }];
     let program = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
-    set(listener, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+    // SAFETY: the pointer is to a program of the length given, whose instructions outlive the call; the kernel copies them.
+    let status = unsafe {
+        libc::setsockopt(
+            listener.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            mem::size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has the kernel choose as usual again, after [`steer_connections`] on any of the listeners.
@@ -23,22 +35,7 @@ pub fn steer_connections(listener: &impl AsFd, place: u32) -> io::Result<()> {
 /// # Errors
 /// What the system says, such as `ENOENT` where no place was given. Nothing has changed then. Linux before 5.3 does not have it.
 pub fn spread_connections(listener: &impl AsFd) -> io::Result<()> {
-    set(listener, libc::SO_DETACH_REUSEPORT_BPF, &0)
-}
-
-fn set<T>(listener: &impl AsFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the pointer is to a value of the length given, which the call only reads. A program points to its
-    // instructions, which outlive the call; the kernel copies them.
-    let status = unsafe {
-        libc::setsockopt(
-            listener.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const *value).cast(),
-            mem::size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set(listener.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_REUSEPORT_BPF, 0)
 }
 
 #[cfg(test)]

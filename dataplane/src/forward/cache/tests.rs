@@ -40,6 +40,13 @@ fn keep(cache: &Cache, name: &str, octets: usize, now_ms: u64, limits: &CacheLim
     cache.keep(ROUTE, (&reply(&key(name), 600, octets), SERVER), u32::MAX, now_ms, limits);
 }
 
+/// Keeps replies of this size for as many names, which begin with this.
+fn fill(cache: &Cache, prefix: &str, names: usize, octets: usize, limits: &CacheLimits) {
+    for n in 0..names {
+        keep(cache, &format!("{prefix}{n}.example"), octets, 0, limits);
+    }
+}
+
 fn is_fresh(cache: &Cache, name: &str, now_ms: u64, limits: &CacheLimits) -> bool {
     let found = cache.find(ROUTE, &key(name), now_ms, 0, limits);
     matches!(found, Found::Reply { freshness: Freshness::Fresh { .. }, .. })
@@ -263,9 +270,7 @@ fn ca1_entries_on_routes_that_are_no_more_leave_step_by_step() {
 #[test]
 fn ca5_a_smaller_bound_holds_soon_though_nothing_is_inserted() {
     let cache = Cache::default();
-    for n in 0..900 {
-        keep(&cache, &format!("n{n}.example"), 9, 0, &LIMITS);
-    }
+    fill(&cache, "n", 900, 9, &LIMITS);
     for less in [CacheLimits { entries: 90, ..LIMITS }, CacheLimits { octets: 0, ..LIMITS }] {
         let mut sweep = Sweep::default();
         while sweep.step(&cache, 0, &less, |_| true) {}
@@ -332,9 +337,7 @@ fn a_page_looks_at_a_bounded_number_of_slots_also_where_most_are_empty() {
     const ENTRIES: usize = 2 * page::MAX_SLOTS;
     let cache = Cache::default();
     let large = CacheLimits { entries: ENTRIES, octets: usize::MAX, ..LIMITS };
-    for n in 0..ENTRIES {
-        keep(&cache, &format!("n{n}.example"), 9, 0, &large);
-    }
+    fill(&cache, "n", ENTRIES, 9, &large);
     // Not by a sweep, which moves what is left together.
     let few = CacheLimits { entries: 20, ..large };
     while cache.is_over(&few) {

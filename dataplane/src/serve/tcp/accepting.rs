@@ -5,7 +5,7 @@
 //! address, and accepts what is left.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,8 +32,8 @@ const PLACES: [u32; 2] = [1, 0];
 /// How long a connection of our own to our own address may take.
 const PROBED_WITHIN: Duration = Duration::from_millis(20);
 /// How long connections still come that the kernel had begun for us before it gave new ones to another listener: the time in
-/// which clients complete them. With the probes it is less than what [`super::deadline::FIRST_QUERY_WITHIN`] leaves of the time that a process
-/// has for queries in progress.
+/// which clients complete them. With the probes it is less than what [`super::deadline::FIRST_QUERY_WITHIN`] leaves of the time
+/// that a process has for queries in progress.
 const SETTLES_WITHIN: Duration = Duration::from_millis(100);
 
 /// Gives connections of this listener to the server until it stops; then the listener closes in order.
@@ -101,12 +101,7 @@ impl Accepting {
     /// Whether new connections come to this listener. Clients say little of it: one that is slow completes now what it has begun
     /// before, and there may be none.
     async fn gets_connections(&self) -> io::Result<bool> {
-        let mut address = self.listener.local_addr()?;
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            IpAddr::V4(_) | IpAddr::V6(_) => {}
-        }
+        let address = dataplane_udp::reachable(self.listener.local_addr()?);
         let probe = tokio::time::timeout(PROBED_WITHIN, TcpStream::connect(address)).await;
         let probe = probe.map_err(io::Error::from)??;
         Ok(self.take_for(PROBED_WITHIN, Some(probe.local_addr()?)).await)
@@ -116,7 +111,7 @@ impl Accepting {
     async fn take_for(&self, time: Duration, awaited: Option<SocketAddr>) -> bool {
         let until = Instant::now() + time;
         while let Ok(accepted) = tokio::time::timeout_at(until, self.listener.accept()).await {
-            if awaited.is_some() && accepted.as_ref().ok().map(|(_, peer)| *peer) == awaited {
+            if accepted.as_ref().is_ok_and(|(_, peer)| Some(*peer) == awaited) {
                 return true;
             }
             if take(&self.server, accepted, self.secured.as_ref()).await.is_err() {
@@ -163,6 +158,7 @@ fn is_of_the_connection(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::net::Ipv4Addr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -174,12 +170,24 @@ mod tests {
 
     const CLIENTS: u16 = 32;
 
+    /// A listener whose address others may share.
+    fn listener() -> TcpListener {
+        sharing(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+    }
+
     /// As another process would open one at this address.
-    fn shared(address: SocketAddr) -> TcpListener {
+    fn sharing(address: SocketAddr) -> TcpListener {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_reuseport(true).unwrap();
         socket.bind(address).unwrap();
         socket.listen(1024).unwrap()
+    }
+
+    /// Of two at one address: that at this place, and the other one.
+    fn two(place: usize) -> (TcpListener, TcpListener) {
+        let older = listener();
+        let younger = sharing(older.local_addr().unwrap());
+        if place == 0 { (older, younger) } else { (younger, older) }
     }
 
     /// Clients that have connected and asked. No task runs meanwhile, so they are not accepted.
@@ -204,7 +212,7 @@ mod tests {
     #[test]
     fn e45_a_listener_that_closes_takes_connections_that_were_not_accepted() {
         with_handshake_thread(patient(), async |server| {
-            let listener = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            let listener = listener();
             let address = listener.local_addr().unwrap();
             let accepting = tokio::task::spawn_local(accept(Rc::clone(&server), listener, None));
             tokio::task::yield_now().await;
@@ -219,7 +227,7 @@ mod tests {
     #[test]
     fn e45_a_silent_connection_that_was_not_accepted_does_not_keep_the_process() {
         with_handshake_thread(patient(), async |server| {
-            let listener = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+            let listener = listener();
             let _silent = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_limits, limits) = watch::channel(patient());
             let (stopping, phase) = watch::channel(Phase::Serving);
@@ -258,10 +266,8 @@ mod tests {
     fn d3_new_connections_are_turned_away_where_no_client_shows_the_place() {
         for place in [0, 1] {
             with_handshake_thread(patient(), async |server| {
-                let mut listeners = Vec::from([shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]);
-                listeners.push(shared(listeners[0].local_addr().unwrap()));
-                let closes = listeners.remove(place);
-                let [stays, own] = turned_away(server, &listeners[0], closes).await;
+                let (closes, stays) = two(place);
+                let [stays, own] = turned_away(server, &stays, closes).await;
                 assert_eq!([stays, own], [usize::from(CLIENTS), 0], "place {place}");
             });
         }
@@ -270,9 +276,10 @@ mod tests {
     #[test]
     fn d3_connections_stay_where_no_other_process_takes_them() {
         with_handshake_thread(patient(), async |server| {
-            let alone = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-            let other = shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-            assert_eq!(turned_away(server, &other, alone).await, [0, usize::from(CLIENTS)]);
+            assert_eq!(
+                turned_away(server, &listener(), listener()).await,
+                [0, usize::from(CLIENTS)]
+            );
         });
     }
 
@@ -281,11 +288,8 @@ mod tests {
     fn d3_a_listener_that_closes_gives_new_connections_to_another_process() {
         for place in [0, 1] {
             with_handshake_thread(patient(), async |ends| {
-                let mut listeners = Vec::from([shared(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]);
-                let address = listeners[0].local_addr().unwrap();
-                listeners.push(shared(address));
-                let closes = listeners.remove(place);
-                let stays = listeners.remove(0);
+                let (closes, stays) = two(place);
+                let address = closes.local_addr().unwrap();
                 let (other, _) = server(patient());
                 tokio::task::spawn_local(accept(Rc::clone(&other), stays, None));
                 let accepting = tokio::task::spawn_local(accept(Rc::clone(&ends), closes, None));

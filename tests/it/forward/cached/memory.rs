@@ -1,6 +1,7 @@
 //! What the cache takes of memory (C1, CA5), as the allocator counts it. `make bench` asks the system the same with ten million
 //! names.
 
+use allocation_counter::AllocationInfo;
 use dataplane::forward::cache::{Cache, CacheLimits, Member};
 use dataplane_core::{CacheRules, LookupKey, Name, Relayed, TtlCaps, Verdict};
 use hickory_proto::rr::RecordType;
@@ -23,21 +24,28 @@ fn text_reply(name: &str, octets: u16) -> Relayed {
     }
 }
 
+/// A cache after this, and what was allocated for it.
+fn filled(fill: impl FnOnce(&Cache)) -> (Cache, AllocationInfo) {
+    let mut cache = None;
+    let measured = allocation_counter::measure(|| {
+        let it = Cache::default();
+        fill(&it);
+        cache = Some(it);
+    });
+    (cache.expect("it was filled"), measured)
+}
+
 #[test]
 fn c1_ca5_the_cache_takes_no_more_than_it_counts() {
     for (entries, octets) in [(20_000, 40), (2_000, 4_000)] {
         let limits = CacheLimits { octets: 1 << 30, entries, rules: RULES };
-        let mut cache = None;
-        let measured = allocation_counter::measure(|| {
-            let filled = Cache::default();
+        let (cache, measured) = filled(|cache| {
             // Twice as many as fit: what was removed is given back.
             for n in 0..2 * entries {
                 let reply = text_reply(&format!("n{n}.example"), octets);
-                filled.keep(1, (&reply, Member::at(0)), u32::MAX, 0, &limits);
+                cache.keep(1, (&reply, Member::at(0)), u32::MAX, 0, &limits);
             }
-            cache = Some(filled);
         });
-        let cache = cache.expect("it was filled");
         let taken = usize::try_from(measured.bytes_current).unwrap();
         assert_eq!(cache.entries(), entries);
         // What removed names leave is a fixed part, beside what is counted: 32 KiB for each of 16 parts. Hash tables
@@ -54,16 +62,12 @@ fn c1_names_without_end_take_the_budget_of_the_cache_and_five_percent() {
     // Six times what fits; ten million in `make bench`.
     const NAMES: u64 = 300_000;
     let limits = CacheLimits { octets: BUDGET, entries: 10_000_000, rules: RULES };
-    let mut cache = None;
-    let measured = allocation_counter::measure(|| {
-        let filled = Cache::default();
+    let (cache, measured) = filled(|cache| {
         for number in 0..NAMES {
             let reply = text_reply(&format!("n{number}.example"), 40);
-            filled.keep(1, (&reply, Member::at(0)), u32::MAX, number, &limits);
+            cache.keep(1, (&reply, Member::at(0)), u32::MAX, number, &limits);
         }
-        cache = Some(filled);
     });
-    let cache = cache.expect("it was filled");
     assert!((cache.entries() as u64) < NAMES / 4, "{} names fit", cache.entries());
     assert!(cache.octets() > BUDGET / 20 * 19, "{} octets: it is not full", cache.octets());
     // At its end, and at any time before.
@@ -78,22 +82,18 @@ fn c1_replies_that_become_larger_take_the_budget_of_the_cache_and_five_percent()
     let limits = CacheLimits { octets: BUDGET, entries: 10_000_000, rules: RULES };
     // Of each size twice what fits. The smallest replies leave room for three times as many entries as the next ones.
     for sizes in [[40, 700], [40, 4_000], [700, 4_000]] {
-        let mut cache = None;
-        let measured = allocation_counter::measure(|| {
-            let filled = Cache::default();
+        let (cache, measured) = filled(|cache| {
             let mut number = 0;
             for octets in sizes {
                 for _ in 0..2 * BUDGET / (usize::from(octets) + 150) {
                     let reply = text_reply(&format!("n{number}.example"), octets);
-                    filled.keep(1, (&reply, Member::at(0)), u32::MAX, number, &limits);
+                    cache.keep(1, (&reply, Member::at(0)), u32::MAX, number, &limits);
                     number += 1;
                 }
             }
             // As time passes.
-            (0..16).for_each(|turn| filled.tidy(turn));
-            cache = Some(filled);
+            (0..16).for_each(|turn| cache.tidy(turn));
         });
-        let cache = cache.expect("it was filled");
         assert!(cache.octets() > BUDGET / 20 * 19, "{} octets: it is not full", cache.octets());
         let taken = measured.bytes_current as u64;
         assert!(

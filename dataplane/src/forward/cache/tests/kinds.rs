@@ -27,9 +27,7 @@ fn deny(cache: &Cache, name: &str, limits: &CacheLimits) {
 fn a_flood_of_denials_moves_no_count_of_good_replies() {
     let few = CacheLimits { entries: 160, ..LIMITS };
     let cache = Cache::default();
-    for n in 0..400 {
-        keep(&cache, &format!("n{n}.example"), 9, 0, &few);
-    }
+    fill(&cache, "n", 400, 9, &few);
     // Only denials are left, and looked for.
     for n in 0..2_000 {
         deny(&cache, &format!("first{n}.example"), &few);

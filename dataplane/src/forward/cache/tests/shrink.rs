@@ -6,9 +6,7 @@ use super::*;
 fn ca5_a_much_smaller_bound_gives_the_memory_of_slots_back_and_keeps_what_it_may() {
     let cache = Cache::default();
     let many = CacheLimits { entries: 40_000, octets: 64 << 20, ..LIMITS };
-    for n in 0..40_000 {
-        keep(&cache, &format!("n{n}.example"), 40, 0, &many);
-    }
+    fill(&cache, "n", 40_000, 40, &many);
     let few = CacheLimits { entries: 1_600, ..many };
     let room = |cache: &Cache| {
         let rooms = cache.shards.iter().map(|shard| lock(shard).room());
@@ -23,9 +21,7 @@ fn ca5_a_much_smaller_bound_gives_the_memory_of_slots_back_and_keeps_what_it_may
     assert!(entries <= 1_600 && kept.len() == entries, "{} of {entries}", kept.len());
     assert!(room(&cache).iter().all(|places| *places < 8_000), "{:?}", room(&cache));
     // The next entries find their places, and what is counted stays right.
-    for n in 0..40_000 {
-        keep(&cache, &format!("m{n}.example"), 40, 0, &few);
-    }
+    fill(&cache, "m", 40_000, 40, &few);
     assert!(cache.entries() <= 1_600 && cache.octets() <= octets, "{octets}");
     let mut sweep = Sweep::default();
     while sweep.step(&cache, 0, &few, |_| false) {}
@@ -36,12 +32,8 @@ fn ca5_a_much_smaller_bound_gives_the_memory_of_slots_back_and_keeps_what_it_may
 fn ca5_memory_of_smaller_replies_is_given_back_and_larger_ones_stay_in_their_order() {
     let cache = Cache::default();
     let limits = CacheLimits { octets: 16 << 20, entries: 1_000_000, ..LIMITS };
-    for n in 0..40_000 {
-        keep(&cache, &format!("n{n}.example"), 40, 0, &limits);
-    }
-    for n in 0..40_000 {
-        keep(&cache, &format!("m{n}.example"), 2_000, 0, &limits);
-    }
+    fill(&cache, "n", 40_000, 40, &limits);
+    fill(&cache, "m", 40_000, 2_000, &limits);
     let fresh = || -> Vec<u32> {
         (0..40_000).filter(|n| is_fresh(&cache, &format!("m{n}.example"), 0, &limits)).collect()
     };

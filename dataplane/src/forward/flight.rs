@@ -72,10 +72,11 @@ struct Flight<W> {
 
 /// Begins a lookup that asks these members of its group. The budget runs from `started`.
 pub(super) fn begin(begun: Begun, members: &[usize], started: Instant) {
-    let mut lookup = match Lookup::new(&begun.group, members, begun.key(), started) {
-        Ok(lookup) => lookup,
-        Err(why) => return begun.end(Err(why)),
-    };
+    let mut lookup =
+        match Lookup::new(&begun.group, members, begun.slot.client(), begun.key(), started) {
+            Ok(lookup) => lookup,
+            Err(why) => return begun.end(Err(why)),
+        };
     let Some((send, sent, server)) = lookup.take_first(started) else {
         return begun.spawn(lookup, None);
     };

@@ -99,6 +99,10 @@ impl Taken {
         slot.lookups.fetch_add(1, Ordering::Relaxed);
         Taken(slot)
     }
+
+    pub(super) fn client(&self) -> IpAddr {
+        self.0.client()
+    }
 }
 
 impl Drop for Taken {

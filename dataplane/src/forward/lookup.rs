@@ -1,10 +1,12 @@
 //! One lookup: attempts at the servers of a group, side by side, until one answers (FW20-FW26).
 
+mod queues;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane_core::{ErrorCodes, LookupKey, RelayError, Relayed};
-use futures::future::select_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::sleep_until;
 
@@ -18,6 +20,7 @@ use super::sockets::Exchange;
 use super::unresolved::Unresolved;
 use super::upstreams::Group;
 use super::{now, random};
+use queues::Queues;
 
 /// How long a reply without signatures is kept for clients that want them, where another server may have them, in seconds.
 const MAX_WITHOUT_SIGNATURES_S: u32 = 30;
@@ -37,6 +40,9 @@ pub(super) struct Answered {
 pub(super) struct Lookup {
     group: Arc<Group>,
     plan: Plan,
+    /// The client that began it: the lookup waits for places in the turns of this client. Others that join the lookup later do
+    /// not change that: each of them would need a way to a lookup that is in progress.
+    client: IpAddr,
     /// Queries sent so far, of all attempts.
     sends: u32,
     /// The Extended DNS Errors of the latest reply that was an error.
@@ -72,10 +78,11 @@ pub(super) enum Open {
 }
 
 impl Lookup {
-    /// A lookup that asks these members of the group. The budget runs from `started`.
+    /// A lookup that asks these members of the group for this client. The budget runs from `started`.
     pub(super) fn new(
         group: &Arc<Group>,
         members: &[usize],
+        client: IpAddr,
         key: &LookupKey,
         started: Instant,
     ) -> Result<Lookup, Unresolved> {
@@ -92,7 +99,8 @@ impl Lookup {
         }
         let plan = Plan::new(order, started);
         let (group, sends, without_edns) = (Arc::clone(group), 0, 0);
-        Ok(Lookup { group, plan, sends, errors: None, limit: None, part: None, without_edns })
+        let (errors, limit, part) = (None, None, None);
+        Ok(Lookup { group, plan, client, sends, errors, limit, part, without_edns })
     }
 
     /// Takes the first send, if it is to a server that answers and has a place; the caller must send it. `None` if
@@ -143,8 +151,8 @@ impl Lookup {
             }
             None => {}
         }
-        // By places in the plan. They are kept from step to step: who leaves a queue is the last one in it later.
-        let mut queues: Vec<(usize, Waiting)> = Vec::new();
+        // They are kept from step to step: who leaves a queue is the last one in it later.
+        let mut queues = Queues::default();
         // The place that it was given, until the next step is decided.
         let mut given: Option<(usize, Waiting)> = None;
         loop {
@@ -174,7 +182,7 @@ impl Lookup {
                     }
                     continue;
                 }
-                Next::Listen(_) if !self.waits() => {
+                Next::Listen(_) if self.plan.waiting().next().is_none() => {
                     let open = sent.iter().flatten().map(|(send, _)| *send);
                     let until = self.plan.listens_until(open);
                     if attempts.is_empty() || now_at >= until {
@@ -189,7 +197,7 @@ impl Lookup {
                 }
             };
             drop(given.take());
-            self.queue(&mut queues);
+            queues.follow(&self);
             let overdue = sent.iter().flatten().filter_map(|(_, sent)| sent.overdue_at()).min();
             let until = overdue.map_or(until, |overdue| until.min(overdue));
             tokio::select! {
@@ -201,8 +209,7 @@ impl Lookup {
                         return Ok(answered);
                     }
                 }
-                first = first_given(&mut queues), if !queues.is_empty() => {
-                    let (place, waiting) = queues.swap_remove(first);
+                (place, waiting) = queues.given(), if !queues.is_empty() => {
                     self.plan.freed(place);
                     given = Some((place, waiting));
                 }
@@ -292,11 +299,14 @@ impl Lookup {
                 self.plan.over_stream(send.place, now);
             }
             AttemptResult::Unreachable => {
-                sent.settle(Heard::Nothing);
+                match send.transport {
+                    Transport::Udp => sent.settle(Heard::Nothing),
+                    Transport::Connection => sent.stream_failed(),
+                }
                 self.plan.unreachable(now);
             }
             AttemptResult::HeldOff => {
-                sent.settle(Heard::Nothing);
+                sent.stream_failed();
                 self.plan.held_off(send, now);
             }
             AttemptResult::NoPort => {
@@ -344,25 +354,6 @@ impl Lookup {
         self.limit = Some(Limit::Server);
         self.plan.full(send, now());
     }
-
-    fn waits(&self) -> bool {
-        self.plan.waiting().next().is_some()
-    }
-
-    /// Joins the queues of servers that it waits for, and leaves those of others.
-    fn queue(&self, queues: &mut Vec<(usize, Waiting)>) {
-        queues.retain(|(queued, _)| self.plan.waiting().any(|place| place == *queued));
-        for place in self.plan.waiting() {
-            if queues.iter().all(|(queued, _)| *queued != place) {
-                queues.push((place, self.group.servers[self.plan.member(place)].wait()));
-            }
-        }
-    }
-}
-
-/// Waits for the first of them that is given a place; returns which.
-async fn first_given(queues: &mut [(usize, Waiting)]) -> usize {
-    select_all(queues.iter_mut().map(|(_, waiting)| waiting)).await.1
 }
 
 /// One attempt of a lookup, with its number; `begun` where it has begun already.
@@ -386,6 +377,10 @@ async fn attempt(
     (number, send, outcome)
 }
 
+/// The client of lookups in tests that have no client.
+#[cfg(test)]
+pub(super) const NO_CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
 #[cfg(test)]
 pub(super) async fn lookup(
     group: &Arc<Group>,
@@ -393,7 +388,7 @@ pub(super) async fn lookup(
     key: &LookupKey,
     started: Instant,
 ) -> Result<Answered, Unresolved> {
-    Lookup::new(group, members, key, started)?.run(key, None).await
+    Lookup::new(group, members, NO_CLIENT, key, started)?.run(key, None).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Which server a lookup asks first, and lookups at a server that has as many queries as it is given at once.
 
 mod alone;
+mod without_tcp;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,9 +25,17 @@ fn upstreams(address: SocketAddr) -> Upstreams {
 }
 
 fn upstreams_with(addresses: &[SocketAddr], options: GroupOptions) -> Upstreams {
+    upstreams_over(config::Transport::Udp, addresses, options)
+}
+
+fn upstreams_over(
+    transport: config::Transport,
+    addresses: &[SocketAddr],
+    options: GroupOptions,
+) -> Upstreams {
     let server = |address: &SocketAddr| {
         let (ip, port) = (address.ip(), address.port());
-        config::Server { ip, port, transport: config::Transport::Udp, tls: None }
+        config::Server { ip, port, transport, tls: None }
     };
     let group = config::Group { servers: addresses.iter().map(server).collect(), options };
     let upstreams = config::Upstreams::Servers(group);
@@ -57,7 +66,7 @@ fn three(policy: Policy) -> Upstreams {
 fn firsts(group: &Arc<Group>) -> [usize; 3] {
     let mut first = [0; 3];
     for _ in 0..LOOKUPS {
-        let mut lookup = Lookup::new(group, &[0, 1, 2], &group.probe, now()).unwrap();
+        let mut lookup = Lookup::new(group, &[0, 1, 2], NO_CLIENT, &group.probe, now()).unwrap();
         let (send, sent, _) = lookup.take_first(now()).unwrap();
         sent.cancel();
         first[lookup.plan.member(send.place)] += 1;
@@ -362,7 +371,7 @@ fn fw25_a_reply_without_signatures_is_kept_until_a_server_gets_opt_again() {
     let upstreams = upstreams_with(&addresses, GroupOptions::default());
     let (group, at) = (upstreams.group(0).unwrap(), now());
     let after = |seconds| at + Duration::from_secs(seconds);
-    let lookup = Lookup::new(group, &[0, 1], &group.probe, at).unwrap();
+    let lookup = Lookup::new(group, &[0, 1], NO_CLIENT, &group.probe, at).unwrap();
     let send = Send { place: 0, transport: Transport::Udp, edns: false };
     let reply = |dnssec_ok| {
         let key = LookupKey::new(Name::ROOT, 1, dnssec_ok, false);

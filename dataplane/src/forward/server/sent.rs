@@ -9,7 +9,7 @@ use dataplane_core::RelayError;
 
 use super::{Heard, Server};
 use crate::forward::now;
-use crate::forward::plan::USUAL;
+use crate::forward::plan::{Transport, USUAL};
 
 /// A query that was sent. It holds one of the places of its server until its reply comes or is overdue. Dropped without an
 /// outcome, because another server was faster or the budget is spent, it counts as silence if the server had its time.
@@ -29,6 +29,8 @@ pub(in crate::forward) struct Sent {
     rcode: u16,
     /// The same is asked again in another form, and the reply to that shows how fast the server is.
     is_asked_again: bool,
+    /// Its end says nothing about how many queries the server can have at once.
+    spares_places: bool,
 }
 
 impl Server {
@@ -52,6 +54,7 @@ impl Server {
             is_counted: false,
             rcode: 0,
             is_asked_again: false,
+            spares_places: false,
         }
     }
 }
@@ -120,6 +123,13 @@ impl Sent {
         self.settle_at(Heard::Error, now());
     }
 
+    /// The query was for a connection, which failed or was refused, or which the pause after such a failure kept from being
+    /// made (FW54). Where the server is asked over UDP first, it keeps its places: many servers take no TCP at all.
+    pub(in crate::forward) fn stream_failed(mut self) {
+        self.spares_places = self.server.transport() == Transport::Udp;
+        self.settle_at(Heard::Nothing, now());
+    }
+
     /// The server was not asked.
     pub(in crate::forward) fn cancel(mut self) {
         self.is_settled = true;
@@ -160,6 +170,7 @@ impl Sent {
                 state.window.replied(now);
                 server.replied(self.rcode, after);
             }
+            Heard::Nothing if self.spares_places => {}
             Heard::Nothing => state.window.was_silent(self.at, now),
         }
         match heard {

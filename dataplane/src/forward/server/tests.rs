@@ -1,9 +1,13 @@
 //! What queries and probes of one server leave behind.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use dataplane_core::RelayError;
 
 use super::super::plan::USUAL;
 use super::*;
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 fn server() -> Arc<Server> {
     let address: SocketAddr = "192.0.2.1:53".parse().unwrap();
@@ -70,7 +74,7 @@ async fn l16_a_reply_to_a_probe_is_a_sign_of_life_and_gives_a_place_to_who_waits
         server.send(true).unwrap().settle(Heard::Nothing);
         let mut silent: Vec<Sent> = std::iter::from_fn(|| server.send(true)).collect();
         assert_eq!(silent.len(), 20, "half of the places");
-        let mut waits = server.wait();
+        let mut waits = server.wait(CLIENT);
         assert!(futures::poll!(&mut waits).is_pending());
         server.probed(true, heard, OptHeard::Answered, now());
         assert!(futures::poll!(&mut waits).is_ready(), "{heard:?}: there is one place more");
@@ -108,7 +112,7 @@ async fn fw22_a_server_that_fails_soon_is_not_taken_for_a_fast_one() {
 }
 
 /// A server all of whose places are taken.
-fn full() -> (Arc<Server>, Vec<Sent>) {
+pub(super) fn full() -> (Arc<Server>, Vec<Sent>) {
     let server = server();
     server.configured(false, 1);
     let taken = std::iter::from_fn(|| server.send(true)).collect();
@@ -118,7 +122,7 @@ fn full() -> (Arc<Server>, Vec<Sent>) {
 #[tokio::test]
 async fn fw52_a_place_is_for_the_one_that_has_waited_longest_and_not_for_a_new_query() {
     let (server, mut taken) = full();
-    let (mut first, mut second) = (server.wait(), server.wait());
+    let (mut first, mut second) = (server.wait(CLIENT), server.wait(CLIENT));
     assert!(futures::poll!(&mut first).is_pending());
     drop(taken.pop());
     assert!(server.send(true).is_none(), "a new query comes after those who wait");
@@ -133,7 +137,7 @@ async fn fw52_a_place_is_for_the_one_that_has_waited_longest_and_not_for_a_new_q
 #[tokio::test]
 async fn fw52_who_leaves_the_queue_takes_no_place_with_it() {
     let (server, mut taken) = full();
-    let [gone, mut given, mut last] = [server.wait(), server.wait(), server.wait()];
+    let [gone, mut given, mut last] = [(); 3].map(|()| server.wait(CLIENT));
     drop(gone);
     drop(taken.pop());
     assert!(futures::poll!(&mut given).is_ready() && futures::poll!(&mut last).is_pending());

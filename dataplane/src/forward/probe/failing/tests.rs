@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::attempt::AttemptResult;
-use crate::forward::lookup::{Lookup, lookup};
+use crate::forward::lookup::{Lookup, NO_CLIENT, lookup};
 use crate::forward::plan::Standing;
 use crate::forward::probe::tests::{of_one, old_server, with_stub_domains};
 
@@ -162,7 +162,7 @@ async fn fw28_referrals_are_no_error_codes() {
     let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
     let group = upstreams.group(0).unwrap();
     refused(&[group]);
-    let mut lookup = Lookup::new(group, &[0], &group.probe, now()).unwrap();
+    let mut lookup = Lookup::new(group, &[0], NO_CLIENT, &group.probe, now()).unwrap();
     let (send, sent, _) = lookup.take_first(now()).unwrap();
     let referral = AttemptResult::Error(RelayError::Referral, Default::default());
     assert!(lookup.ended(send, sent, referral).is_none());

@@ -61,7 +61,7 @@ pub(super) async fn attend(
         Err(reason) => return reason,
     };
     if let Some(path) = http_path {
-        return https::attend(server, session, asker, permit, path).await;
+        return Box::pin(https::attend(server, session, asker, permit, path)).await;
     }
     // The rest of a reply stays with us, where each part that is written counts as progress of its client (WR42).
     session.get_mut().1.set_buffer_limit(Some(SEND_OCTETS));

@@ -127,14 +127,27 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     let listen = Listen { addresses: args.listeners(), shares_ports: args.share_ports };
     let workers = args.worker_count();
     let runtime = runtime(workers)?;
-    let signals = Signals::catch(&runtime)?;
+    let ended = run_on(&runtime, args, (&listen, workers), first);
+    // A read of a file that hangs, as on a mount without its server, keeps no process.
+    runtime.shutdown_background();
+    ended
+}
+
+/// From the first signal that can be caught to the end of the drain.
+fn run_on(
+    runtime: &Runtime,
+    args: &Args,
+    (listen, workers): (&Listen, usize),
+    first: &FirstThread,
+) -> anyhow::Result<()> {
+    let signals = Signals::catch(runtime)?;
     // For the handler one thread that takes them is enough. If this fails, so did holding them back.
     let _ = dataplane_udp::let_ends_come();
-    let starting = signals.while_starting(&runtime);
+    let starting = signals.while_starting(runtime);
 
     // Fail early if an address cannot be bound: reading objects may take long; the sockets themselves
     // are opened when there is something to answer with.
-    serve::check(&listen)?;
+    serve::check(listen)?;
     let http = process::http::bind(&args.http_candidates())?;
     let http_address = http.local_addr().context("cannot read the address of HTTP")?;
     let (health, status) = (Arc::new(Health::default()), Arc::new(Status::default()));
@@ -168,7 +181,7 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
     let limits = settings::limits(&config, dataplane_udp::most_descriptors());
     let handle = runtime.handle().clone();
     let serving =
-        Serving::start(&listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
+        Serving::start(listen, workers, state.clone(), forwarder.clone(), limits, handle)?;
 
     let counted = Sources {
         state: state.clone(),
@@ -201,7 +214,7 @@ fn run(args: &Args, first: &FirstThread) -> anyhow::Result<()> {
         ports,
     )?;
     health.serving();
-    let mut signals = starting.served(&runtime)?;
+    let mut signals = starting.served(runtime)?;
     tracing::info!(addresses = ?serving.local_addrs(), %http_address, workers, "answering");
     if let (true, Opened::Files(files)) = (args.print_names, &source) {
         let addresses = serving.local_addrs();

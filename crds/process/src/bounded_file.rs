@@ -1,7 +1,7 @@
 //! Reads whole files up to a limit: a file that another process writes, or a mistake in a path, must not take the memory of
-//! ours.
+//! ours. Only regular files are opened: to open or read a pipe or a device may wait without an end.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
@@ -10,12 +10,25 @@ pub const SYSTEM_FILE_OCTETS: u64 = 64 << 10;
 /// The most octets of a kubeconfig: one of hundreds of clusters has some hundred KiB.
 pub const KUBECONFIG_OCTETS: u64 = 16 << 20;
 
-/// The content of a file of at most this many octets.
+/// Opens a regular file for reading; links to one are followed.
 ///
 /// # Errors
-/// It cannot be read, or is larger; the message then has its size, the limit, and what to do.
-pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+/// It cannot be opened, or is of another kind; the message then says which.
+pub fn open(path: &Path) -> Result<File> {
+    // Before it is opened: a pipe waits for a writer then.
+    only_regular(path.metadata()?.file_type())?;
     let file = File::open(path)?;
+    // Another one may have taken its place meanwhile.
+    only_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// The content of a regular file of at most this many octets.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or is larger; the message then has its size, the limit, and what to do.
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let file = open(path)?;
     let mut octets = Vec::new();
     (&file).take(most.saturating_add(1)).read_to_end(&mut octets)?;
     if octets.len() as u64 > most {
@@ -44,8 +57,37 @@ pub fn check_size(path: &Path, most: u64) -> Result<()> {
     }
 }
 
+fn only_regular(kind: FileType) -> Result<()> {
+    if kind.is_file() {
+        return Ok(());
+    }
+    let message = format!("it is a {}, and only regular files are read", name(kind));
+    Err(Error::new(ErrorKind::InvalidInput, message))
+}
+
+/// What people call a kind of file that is no regular one.
+fn name(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        return "folder";
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        if kind.is_fifo() {
+            return "pipe (FIFO)";
+        }
+        if kind.is_socket() {
+            return "socket";
+        }
+        if kind.is_char_device() || kind.is_block_device() {
+            return "device";
+        }
+    }
+    "file of another kind"
+}
+
 fn too_large(size: u64, most: u64) -> Error {
-    // Of a pipe, or while it grows, the system says less.
+    // While it grows, and of files of the kernel, the system says less.
     let size = if size > most { size.to_string() } else { format!("more than {most}") };
     let message = format!(
         "it has {size} octets, and at most {most} are read: is it the right file? Make it smaller"
@@ -79,8 +121,36 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_file_without_an_end_is_refused() {
-        let words = read(Path::new("/dev/zero"), 100).unwrap_err().to_string();
+    fn a_file_of_the_kernel_without_a_size_is_read_up_to_its_limit() {
+        let words = read(Path::new("/proc/self/status"), 100).unwrap_err().to_string();
         assert!(words.contains("has more than 100 octets"), "{words}");
+    }
+
+    /// Without that, this test does not end: no one writes into the pipe.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_no_regular_file_is_refused_at_once_and_says_what_it_is() {
+        let folder = std::env::temp_dir().join(format!("no-file-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (pipe, link, socket) =
+            (folder.join("pipe"), folder.join("link"), folder.join("socket"));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let device = Path::new("/dev/zero");
+        for (path, kind) in [
+            (pipe.as_path(), "pipe (FIFO)"),
+            (&link, "pipe (FIFO)"),
+            (&socket, "socket"),
+            (&folder, "folder"),
+            (device, "device"),
+        ] {
+            let error = read(path, 100).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            let words = error.to_string();
+            assert!(words.contains(&format!("it is a {kind}, and only regular")), "{words}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -7,7 +7,7 @@ mod validity;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -23,6 +23,8 @@ use crate::source::certificate::{CertificateFiles, is_mounted, read};
 
 /// Between two looks at the files.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// A look at the files that takes longer is reported: the mount that they are on may hang.
+pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(30);
 
 /// What a certificate is for: what is agreed on in the handshake (RFC 7858 and its registry, RFC 9113 §3.2, RFC 9250
 /// §4.1.1).
@@ -51,13 +53,15 @@ pub(super) struct Certificate {
     in_use: ArcSwapOption<ServerConfig>,
     /// How many were taken into use.
     version: AtomicU64,
+    /// Held during a look at the files, which may hang: nothing else waits for it.
+    looking: Mutex<()>,
     /// The last content, good or bad, or why it could not be read.
     read: Mutex<Option<Result<CertificateFiles, String>>>,
     state: Mutex<CertificateState>,
 }
 
 /// Folders of the Secret with the certificate.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Folders {
     /// The folder that the configuration names.
     wanted: PathBuf,
@@ -87,6 +91,7 @@ impl Certificate {
             purpose,
             in_use: ArcSwapOption::empty(),
             version: AtomicU64::new(0),
+            looking: Mutex::default(),
             read: Mutex::new(None),
             state: Mutex::default(),
         };
@@ -129,21 +134,48 @@ impl Certificate {
     /// Where to read now. What is mounted in a pod is fixed for its life: a Secret that it does not have comes with the pod
     /// that replaces it, and until then the one before is still renewed.
     fn folder(&self) -> PathBuf {
-        let mut folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        if folders.read != folders.wanted && is_mounted(&folders.wanted) {
-            folders.read = folders.wanted.clone();
+        let Folders { wanted, read } = self.folders();
+        // It looks at the file system, which may hang.
+        if read == wanted || !is_mounted(&wanted) {
+            return read;
         }
-        folders.read.clone()
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).read.clone_from(&wanted);
+        wanted
+    }
+
+    fn folders(&self) -> Folders {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads the folder again, and uses what is there if it is good. A problem is reported once, until another one
-    /// takes its place.
+    /// takes its place. Where a look is in progress already, this does nothing: that one may hang, and the next one comes.
     pub(super) fn refresh(&self) {
-        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let _looking = match self.looking.try_lock() {
+            Ok(looking) => looking,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let folder = self.folder();
         let files = read(&folder).map_err(|error| format!("{error:#}"));
+        self.take(&folder, files);
+    }
+
+    /// A look has taken longer than [`LOOK_WITHIN`]. This is reported until a look ends.
+    pub(super) fn is_late(&self) {
+        let folder = self.folders().read;
+        let trouble = format!(
+            "{} cannot be read in time: a look at it has lasted for {} s, as on a mount that hangs",
+            folder.display(),
+            LOOK_WITHIN.as_secs()
+        );
+        self.take(&folder, Err(trouble));
+    }
+
+    /// Uses what was read in this folder if it is good, and reports it if it is not.
+    fn take(&self, folder: &Path, files: Result<CertificateFiles, String>) {
+        let mut last = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.secret = secret(&folder);
+        state.secret = secret(folder);
         if last.as_ref() == Some(&files) {
             return;
         }
@@ -216,6 +248,30 @@ impl std::fmt::Debug for Certificate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without an error at once, this test does not end: no one writes into the pipe.
+    #[test]
+    fn t8_a_pipe_in_place_of_a_key_is_named_and_not_waited_for() {
+        let folder = std::env::temp_dir().join(format!("clusterdns-pipe-{}", std::process::id()));
+        let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+        let key = made.signing_key.serialize_pem();
+        mount(&folder, &made.cert.pem(), &key);
+        let certificate = Certificate::new(folder.clone(), Use::Tls);
+        assert_eq!(certificate.state().trouble, None);
+        let file = folder.join("tls.key");
+        std::fs::remove_file(&file).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
+        certificate.refresh();
+        let trouble = certificate.state().trouble.expect("it is reported");
+        assert!(trouble.contains("tls.key: it is a pipe"), "{trouble}");
+        assert!(certificate.config().is_some(), "the last good one");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, &key).unwrap();
+        certificate.refresh();
+        assert_eq!(certificate.state().trouble, None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     /// Mounts another chain and key in the folder, as kubelet does.
     fn mount(folder: &std::path::Path, chain: &str, key: &str) {

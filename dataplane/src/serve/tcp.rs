@@ -289,7 +289,8 @@ async fn attend(
             connection.end(reason).await;
             reason
         }
-        Some(secured) => tls::attend(server, stream, asker, permit, secured).await,
+        // Each on the heap: else a connection without TLS has the room of a session with HTTPS.
+        Some(secured) => Box::pin(tls::attend(server, stream, asker, permit, secured)).await,
     };
     counters.add_closed(reason);
 }

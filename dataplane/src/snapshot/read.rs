@@ -140,7 +140,7 @@ impl Stored {
     /// # Errors
     /// When it is not an intact snapshot of this format.
     pub fn open(path: &Path) -> Result<Option<Stored>, Refusal> {
-        let file = match File::open(path) {
+        let file = match process::bounded_file::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -24,9 +24,6 @@ use super::{TcpAction, TcpServer};
 
 /// Requests in progress on one connection: more than lookups, so that slow names leave room for what needs none (FW53).
 pub(super) const STREAMS: u32 = 256;
-/// Octets that each request counts besides, of those that are more than lookups may be: about what its stream and its task take.
-/// What a session counts has room for the others.
-const REQUEST_OCTETS: usize = 4 << 10;
 /// How often a connection is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After a deadline, the time until the second look, which counts: where the process stood still, its timers run before it
@@ -38,6 +35,8 @@ pub(super) struct Requests {
     pub(super) server: Rc<TcpServer>,
     asker: Asker,
     pub(super) permit: Rc<Permit>,
+    /// Octets that each request counts besides what it holds, from its beginning to its end.
+    request_octets: usize,
     /// What each request holds, by number.
     held: RefCell<HashMap<u64, Held>>,
     next: Cell<u64>,
@@ -102,13 +101,20 @@ pub(super) enum Ending {
 }
 
 impl Requests {
-    pub(super) fn new(server: Rc<TcpServer>, asker: Asker, permit: Permit) -> Rc<Requests> {
+    /// `request_octets`: what a stream and a task of this protocol take, however little its client asks or reads (WR44).
+    pub(super) fn new(
+        server: Rc<TcpServer>,
+        asker: Asker,
+        permit: Permit,
+        request_octets: usize,
+    ) -> Rc<Requests> {
         let (now, seed) = (Instant::now(), server.seeds.borrow_mut().next());
         let old = now + lifetime(server.table.deadlines().age, seed);
         let requests = Rc::new(Requests {
             server,
             asker,
             permit: Rc::new(permit),
+            request_octets,
             held: RefCell::default(),
             next: Cell::new(0),
             lookups: Semaphore::new(AT_ONCE),
@@ -160,8 +166,8 @@ impl Requests {
         let now = Instant::now();
         self.moved.set(now);
         let held = self.held.borrow();
-        let more = held.len().saturating_sub(AT_ONCE) * REQUEST_OCTETS;
-        self.permit.hold(more + held.values().map(|held| held.octets).sum::<usize>());
+        let each = held.len() * self.request_octets;
+        self.permit.hold(each + held.values().map(|held| held.octets).sum::<usize>());
         let quiet = held.values().all(|held| held.stage == Stage::Written);
         self.permit.set_quiet_since(quiet.then_some(now));
         // A message begun does not count as work of ours: only its client can end it (L15).

@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::super::certificate::{Certificate, LOOK_EVERY};
+use super::super::certificate::{Certificate, LOOK_EVERY, LOOK_WITHIN};
 use super::super::counters::CloseReason;
 use super::super::responder::Asker;
 use super::TcpServer;
@@ -37,11 +38,25 @@ pub(super) struct Secured {
 
 /// Looks at a certificate's files for as long as its listener is there.
 pub(super) async fn follow(server: Rc<TcpServer>, certificate: Arc<Certificate>) {
+    follow_by(&server.runtime, certificate, Certificate::refresh).await;
+}
+
+/// The same with another way to look, which may hang.
+async fn follow_by(
+    runtime: &Handle,
+    certificate: Arc<Certificate>,
+    look: impl Fn(&Certificate) + Clone + Send + 'static,
+) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let certificate = Arc::clone(&certificate);
+        let (look, looked_at) = (look.clone(), Arc::clone(&certificate));
         // Files on a slow disk must not delay connections.
-        let _ = server.runtime.spawn_blocking(move || certificate.refresh()).await;
+        let mut looking = runtime.spawn_blocking(move || look(&looked_at));
+        if tokio::time::timeout(LOOK_WITHIN, &mut looking).await.is_err() {
+            certificate.is_late();
+            // It cannot be ended. A second one would hang too, and each would hold a thread.
+            let _ = looking.await;
+        }
     }
 }
 
@@ -61,7 +76,7 @@ pub(super) async fn attend(
         Err(reason) => return reason,
     };
     if let Some(path) = http_path {
-        return https::attend(server, session, asker, permit, path).await;
+        return Box::pin(https::attend(server, session, asker, permit, path)).await;
     }
     // The rest of a reply stays with us, where each part that is written counts as progress of its client (WR42).
     session.get_mut().1.set_buffer_limit(Some(SEND_OCTETS));
@@ -112,10 +127,13 @@ async fn must_close(permit: &Permit) -> CloseReason {
 mod tests {
     use std::net::Ipv4Addr;
     use std::pin::pin;
+    use std::sync::Mutex;
+    use std::time::Duration;
 
     use futures::FutureExt;
     use tokio::net::TcpListener;
 
+    use super::super::super::certificate::Use;
     use super::super::super::certificate::testing::{signed_there, trusting};
     use super::super::super::traffic::ServedOver;
     use super::super::tests::{local, patient, server, with_handshake_thread};
@@ -143,6 +161,55 @@ mod tests {
             let _ = served.await;
         });
         assert_eq!(*threads.lock().unwrap(), ["handshakes"]);
+    }
+
+    #[test]
+    fn t8_a_look_that_hangs_is_reported_after_30_s_until_it_returns() {
+        local(async {
+            let folder = std::env::temp_dir().join(format!("hanging-look-{}", std::process::id()));
+            let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("tls.crt"), made.cert.pem()).unwrap();
+            std::fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+            let certificate = Arc::new(Certificate::new(folder.clone(), Use::Tls));
+            let trouble = || certificate.state().trouble;
+            let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+            let (let_go, held) = std::sync::mpsc::channel::<()>();
+            let held = Arc::new(Mutex::new(held));
+            let look = move |certificate: &Certificate| {
+                begins.send(()).unwrap();
+                let _ = held.lock().unwrap().recv();
+                certificate.refresh();
+            };
+            let followed = Arc::clone(&certificate);
+            let following = tokio::task::spawn_local(async move {
+                follow_by(&Handle::current(), followed, look).await;
+            });
+            begun.recv().await.unwrap();
+            // Time stands still during a look, except for these steps.
+            passes(LOOK_WITHIN - Duration::from_secs(1)).await;
+            assert_eq!(trouble(), None, "it may be slow");
+            passes(Duration::from_secs(2)).await;
+            let late = trouble().expect("it is reported");
+            assert!(late.contains("cannot be read in time"), "{late}");
+            assert!(certificate.config().is_some(), "the last good one");
+            passes(10 * LOOK_WITHIN).await;
+            assert!(begun.try_recv().is_err(), "no second look beside one that hangs");
+            let_go.send(()).unwrap();
+            begun.recv().await.unwrap();
+            assert_eq!(trouble(), None, "the first look has ended, and was a good one");
+            following.abort();
+            drop(let_go);
+            std::fs::remove_dir_all(&folder).unwrap();
+        });
+    }
+
+    /// Time passes, and what it wakes runs.
+    async fn passes(time: Duration) {
+        tokio::time::advance(time).await;
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[test]

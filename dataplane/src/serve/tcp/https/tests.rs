@@ -19,7 +19,7 @@ fn wr23_a_part_of_an_rrset_is_not_for_a_cache_of_http() {
         let (server, _) = server(Limits::default());
         let permit = server.table.admit_session(UNKNOWN.ip(), 0).expect("a place");
         let asker = Asker { client: UNKNOWN, server: UNKNOWN, over: ServedOver::Https };
-        let requests = Requests::new(server, asker, permit);
+        let requests = Requests::new(server, asker, permit, REQUEST_OCTETS);
         for (is_cut, expected) in [(false, "max-age=60"), (true, "max-age=0")] {
             let response = replied(Replied { message: MESSAGE.into(), is_cut }, requests.begin());
             assert_eq!(response.headers()[CACHE_CONTROL], expected);

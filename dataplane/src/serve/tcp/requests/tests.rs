@@ -14,6 +14,7 @@ use super::super::super::certificate::Certificate;
 use super::super::super::certificate::testing::{signed_there, trusting};
 use super::super::super::traffic::ServedOver;
 use super::super::https::body::Reply;
+use super::super::https::{REQUEST_OCTETS, SESSION_OCTETS};
 use super::super::tests::{local, patient, server, with_handshake_thread};
 use super::super::tls::Secured;
 use super::super::{HttpPath, accept};
@@ -38,7 +39,7 @@ fn connect_to(server: &Rc<TcpServer>) -> Rc<Requests> {
     let address = SocketAddr::new(CLIENT, 1);
     let asker = Asker { client: address, server: address, over: ServedOver::Https };
     let permit = server.table.admit_session(CLIENT, 0).unwrap();
-    Requests::new(Rc::clone(server), asker, permit)
+    Requests::new(Rc::clone(server), asker, permit, REQUEST_OCTETS)
 }
 
 fn held(server: &TcpServer) -> u64 {
@@ -71,13 +72,63 @@ fn t4_a_reply_over_https_counts_until_its_last_octet_is_written() {
         assert!(body.is_end_stream());
         drop(body);
         // HTTP/2 keeps it from here on, for as long as its client takes nothing.
-        assert_eq!((waiting.remaining(), held(&server)), (60_000, 60_000));
+        let all = 60_000 + REQUEST_OCTETS as u64;
+        assert_eq!((waiting.remaining(), held(&server)), (60_000, all));
         assert!(requests.permit.quiet_since().is_none(), "work in progress");
         waiting.advance(59_999);
-        assert_eq!(held(&server), 60_000, "all of it is there until its end");
+        assert_eq!(held(&server), all, "all of it is there until its end");
         drop(waiting);
         assert_eq!(held(&server), 0);
         assert!(requests.permit.quiet_since().is_some());
+    });
+}
+
+#[test]
+fn wr44_each_request_counts_its_stream_and_task_also_the_first_ones() {
+    local(async {
+        let (server, requests) = requests();
+        let mut begun = Vec::new();
+        for count in 1..=STREAMS as usize {
+            let mut work = requests.begin();
+            match count % 3 {
+                0 => work.arrives(0),
+                1 => work.hold(0),
+                _ => work.written(0),
+            }
+            begun.push(work);
+            assert_eq!(held(&server), (count * REQUEST_OCTETS) as u64, "{count} requests");
+        }
+        begun.truncate(10);
+        assert_eq!(held(&server), 10 * REQUEST_OCTETS as u64, "the others have ended");
+        drop(begun);
+        assert_eq!(held(&server), 0);
+    });
+}
+
+#[test]
+fn wr44_64_requests_at_once_are_served_beside_a_client_that_fills_the_buffers() {
+    local(async {
+        let (server, requests) = requests();
+        let address = SocketAddr::from(([127, 0, 0, 2], 1));
+        let asker = Asker { client: address, server: address, over: ServedOver::Https };
+        // Unread requests of another client, on as many connections as fill the buffers.
+        let greedy: Vec<_> = (0..Limits::default().tcp_connections_per_client)
+            .map(|_| {
+                let permit = server.table.admit_session(address.ip(), SESSION_OCTETS).unwrap();
+                let greedy = Requests::new(Rc::clone(&server), asker, permit, REQUEST_OCTETS);
+                let begun: Vec<Work> = (0..AT_ONCE).map(|_| greedy.begin()).collect();
+                (greedy, begun)
+            })
+            .collect();
+        let closed = greedy.iter().filter(|(greedy, _)| greedy.permit.gives_way()).count();
+        assert!(closed > 0, "they hold more than there is room for");
+        let most = Limits::default().tcp_buffer_bytes as u64;
+        assert!(held(&server) <= most, "{} octets", held(&server));
+        let begun: Vec<Work> = (0..AT_ONCE).map(|_| requests.begin()).collect();
+        assert!(!requests.permit.is_paused(), "none of them is refused");
+        assert!(!requests.permit.gives_way() && requests.permit.has_room(WAITING_OCTETS));
+        drop((begun, greedy));
+        assert_eq!(held(&server), 0);
     });
 }
 
@@ -124,7 +175,7 @@ fn wr41_64_lookups_at_a_time_and_the_others_of_a_connection_in_their_order() {
         let (slow, own) = futures::join!(slow, own);
         let took: Vec<u64> = slow.into_iter().map(|(took, _)| took).collect();
         assert_eq!((&took[..64], &took[64..]), (&[2; 64][..], &[4; 36][..]));
-        let all = 64 * WAITING_OCTETS + 36 * LATER_OCTETS + 37 * REQUEST_OCTETS;
+        let all = 64 * WAITING_OCTETS + 36 * LATER_OCTETS + 101 * REQUEST_OCTETS;
         assert_eq!(own, (0, all as u64), "at once, and all of them count");
         assert_eq!(held(&server), 0);
     });
@@ -148,7 +199,7 @@ fn wr44_a_request_of_a_connection_that_is_closed_gets_no_reply_of_an_upstream() 
 #[test]
 fn n20_wr44_a_request_without_room_for_its_lookup_is_answered_at_once() {
     local(async {
-        let room = WAITING_OCTETS;
+        let room = REQUEST_OCTETS + WAITING_OCTETS;
         for (tcp_buffer_bytes, octets) in [(room, 20), (room - 1, 12)] {
             let (_server, requests) =
                 requests_with(Limits { tcp_buffer_bytes, ..Limits::default() });
@@ -167,7 +218,7 @@ fn wr44_requests_without_a_reply_take_of_the_share_of_their_client_too() {
         let address = SocketAddr::from(([127, 0, 0, 2], 1));
         let asker = Asker { client: address, server: address, over: ServedOver::Https };
         let permit = server.table.admit_session(address.ip(), 0).unwrap();
-        let other = Requests::new(Rc::clone(&server), asker, permit);
+        let other = Requests::new(Rc::clone(&server), asker, permit, REQUEST_OCTETS);
         let read = (0..10_000).take_while(|_| greedy.turn().now_or_never().is_some()).count();
         assert_eq!(read, 128, "in one turn, of 512 octets each");
         assert!(other.turn().now_or_never().is_some(), "others have their own share");
@@ -182,7 +233,8 @@ fn l15_a_request_whose_rest_has_not_come_is_no_work() {
         let (server, requests) = requests();
         let mut half = requests.begin();
         half.arrives(100);
-        assert_eq!(held(&server), 100, "what has come, not what was announced");
+        let come = held(&server) - REQUEST_OCTETS as u64;
+        assert_eq!(come, 100, "what has come, not what was announced");
         let begun = requests.permit.waits_since().expect("it waits for its client");
         assert!(requests.permit.quiet_since().is_none(), "a message has begun");
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -247,15 +247,15 @@ impl std::fmt::Debug for Certificate {
 
 #[cfg(test)]
 mod tests {
+    use super::testing::{made, mount};
     use super::*;
 
     /// Without an error at once, this test does not end: no one writes into the pipe.
     #[test]
     fn t8_a_pipe_in_place_of_a_key_is_named_and_not_waited_for() {
         let folder = std::env::temp_dir().join(format!("clusterdns-pipe-{}", std::process::id()));
-        let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
-        let key = made.signing_key.serialize_pem();
-        mount(&folder, &made.cert.pem(), &key);
+        let (chain, key) = made();
+        mount(&folder, &chain, &key);
         let certificate = Certificate::new(folder.clone(), Use::Tls);
         assert_eq!(certificate.state().trouble, None);
         let file = folder.join("tls.key");
@@ -273,21 +273,10 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Mounts another chain and key in the folder, as kubelet does.
-    fn mount(folder: &std::path::Path, chain: &str, key: &str) {
-        std::fs::create_dir_all(folder).unwrap();
-        std::fs::write(folder.join("tls.crt"), chain).unwrap();
-        std::fs::write(folder.join("tls.key"), key).unwrap();
-    }
-
     #[test]
     fn t8_another_secret_is_used_once_it_is_mounted() {
         let base = std::env::temp_dir().join(format!("clusterdns-swap-{}", std::process::id()));
         let (old, new) = (base.join("old"), base.join("new"));
-        let made = || {
-            let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
-            (made.cert.pem(), made.signing_key.serialize_pem())
-        };
         let ((first, first_key), (second, second_key)) = (made(), made());
         mount(&old, &first, &first_key);
         let certificate = Certificate::new(old.clone(), Use::Tls);
@@ -317,10 +306,6 @@ mod tests {
     #[test]
     fn t8_a_bad_certificate_leaves_the_last_good_one_in_use() {
         let folder = std::env::temp_dir().join(format!("clusterdns-bad-{}", std::process::id()));
-        let made = || {
-            let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
-            (made.cert.pem(), made.signing_key.serialize_pem())
-        };
         let certificate = Certificate::new(folder.clone(), Use::Tls);
         assert!(certificate.config().is_none(), "nothing is mounted");
         assert_eq!(certificate.key(), None);

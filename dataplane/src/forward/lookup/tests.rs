@@ -24,6 +24,14 @@ fn upstreams(address: SocketAddr) -> Upstreams {
     upstreams_with(&[address], GroupOptions { limits, ..GroupOptions::default() })
 }
 
+/// A server over UDP at whose port nothing listens for TCP yet; no other test takes that meanwhile.
+async fn without_listener() -> (UdpSocket, tokio::net::TcpSocket) {
+    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let stream = tokio::net::TcpSocket::new_v4().unwrap();
+    stream.bind(far.local_addr().unwrap()).unwrap();
+    (far, stream)
+}
+
 fn upstreams_with(addresses: &[SocketAddr], options: GroupOptions) -> Upstreams {
     upstreams_over(config::Transport::Udp, addresses, options)
 }
@@ -327,12 +335,8 @@ async fn fw21_after_an_error_an_earlier_query_is_waited_for_until_the_next_send_
 
 #[tokio::test]
 async fn fw26_a_truncated_reply_is_asked_for_after_the_pause_of_connections() {
-    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let address = far.local_addr().unwrap();
-    // No other test takes the port meanwhile.
-    let stream = tokio::net::TcpSocket::new_v4().unwrap();
-    stream.bind(address).unwrap();
-    let upstreams = upstreams(address);
+    let (far, stream) = without_listener().await;
+    let upstreams = upstreams(far.local_addr().unwrap());
     let group = upstreams.group(0).unwrap();
     tokio::spawn(async move {
         let mut buffer = [0; 512];

@@ -1,6 +1,6 @@
-//! Certificates that record which thread uses them, for tests of where handshakes are computed.
+//! Certificates for tests: files of one, and one that records which thread uses it, for tests of where handshakes are computed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +20,19 @@ impl Certificate {
         certificate.version.fetch_add(1, Ordering::Release);
         certificate
     }
+}
+
+/// The chain and the key of another certificate, as its files have them.
+pub(in super::super) fn made() -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// Mounts a chain and a key in the folder, as kubelet does.
+pub(in super::super) fn mount(folder: &Path, chain: &str, key: &str) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("tls.crt"), chain).unwrap();
+    std::fs::write(folder.join("tls.key"), key).unwrap();
 }
 
 /// The names of the threads that chose the certificate, in order.

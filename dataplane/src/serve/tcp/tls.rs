@@ -134,7 +134,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::super::super::certificate::Use;
-    use super::super::super::certificate::testing::{signed_there, trusting};
+    use super::super::super::certificate::testing::{made, mount, signed_there, trusting};
     use super::super::super::traffic::ServedOver;
     use super::super::tests::{local, patient, server, with_handshake_thread};
     use super::*;
@@ -167,10 +167,8 @@ mod tests {
     fn t8_a_look_that_hangs_is_reported_after_30_s_until_it_returns() {
         local(async {
             let folder = std::env::temp_dir().join(format!("hanging-look-{}", std::process::id()));
-            let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
-            std::fs::create_dir_all(&folder).unwrap();
-            std::fs::write(folder.join("tls.crt"), made.cert.pem()).unwrap();
-            std::fs::write(folder.join("tls.key"), made.signing_key.serialize_pem()).unwrap();
+            let (chain, key) = made();
+            mount(&folder, &chain, &key);
             let certificate = Arc::new(Certificate::new(folder.clone(), Use::Tls));
             let trouble = || certificate.state().trouble;
             let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();

@@ -17,12 +17,8 @@ fn places(group: &Group) -> usize {
 
 #[tokio::test]
 async fn l16_dead_names_of_one_client_leave_a_server_without_tcp_its_places() {
-    let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let address = far.local_addr().unwrap();
-    // Nothing listens at its port for TCP, and no other test takes that meanwhile.
-    let closed = tokio::net::TcpSocket::new_v4().unwrap();
-    closed.bind(address).unwrap();
-    let upstreams = one_server(config::Transport::Udp, address);
+    let (far, _closed) = without_listener().await;
+    let upstreams = one_server(config::Transport::Udp, far.local_addr().unwrap());
     let group = upstreams.group(0).unwrap();
     let key = |name: &str| LookupKey::new(Name::from_text(name).unwrap(), 1, false, false);
     let ask = |client: u8, key: LookupKey| {

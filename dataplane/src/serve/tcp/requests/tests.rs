@@ -21,6 +21,7 @@ use super::super::{HttpPath, accept};
 use super::*;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// A type of frame, and what it may say (RFC 9113 §6.5).
 const SETTINGS: u8 = 4;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
@@ -36,9 +37,14 @@ fn requests_with(limits: Limits) -> (Rc<TcpServer>, Rc<Requests>) {
 }
 
 fn connect_to(server: &Rc<TcpServer>) -> Rc<Requests> {
-    let address = SocketAddr::new(CLIENT, 1);
+    connect_from(CLIENT, 0, server)
+}
+
+/// A session of this client that counts as this many octets.
+fn connect_from(client: IpAddr, octets: usize, server: &Rc<TcpServer>) -> Rc<Requests> {
+    let address = SocketAddr::new(client, 1);
     let asker = Asker { client: address, server: address, over: ServedOver::Https };
-    let permit = server.table.admit_session(CLIENT, 0).unwrap();
+    let permit = server.table.admit_session(client, octets).unwrap();
     Requests::new(Rc::clone(server), asker, permit, REQUEST_OCTETS)
 }
 
@@ -109,13 +115,10 @@ fn wr44_each_request_counts_its_stream_and_task_also_the_first_ones() {
 fn wr44_64_requests_at_once_are_served_beside_a_client_that_fills_the_buffers() {
     local(async {
         let (server, requests) = requests();
-        let address = SocketAddr::from(([127, 0, 0, 2], 1));
-        let asker = Asker { client: address, server: address, over: ServedOver::Https };
         // Unread requests of another client, on as many connections as fill the buffers.
         let greedy: Vec<_> = (0..Limits::default().tcp_connections_per_client)
             .map(|_| {
-                let permit = server.table.admit_session(address.ip(), SESSION_OCTETS).unwrap();
-                let greedy = Requests::new(Rc::clone(&server), asker, permit, REQUEST_OCTETS);
+                let greedy = connect_from(OTHER, SESSION_OCTETS, &server);
                 let begun: Vec<Work> = (0..AT_ONCE).map(|_| greedy.begin()).collect();
                 (greedy, begun)
             })
@@ -215,10 +218,7 @@ fn wr44_requests_without_a_reply_take_of_the_share_of_their_client_too() {
     use futures::FutureExt;
     local(async {
         let (server, greedy) = requests();
-        let address = SocketAddr::from(([127, 0, 0, 2], 1));
-        let asker = Asker { client: address, server: address, over: ServedOver::Https };
-        let permit = server.table.admit_session(address.ip(), 0).unwrap();
-        let other = Requests::new(Rc::clone(&server), asker, permit, REQUEST_OCTETS);
+        let other = connect_from(OTHER, 0, &server);
         let read = (0..10_000).take_while(|_| greedy.turn().now_or_never().is_some()).count();
         assert_eq!(read, 128, "in one turn, of 512 octets each");
         assert!(other.turn().now_or_never().is_some(), "others have their own share");

@@ -1,17 +1,19 @@
 //! One query to one server, and patience for replies that are not ours (FW13). Without a deadline: the lookup drops an
 //! attempt that takes too long.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane_core::{
     Discard, ErrorCodes, LookupKey, QueryForm, RelayError, Relayed, TtlCaps, Verdict,
 };
 
-use super::connections::{self, Progress, Reply, Unsent};
+use super::connections::{self, Asker, Progress, Reply, Unsent};
 use super::plan::Transport;
 use super::server::Server;
 use super::sockets::{self, Arrival, Exchange};
 use super::upstream_tap::Shown;
+use super::upstreams::Group;
 use super::{now, random};
 
 /// Rcodes with which a server refuses a query for its OPT record (FW25): FORMERR, NOTIMP, BADVERS.
@@ -20,6 +22,9 @@ pub(super) const REFUSES_EDNS: [u16; 3] = [1, 4, 16];
 /// Wrong datagrams after which the server is asked over TCP (FW13).
 const MAX_DISCARDS: usize = 3;
 
+/// The client of a query that no client asked for.
+pub(super) const NO_CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
 /// The question of a lookup, the same for every server.
 #[derive(Clone, Copy)]
 pub(super) struct Question<'a> {
@@ -27,6 +32,12 @@ pub(super) struct Question<'a> {
     pub(super) caps: &'a TtlCaps,
     /// The name goes out in random case over UDP (FW14).
     pub(super) randomise_case: bool,
+}
+
+impl<'a> Question<'a> {
+    pub(super) fn new(group: &'a Group, key: &'a LookupKey) -> Question<'a> {
+        Question { key, caps: &group.caps, randomise_case: group.randomise_case }
+    }
 }
 
 #[derive(Debug)]
@@ -49,12 +60,13 @@ pub(super) enum AttemptResult {
     NoPlace,
 }
 
-/// Asks the server over this transport, with or without an OPT record.
+/// Asks the server over this transport, with or without an OPT record; `asker` is needed over a connection.
 pub(super) async fn ask(
     question: Question<'_>,
     server: &Arc<Server>,
     transport: Transport,
     edns: bool,
+    asker: Asker<'_>,
 ) -> AttemptResult {
     match transport {
         Transport::Udp => {
@@ -67,7 +79,7 @@ pub(super) async fn ask(
             }
         }
         Transport::Connection => {
-            exchange(question, Messages::new(server, edns), Progress::Unsent).await
+            exchange(question, Messages::new(server, edns), Progress::Unsent, asker).await
         }
     }
 }
@@ -213,9 +225,10 @@ pub(super) async fn exchange(
     question: Question<'_>,
     mut messages: Messages,
     progress: Progress,
+    asker: Asker<'_>,
 ) -> AttemptResult {
     let query = |id| messages.query(question.key, id);
-    match connections::ask(&messages.server.connections, progress, query).await {
+    match connections::ask(&messages.server.connections, asker, progress, query).await {
         Ok(reply) => messages.judge(question, &reply),
         Err(failure) => match failure.unsent {
             None => AttemptResult::Unreachable,

@@ -5,6 +5,9 @@ mod connection;
 mod placing;
 mod connect_turns;
 mod crowd;
+mod alone;
+mod copies;
+mod patience;
 mod exchanges;
 mod outlet;
 mod stream;
@@ -21,7 +24,7 @@ mod pause;
 mod failure;
 mod counts;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -50,6 +53,10 @@ use tls_session::TlsSession;
 
 /// Connections to one server, those that are being closed among them.
 const MAX_CONNECTIONS: usize = 32;
+/// Stalled connections until new queries share these, as a copy has helped lately; else. The others are left for queries that are
+/// asked again, alone, and a server may take few connections.
+const MAX_STALLED: usize = 8;
+const MAX_STALLED_AT_FIRST: usize = 4;
 /// Times that a query is sent: once, and once more where it was lost (FW54).
 const TRIES: usize = 2;
 /// Times more where it was lost beside replies to others: as often as a full connection has to be made for a server that
@@ -79,12 +86,24 @@ pub(super) enum Progress {
     Lost(u64),
 }
 
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker<'a> {
+    /// Clients have turns for copies of queries (L16).
+    pub(super) client: IpAddr,
+    /// Ended as soon as the next query of the same lookup may be sent to the server, because this one is not asked again by itself.
+    pub(super) next: &'a CancellationToken,
+    /// The same query waits at the server.
+    pub(super) is_repeat: bool,
+}
+
 /// Asks over a connection that is open, or a new one; without a deadline. `query` writes the message for an id.
 ///
 /// # Errors
 /// No connection can be made, two broke, or what came is not a reply.
 pub(super) async fn ask(
     connections: &Arc<Connections>,
+    asker: Asker<'_>,
     progress: Progress,
     query: impl Fn(u16) -> Vec<u8>,
 ) -> Result<Reply, Failure> {
@@ -96,35 +115,46 @@ pub(super) async fn ask(
     // It came too late for the replies or the place that others got: the server works, so time and this number end it.
     let mut more_tries = 0;
     loop {
-        let place = match taken.take().or_else(|| connections.place(after, &query, now())) {
+        let place = match taken.take().or_else(|| connections.place_for(asker, after, &query)) {
             Some(place) => place,
-            None => {
-                let new = Arc::clone(connections);
-                let opening = async move { Box::pin(new.connect()).await };
-                match connections.place_on_new(after, &query, opening).await {
-                    Ok(place) => place,
-                    Err(failure) if failure.unsent != Some(Unsent::Taken) => return Err(failure),
-                    Err(_) if more_tries < MORE_TRIES => {
-                        more_tries += 1;
-                        continue;
-                    }
-                    Err(taken) => return Err(connections.counted_failure(taken)),
+            None => match connections.place_on_new(after, &query, connections.opening()).await {
+                Ok(place) => place,
+                Err(failure) if failure.unsent != Some(Unsent::Taken) => return Err(failure),
+                Err(_) if more_tries < MORE_TRIES => {
+                    more_tries += 1;
+                    continue;
                 }
-            }
+                Err(taken) => return Err(connections.counted_failure(taken)),
+            },
         };
-        let connection = Arc::clone(&place.connection);
-        let failure = match place.reply().await {
-            Ok(reply) => return Ok(reply),
+        let (connection, ended) = connections.reply_to(place, asker, &query).await;
+        let failure = match ended {
+            Ok(reply) => {
+                if tries == TRIES {
+                    connections.shared.copies.helped(asker.client, now());
+                }
+                return Ok(reply);
+            }
             Err(failure) => failure,
         };
         match connection.loss_counts() || more_tries == MORE_TRIES {
             true => tries += 1,
             false => more_tries += 1,
         }
-        if tries == TRIES || !failure.is_loss() {
+        if !failure.is_loss() || tries > TRIES {
             return Err(failure);
         }
         after = connection.after_loss();
+        // It may have been lost together with a name for which the server ends its connection, as dnsmasq does.
+        if tries == TRIES {
+            if connection.has_streams() || more_tries == MORE_TRIES {
+                return Err(failure);
+            }
+            if !connections.shared.copies.take(asker.client, now()) {
+                return Err(failure);
+            }
+            taken = Some(connections.placed_alone(&query).await.ok_or(failure)?);
+        }
     }
 }
 
@@ -188,17 +218,62 @@ impl Connections {
         open.iter().filter_map(|connection| connection.overdue(now)).min()
     }
 
-    /// Connections that are not silent, later than this number.
+    /// Connections that are not stalled, later than this number; none behind as many stalled ones as there may be.
     fn fitting(&self, after: u64, now: Instant) -> impl Iterator<Item = Arc<Connection>> {
-        // The list is not copied: most queries fit on the first connection.
-        let at = |place: usize| self.open().get(place).cloned();
-        let fit = move |it: &Arc<Connection>| it.number > after && !it.is_silent(now);
-        (0..).map_while(at).filter(fit)
+        let mut stalled = 0;
+        let not_full = move |(is_stalled, it): &(bool, Arc<Connection>)| {
+            stalled += usize::from(*is_stalled && !it.has_streams());
+            stalled < MAX_STALLED_AT_FIRST || stalled < self.max_stalled(now)
+        };
+        let looked_at = self.later(after).map(move |it| (it.is_stalled(now), it));
+        looked_at.take_while(not_full).filter_map(|(is_stalled, it)| (!is_stalled).then_some(it))
     }
 
-    /// A place on an open connection that is not silent, later than this number.
+    fn max_stalled(&self, now: Instant) -> usize {
+        if self.shared.copies.has_helped(now) { MAX_STALLED } else { MAX_STALLED_AT_FIRST }
+    }
+
+    /// Connections later than this number.
+    fn later(&self, after: u64) -> impl Iterator<Item = Arc<Connection>> {
+        // The list is not copied: most queries fit on the first connection.
+        let at = |place: usize| self.open().get(place).cloned();
+        (0..).map_while(at).filter(move |it| it.number > after)
+    }
+
+    /// A place on an open connection that is not stalled, later than this number.
     fn place(&self, after: u64, query: impl Fn(u16) -> Vec<u8>, now: Instant) -> Option<Place> {
         self.fitting(after, now).find_map(|connection| connection.place(&query, now))
+    }
+
+    /// The same for a query that may be late again: it must not stall another connection.
+    fn place_for(
+        &self,
+        asker: Asker<'_>,
+        after: u64,
+        query: impl Fn(u16) -> Vec<u8>,
+    ) -> Option<Place> {
+        match asker.is_repeat {
+            true => self.place_beside_late(after, query, now()),
+            false => self.place(after, query, now()),
+        }
+    }
+
+    /// A place on an open connection that is not silent, later than this number; it may be stalled.
+    fn place_beside_late(
+        &self,
+        after: u64,
+        query: impl Fn(u16) -> Vec<u8>,
+        now: Instant,
+    ) -> Option<Place> {
+        let mut open = self.later(after).filter(|it| !it.is_silent(now));
+        open.find_map(|connection| connection.place(&query, now))
+    }
+
+    fn opening(
+        self: &Arc<Self>,
+    ) -> impl Future<Output = Result<Arc<Connection>, Failure>> + Send + use<> {
+        let new = Arc::clone(self);
+        async move { Box::pin(new.connect()).await }
     }
 
     /// Opens a connection of this server's transport, and keeps it. It has some KiB while it does: only who opens has that.

@@ -1,6 +1,7 @@
 //! One lookup: attempts at the servers of a group, side by side, until one answers (FW20-FW26).
 
 mod queues;
+mod streams;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::unresolved::Unresolved;
 use super::upstreams::Group;
 use super::{now, random};
 use queues::Queues;
+use streams::{Streams, Turn};
 
 /// How long a reply without signatures is kept for clients that want them, where another server may have them, in seconds.
 const MAX_WITHOUT_SIGNATURES_S: u32 = 30;
@@ -124,7 +126,7 @@ impl Lookup {
     }
 
     pub(super) fn question<'a>(&'a self, key: &'a LookupKey) -> Question<'a> {
-        Question { key, caps: &self.group.caps, randomise_case: self.group.randomise_case }
+        Question::new(&self.group, key)
     }
 
     /// Asks until the first good reply from any of the attempts; `asked` is the one that has left already.
@@ -134,10 +136,11 @@ impl Lookup {
         asked: Option<Asked>,
     ) -> Result<Answered, Unresolved> {
         let group = Arc::clone(&self.group);
-        let question = Question { key, caps: &group.caps, randomise_case: group.randomise_case };
+        let question = Question::new(&group, key);
         let mut attempts = FuturesUnordered::new();
         // Those in progress, by the number of the send.
         let mut sent: Vec<Option<(Send, Sent)>> = Vec::with_capacity(MAX_SENDS);
+        let mut streams = Streams::of(self.client);
         match asked {
             Some(Asked { send, sent: guard, outcome: Outcome::Ended(outcome) }) => {
                 if let Some(answered) = self.ended(send, guard, outcome) {
@@ -147,7 +150,8 @@ impl Lookup {
             Some(Asked { send, sent: guard, outcome: Outcome::Open(open) }) => {
                 sent.push(Some((send, guard)));
                 let member = self.plan.member(send.place);
-                attempts.push(attempt(question, &group, member, send, 0, Some(open)));
+                let turn = streams.turn(send);
+                attempts.push(attempt(question, &group.servers[member], send, 0, Some(open), turn));
             }
             None => {}
         }
@@ -176,7 +180,10 @@ impl Lookup {
                             let number = sent.len();
                             sent.push(Some((send, guard)));
                             self.sends += 1;
-                            attempts.push(attempt(question, &group, member, send, number, None));
+                            let turn = streams.turn(send);
+                            let one =
+                                attempt(question, &group.servers[member], send, number, None, turn);
+                            attempts.push(one);
                         }
                         None => self.full(send),
                     }
@@ -359,27 +366,24 @@ impl Lookup {
 /// One attempt of a lookup, with its number; `begun` where it has begun already.
 async fn attempt(
     question: Question<'_>,
-    group: &Group,
-    member: usize,
+    server: &Arc<Server>,
     send: Send,
     number: usize,
     begun: Option<Open>,
+    turn: Turn,
 ) -> (usize, Send, AttemptResult) {
+    let asker = turn.wait().await;
     let outcome = match begun {
         Some(Open::Datagrams(datagrams, exchange)) => {
             attempt::listen(question, datagrams, exchange).await
         }
         Some(Open::Connection(messages, progress)) => {
-            attempt::exchange(question, messages, progress).await
+            attempt::exchange(question, messages, progress, asker).await
         }
-        None => attempt::ask(question, &group.servers[member], send.transport, send.edns).await,
+        None => attempt::ask(question, server, send.transport, send.edns, asker).await,
     };
     (number, send, outcome)
 }
-
-/// The client of lookups in tests that have no client.
-#[cfg(test)]
-pub(super) const NO_CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
 
 #[cfg(test)]
 pub(super) async fn lookup(
@@ -388,7 +392,7 @@ pub(super) async fn lookup(
     key: &LookupKey,
     started: Instant,
 ) -> Result<Answered, Unresolved> {
-    Lookup::new(group, members, NO_CLIENT, key, started)?.run(key, None).await
+    Lookup::new(group, members, attempt::NO_CLIENT, key, started)?.run(key, None).await
 }
 
 #[cfg(test)]

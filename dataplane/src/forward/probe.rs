@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, Relayed, TtlCaps, is_loop_answer};
 use futures::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
-use super::attempt::{self, AttemptResult, Question, REFUSES_EDNS};
-use super::connections::HOLD_OFF;
+use super::attempt::{self, AttemptResult, NO_CLIENT, Question, REFUSES_EDNS};
+use super::connections::{Asker, HOLD_OFF};
 use super::plan::Transport;
 use super::server::{Found, Heard, OptHeard, Server};
 use super::upstreams::{Group, Upstreams};
@@ -269,12 +270,14 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
 
 /// `None` in that pause.
 async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Probed> {
-    let question = Question { key, caps: &TtlCaps::default(), randomise_case: false };
+    let (caps, next) = (TtlCaps::default(), CancellationToken::new());
+    let asker = Asker { client: NO_CLIENT, next: &next, is_repeat: false };
+    let question = Question { key, caps: &caps, randomise_case: false };
     let transport = server.transport();
     let asked = async {
-        match attempt::ask(question, server, transport, edns).await {
+        match attempt::ask(question, server, transport, edns, asker).await {
             AttemptResult::Distrusted if transport == Transport::Udp => {
-                attempt::ask(question, server, Transport::Connection, edns).await
+                attempt::ask(question, server, Transport::Connection, edns, asker).await
             }
             outcome => outcome,
         }

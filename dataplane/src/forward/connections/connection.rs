@@ -1,6 +1,7 @@
 //! One connection, as the queries on it see it: the queries that wait on it, and how long it may be used.
 
 mod ends;
+mod stalled;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::copies::Copies;
 use super::counts::Counts;
 use super::failure::Failure;
 use super::outlet::{Outlet, Query};
 use super::partial::Held;
+use super::patience::Patience;
 use super::pause::Pause;
 use super::sessions::CHECKED_WITHIN;
 use crate::forward::plan::USUAL;
@@ -63,6 +66,8 @@ pub(super) struct Shared {
     /// A connection ended behind its first reply while queries waited on it, or its server took one of several, and none has
     /// given a second reply since: the server may answer one query on each.
     pub(super) gives_one: AtomicBool,
+    pub(super) patience: Patience,
+    pub(super) copies: Copies,
     /// Connections made since start; never lower.
     pub(super) opened: AtomicU64,
 }
@@ -187,10 +192,15 @@ impl Connection {
         self.waiting().is_silent(now)
     }
 
-    /// Whether it is silent and never gave a reply.
+    /// Whether each query has a stream for itself: none waits for another one.
+    pub(super) fn has_streams(&self) -> bool {
+        self.outlet.has_streams()
+    }
+
+    /// Whether it is silent and never gave a reply. One query alone says something about its name only.
     pub(super) fn is_useless(&self, now: Instant) -> bool {
         let waiting = self.waiting();
-        waiting.good == 0 && waiting.is_silent(now)
+        waiting.good == 0 && waiting.is_silent(now) && !waiting.is_alone()
     }
 
     fn gives_one(&self) -> bool {
@@ -263,8 +273,9 @@ impl Connection {
             .unwrap_or_default();
         let (octets, waiter) = begin(id)?;
         room.put(Query { id, octets, instead });
-        let ended = instead.and_then(|other| waiting.remove(other));
+        let ended = instead.and_then(|other| waiting.remove(other)).map(|(waiter, _)| waiter);
         waiting.add(id, waiter, now + USUAL.interval);
+        waiting.was_idle |= waiting.silent_since.is_none();
         waiting.silent_since.get_or_insert(now);
         waiting.used = now;
         drop(waiting);
@@ -328,7 +339,9 @@ impl Connection {
     /// Gives a reply to the query with this id; false if none waits for it (FW54).
     pub(super) fn answered(self: &Arc<Self>, id: u16, ended: Ended, now: Instant) -> bool {
         let mut waiting = self.waiting();
-        let Some(waiter) = waiting.remove(id) else { return false };
+        let Some((waiter, overtook)) = waiting.remove(id) else { return false };
+        let silent_since = waiting.silent_since;
+        let was_idle = std::mem::take(&mut waiting.was_idle);
         waiting.silent_since = (waiting.len() > 0).then_some(now);
         waiting.used = now;
         waiting.good += u64::from(ended.is_ok());
@@ -350,7 +363,11 @@ impl Connection {
         }
         match &ended {
             Ok(_) => {
-                self.shared.pause.replied();
+                self.shared.pause.replied(now);
+                self.shared.patience.replied(silent_since, was_idle, now);
+                if overtook {
+                    self.shared.patience.overtook(now);
+                }
                 self.shared.counts.answered();
             }
             Err(failure) => self.shared.counts.failed(failure, now),

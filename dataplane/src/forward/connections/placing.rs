@@ -6,18 +6,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::Either;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::alone::MAX_REPLACED;
 use super::connect_turns::Beginning;
 use super::connection::{Connection, Place};
-use super::{Connections, Failure, MAX_CONNECTIONS, now};
+use super::pause::SHORT_PAUSE;
+use super::{Connections, Failure, HOLD_OFF, MAX_CONNECTIONS, now};
 
 /// Time of a handshake, from the first packet on. A handshake continues without the query that began it.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(3);
 /// A query waits for a handshake this long before it takes a place in a crowd: less than the time between two sends.
 const LONG_HANDSHAKE: Duration = Duration::from_millis(200);
-/// Connections to one server beyond [`MAX_CONNECTIONS`], each in place of one that has been ended for it.
-const MAX_REPLACED: usize = 8;
 
 impl Connections {
     /// Waits for `wanted`, or until a place on an open connection is free.
@@ -59,6 +60,9 @@ impl Connections {
         query: impl Fn(u16) -> Vec<u8>,
         opening: impl Future<Output = Result<Arc<Connection>, Failure>> + Send + 'static,
     ) -> Result<Place, Failure> {
+        if let Some(place) = self.place_among_stalled(&query) {
+            return Ok(place);
+        }
         let turn = self.place_or(after, &query, self.turns.take(|| self.gives_one())).await;
         let mut turn = match turn {
             Either::Left(place) => return Ok(place),
@@ -68,6 +72,11 @@ impl Connections {
             return Ok(place);
         }
         self.close_finished();
+        if !self.is_tried()
+            && let Some(place) = self.place_beside_late(after, &query, now())
+        {
+            return Ok(place);
+        }
         let gives_one = self.gives_one();
         if gives_one {
             turn.share();
@@ -75,7 +84,13 @@ impl Connections {
         // One query has each connection of such a server for itself: its silence says nothing about the server.
         let is_silent =
             !gives_one && self.open().iter().any(|connection| connection.is_useless(now()));
-        if let Some(failure) = self.shared.pause.holds(is_silent, now()) {
+        if let Some((_, left)) = self.shared.pause.holds(is_silent, now())
+            && left <= SHORT_PAUSE
+            && let Either::Left(place) = self.place_or(after, &query, sleep(left)).await
+        {
+            return Ok(place);
+        }
+        if let Some((failure, _)) = self.shared.pause.holds(is_silent, now()) {
             let is_full = self.open().iter().any(|connection| connection.is_open());
             let failure = if is_full { Failure::full() } else { failure };
             return self.place_in_crowd(is_silent, &query).ok_or(failure);
@@ -86,26 +101,7 @@ impl Connections {
                 .place_in_crowd(true, &query)
                 .ok_or_else(|| self.counted_failure(Failure::full()));
         };
-        // It runs in a task of its own: a lookup that another server answers does not end the handshake. Otherwise a
-        // slower server would never get a connection. The task counts the result, also when no query waits.
-        let (shared, common) = (Arc::clone(&self.shared), Arc::clone(&self.common));
-        let task = tokio::spawn(async move {
-            let opened = common.guarded(timeout(HANDSHAKE, opening)).await;
-            // After a panic, which is a defect of ours, too: the next handshake would meet it again.
-            let opened = opened.map_or_else(
-                || Err(Failure::broken()),
-                |opened| opened.unwrap_or_else(|_| Err(Failure::slow())),
-            );
-            drop(beginning);
-            match &opened {
-                Ok(_) => shared.pause.connected(now()),
-                Err(failure) => {
-                    shared.counts.failed(failure, now());
-                    shared.pause.failed(failure, now());
-                }
-            }
-            (opened, turn)
-        });
+        let task = self.begun(opening, beginning, turn);
         // We keep the turn until we have a place; otherwise those who wait would take all places.
         let (opened, _turn) = match self.place_or(after, &query, task).await {
             Either::Left(place) => return Ok(place),
@@ -126,6 +122,42 @@ impl Connections {
         let failure = self.counted_failure(Failure::broken());
         self.shared.pause.failed(&failure, now());
         Err(failure)
+    }
+
+    /// A handshake. It runs in a task of its own: a lookup that another server answers does not end it. Otherwise a slower server
+    /// would never get a connection. The task counts the result, also when no query waits.
+    pub(super) fn begun<T: Send + 'static>(
+        &self,
+        opening: impl Future<Output = Result<Arc<Connection>, Failure>> + Send + 'static,
+        beginning: Beginning,
+        turn: T,
+    ) -> JoinHandle<(Result<Arc<Connection>, Failure>, T)> {
+        let (shared, common) = (Arc::clone(&self.shared), Arc::clone(&self.common));
+        tokio::spawn(async move {
+            let opened = common.guarded(timeout(HANDSHAKE, opening)).await;
+            // After a panic, which is a defect of ours, too: the next handshake would meet it again.
+            let opened = opened.map_or_else(
+                || Err(Failure::broken()),
+                |opened| opened.unwrap_or_else(|_| Err(Failure::slow())),
+            );
+            drop(beginning);
+            match &opened {
+                Ok(_) => shared.pause.connected(now()),
+                Err(failure) => {
+                    shared.counts.failed(failure, now());
+                    shared.pause.failed(failure, now());
+                }
+            }
+            (opened, turn)
+        })
+    }
+
+    /// Whether the latest connection that is not for one query alone has given a reply. Else what is late may be the server, and the
+    /// next one waits.
+    fn is_tried(&self) -> bool {
+        let open = self.open().clone();
+        let latest = open.iter().rev().find(|connection| !connection.is_alone());
+        latest.is_none_or(|connection| connection.is_tried(now() - HOLD_OFF))
     }
 
     fn gives_one(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Connections as queries use them, over pipes instead of sockets.
 
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::connection::{IDLE, LINGER, MAX_AGE, Message, SILENCE};
 use super::failure::Reason;
 use super::placing::HANDSHAKE;
 use super::*;
+use crate::forward::attempt::NO_CLIENT;
 
 mod ends;
 mod few_replies;
@@ -19,6 +21,7 @@ mod defects;
 mod resumed;
 mod kept_port;
 mod checked_again;
+mod in_order;
 
 /// Sends back what comes on each stream of each connection over QUIC, and notes from which port each connection came.
 async fn echo_quic(listener: quinn::Endpoint, ports: Arc<Mutex<Vec<u16>>>) {
@@ -33,6 +36,12 @@ async fn echo_quic(listener: quinn::Endpoint, ports: Arc<Mutex<Vec<u16>>>) {
             }
         });
     }
+}
+
+/// A query of a lookup that sends no other one.
+pub(super) fn asker() -> Asker<'static> {
+    static NEXT: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
+    Asker { client: NO_CLIENT, next: &NEXT, is_repeat: false }
 }
 
 pub(super) fn idle() -> Arc<Connections> {
@@ -277,12 +286,13 @@ async fn fw54_a_connection_that_is_silent_gets_no_more_queries_until_a_reply() {
     let at = |ms| start + Duration::from_millis(ms);
     let ask = |ms| connections.place(0, query, at(ms)).map(|place| place.id);
     let first = ask(0).unwrap();
-    let second = ask(999).expect("not yet silent");
-    assert_eq!(ask(1000), None);
+    let second = ask(499).expect("not yet silent");
+    assert_eq!(ask(500), None);
     assert!(answer(&connection, first, at(1500)));
-    let third = ask(2499).expect("a reply came lately");
-    assert_eq!(ask(2500), None);
-    assert!(answer(&connection, second, at(2600)) && answer(&connection, third, at(2600)));
+    assert_eq!(ask(1501), None, "the other one is overdue");
+    assert!(answer(&connection, second, at(2600)));
+    let third = ask(2601).expect("none waits");
+    assert!(answer(&connection, third, at(2700)));
     assert!(ask(60_000).is_some(), "nothing waited");
 }
 
@@ -292,8 +302,7 @@ async fn fw54_where_every_connection_is_silent_the_latest_is_used() {
     let mut far = Vec::new();
     for _ in 0..MAX_CONNECTIONS {
         let (near, other) = tokio::io::duplex(4096);
-        connections.keep(near).place(query, now()).unwrap();
-        far.push(other);
+        far.push((connections.keep(near).place(query, now()).unwrap(), other));
     }
     tokio::time::advance(SILENCE).await;
     assert!(connections.place(0, query, now()).is_none());
@@ -367,6 +376,6 @@ async fn fw54_a_handshake_that_does_not_end_is_given_up() {
 fn fw54_a_query_that_waits_for_a_connection_does_not_hold_what_makes_it() {
     let connections = idle();
     let makes = size_of_val(&Arc::clone(&connections).connect());
-    let waits = size_of_val(&ask(&connections, Progress::Unsent, query));
+    let waits = size_of_val(&ask(&connections, asker(), Progress::Unsent, query));
     assert!(waits < makes, "{waits} octets in each query, {makes} octets to make a connection");
 }

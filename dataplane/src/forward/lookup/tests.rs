@@ -1,6 +1,7 @@
 //! Which server a lookup asks first, and lookups at a server that has as many queries as it is given at once.
 
 mod alone;
+mod one_stream;
 mod without_tcp;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::Upstreams;
+use crate::forward::attempt::NO_CLIENT;
 
 /// The places that a server has whose group may have one query in progress.
 const PLACES: usize = 16;

@@ -119,9 +119,10 @@ impl Connection {
         true
     }
 
-    /// Ends it where it takes no more queries and no lookup waits for those on it.
+    /// Ends it where it takes no more queries, or is silent, and no lookup waits for those on it.
     pub(in crate::forward::connections) fn close_if_over(&self) {
-        if self.waiting().forget_all_gone() {
+        let has_replied = self.shared.pause.has_replied(now());
+        if self.waiting().forget_all_gone(has_replied, now()) {
             self.close();
         }
     }

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -61,10 +61,14 @@ pub(super) struct Waiting {
     places: usize,
     /// How many it may have in a crowd, where each has a stream; else they need ids only.
     streams: Option<usize>,
+    /// The only query on it waits alone: no other one is sent behind it.
+    is_alone: bool,
     /// Since when queries wait without any message.
     pub(super) silent_since: Option<Instant>,
+    /// The first of them was sent on an idle connection, and no reply has come since.
+    pub(super) was_idle: bool,
     /// When the connection was made.
-    opened: Instant,
+    pub(super) opened: Instant,
     /// When the latest query left or the latest reply came.
     pub(super) used: Instant,
     /// Replies that were not found wrong.
@@ -86,7 +90,9 @@ impl Waiting {
             looked_at: 0,
             places: MAX_QUERIES,
             streams: has_streams.then_some(MAX_QUERIES),
+            is_alone: false,
             silent_since: None,
+            was_idle: false,
             opened: now,
             used: now,
             good: 0,
@@ -103,12 +109,27 @@ impl Waiting {
         if now >= self.opened + MAX_AGE {
             self.retire();
         }
-        let is_open = self.state == ConnectionState::Open;
+        let is_open = self.state == ConnectionState::Open && !self.is_alone();
         let fits = match gives_one && self.good < 2 {
             true => self.len() == 0 && (self.good == 0 || self.used + LINGER <= now),
             false => self.in_progress(now) < self.places && self.len() < MAX_WAITING,
         };
-        (is_open && fits).then_some(Way::Free)
+        // The query that was alone may have ended.
+        let way = (is_open && fits).then_some(Way::Free)?;
+        self.is_alone = false;
+        Some(way)
+    }
+
+    /// The same for a query that must not wait behind another one.
+    pub(super) fn way_alone(&mut self, now: Instant, gives_one: bool) -> Option<Way> {
+        let way = self.way(now, gives_one).filter(|_| self.len() == 0)?;
+        self.is_alone = true;
+        Some(way)
+    }
+
+    /// Whether one query waits alone.
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone && self.len() > 0
     }
 
     /// Queries to which a reply may come. None came for a while to those that are left out: they need their ids, so that
@@ -127,7 +148,8 @@ impl Waiting {
     pub(super) fn way_in_crowd(&mut self, now: Instant, gives_one: bool) -> Option<Way> {
         let way = self.way(now, gives_one);
         // A query in a crowd would be lost where one is answered.
-        if way.is_some() || self.state != ConnectionState::Open || (gives_one && self.good < 2) {
+        let is_closed = self.state != ConnectionState::Open || self.is_alone();
+        if way.is_some() || is_closed || (gives_one && self.good < 2) {
             return way;
         }
         match self.streams {
@@ -152,14 +174,21 @@ impl Waiting {
         self.order.push_back((id, overdue_at));
     }
 
-    pub(super) fn remove(&mut self, id: u16) -> Option<Waiter> {
+    /// Takes the query with this id, and whether an earlier one waits.
+    pub(super) fn remove(&mut self, id: u16) -> Option<(Waiter, bool)> {
         let waiter = self.replies.remove(&id)?;
+        let mut is_later = false;
         // Most replies are to late queries: those that get none are the first.
         if let Some(place) = self.order.iter().rposition(|(other, _)| *other == id) {
             self.order.remove(place);
+            is_later = place > 0;
             self.looked_at -= usize::from(place < self.looked_at);
         }
-        Some(waiter)
+        Some((waiter, is_later))
+    }
+
+    pub(super) fn overdue_at(&self, id: u16) -> Option<Instant> {
+        self.order.iter().rev().find(|(other, _)| *other == id).map(|(_, at)| *at)
     }
 
     /// All of them: the connection has ended.
@@ -211,6 +240,21 @@ impl Waiting {
         self.silent_since.is_some_and(|since| now.saturating_duration_since(since) >= SILENCE)
     }
 
+    /// Whether queries wait on it, and the time between two replies is longer than usual, or the first is overdue. On a stream of
+    /// its own no query waits for another one.
+    pub(super) fn is_stalled(&self, patience: Duration, now: Instant) -> bool {
+        let is_long = |since| now.saturating_duration_since(since) >= patience;
+        let is_overdue = |(_, overdue_at): &(u16, Instant)| *overdue_at <= now;
+        self.streams.is_none()
+            && (self.silent_since.is_some_and(is_long)
+                || self.order.front().is_some_and(is_overdue))
+    }
+
+    /// Whether no earlier query waits than the one with this id.
+    pub(super) fn is_first(&self, id: u16) -> bool {
+        self.order.front().is_some_and(|(first, _)| *first == id)
+    }
+
     pub(super) fn retire(&mut self) {
         if self.state == ConnectionState::Open {
             self.state = ConnectionState::Draining;
@@ -234,11 +278,23 @@ impl Waiting {
         }
     }
 
-    /// Forgets its queries where it takes no others and no lookup waits for a reply to any of them; whether that is so.
-    pub(super) fn forget_all_gone(&mut self) -> bool {
-        let is_over =
-            self.state == ConnectionState::Draining && self.replies.values().all(Waiter::is_gone);
+    /// Whether a query waits alone for longer than the usual time between two replies. Nearly always its lookup waits on another
+    /// connection, too.
+    pub(super) fn gives_way(&self, patience: Duration, now: Instant) -> bool {
+        self.is_alone() && self.is_stalled(patience, now)
+    }
+
+    /// Forgets its queries where it takes no others, or where it is silent while the server replies on others (`has_replied`), and no
+    /// lookup waits for a reply to any of them; whether that is so.
+    pub(super) fn forget_all_gone(&mut self, has_replied: bool, now: Instant) -> bool {
+        let is_used = match self.state {
+            ConnectionState::Open => !has_replied || !self.is_silent(now),
+            ConnectionState::Draining => false,
+            ConnectionState::Closed => true,
+        };
+        let is_over = !is_used && self.replies.values().all(Waiter::is_gone);
         if is_over {
+            self.retire();
             self.take_all();
         }
         is_over

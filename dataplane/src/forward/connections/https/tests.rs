@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use super::super::connection::IDLE;
 use super::super::failure::Reason;
 use super::super::pause::HOLD_OFF;
-use super::super::tests::{idle, query};
+use super::super::tests::{asker, idle, query};
 use super::super::{Client, Connections, Progress};
 use super::*;
 use crate::forward::server_identity::ServerIdentity;
@@ -282,7 +282,8 @@ async fn fw2_a_server_that_does_not_choose_http2_is_asked_nothing() {
         let _ = far.read_to_end(&mut octets).await;
         octets
     });
-    let failure = super::super::ask(&connections, Progress::Unsent, query).await.unwrap_err();
+    let failure =
+        super::super::ask(&connections, asker(), Progress::Unsent, query).await.unwrap_err();
     assert_eq!(failure.reason, Reason::Handshake);
     assert_eq!(came.await.unwrap(), [0; 0]);
 }
@@ -331,7 +332,8 @@ async fn fw54_a_server_that_says_goaway_after_each_first_request_answers_all() {
             tokio::spawn(async move { goes_after_one(tls.accept(far).await.unwrap()).await });
         }
     });
-    let asks = (0..QUERIES).map(|_| super::super::ask(&connections, Progress::Unsent, query));
+    let asks =
+        (0..QUERIES).map(|_| super::super::ask(&connections, asker(), Progress::Unsent, query));
     let all = futures::future::join_all(asks).await;
     assert_eq!(all.iter().filter(|reply| reply.is_ok()).count(), QUERIES, "{all:?}");
 }

@@ -142,7 +142,7 @@ async fn fw54_a_query_whose_stream_is_reset_twice_is_not_sent_again() {
         assert!(answer(&connection, id, now()), "a server that gives replies to others");
     }
     let asks = Arc::clone(&connections);
-    let asked = tokio::spawn(async move { ask(&asks, Progress::Unsent, query).await });
+    let asked = tokio::spawn(async move { ask(&asks, asker(), Progress::Unsent, query).await });
     for _ in 0..TRIES {
         let id = queries.recv().await.unwrap().id;
         assert!(connection.answered(id, Err(Failure::reset("not this one")), now()));
@@ -156,7 +156,7 @@ async fn fw54_a_query_whose_connections_all_end_behind_replies_to_others_has_its
     const MOST: usize = MORE_TRIES + TRIES;
     let (connections, listener) = listening().await;
     let asks = Arc::clone(&connections);
-    let asked = tokio::spawn(async move { ask(&asks, Progress::Unsent, query).await });
+    let asked = tokio::spawn(async move { ask(&asks, asker(), Progress::Unsent, query).await });
     for _ in 0..MOST {
         let (mut far, _) = listener.accept().await.unwrap();
         read_query(&mut far).await;
@@ -181,7 +181,7 @@ async fn fw54_a_query_that_was_lost_is_asked_on_no_connection_made_before() {
         write_reply(&mut far, &asked).await;
         far
     });
-    assert!(ask(&connections, Progress::Unsent, query).await.is_ok());
+    assert!(ask(&connections, asker(), Progress::Unsent, query).await.is_ok());
     assert_eq!((lost(&connections), connections.counted(now()).opened), (1, 9));
     serving.await.unwrap();
 }

@@ -18,7 +18,7 @@ async fn asked_where_each_connection_has(replies: usize, together: usize) -> (us
             });
         }
     });
-    let asks = (0..together).map(|_| ask(&connections, Progress::Unsent, query));
+    let asks = (0..together).map(|_| ask(&connections, asker(), Progress::Unsent, query));
     let all = futures::future::join_all(asks).await;
     (all.iter().filter(|reply| reply.is_ok()).count(), connections.counted(now()).opened)
 }
@@ -103,8 +103,12 @@ async fn l16_a_slow_name_of_a_server_of_single_replies_begins_no_pause() {
     let waits = server.place(close_late).await.unwrap();
     assert!(waits.reply().await.is_err_and(|failure| failure.is_loss()));
     assert!(server.ask(answer_one).await, "the server has ended it, and took its time");
+    tokio::time::sleep(SILENCE).await;
     assert!(!server.ask(close_after_a_query).await);
-    assert!(!server.ask(answer_one).await, "the server has ended it at once");
+    assert!(
+        !server.ask(answer_one).await,
+        "the server has ended it at once, and gave no reply lately"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +189,7 @@ async fn fw54_a_query_whose_new_connection_another_took_gets_the_next_one() {
             }
         }
     });
-    assert!(ask(&connections, Progress::Unsent, query).await.is_ok());
+    assert!(ask(&connections, asker(), Progress::Unsent, query).await.is_ok());
     assert_eq!(took.await.unwrap().connection.number, 1);
     assert_eq!(connections.counted(now()).opened, 2);
 }

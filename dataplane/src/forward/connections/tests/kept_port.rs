@@ -21,7 +21,7 @@ async fn fw10_a_connection_over_quic_leaves_the_port_of_a_new_listener() {
     tokio::spawn(echo_quic(listener, Arc::clone(&ports)));
     let client = client_of(&made, address);
     let connections = Arc::new(Connections::new(address, client, Arc::clone(&common)));
-    let asks = async || ask(&connections, Progress::Unsent, query).await.expect("a reply");
+    let asks = async || ask(&connections, asker(), Progress::Unsent, query).await.expect("a reply");
     asks().await;
     let kept = ports.lock().unwrap()[0];
     common.keep_port(Some(kept));

@@ -9,7 +9,8 @@ use tokio::net::UdpSocket;
 
 use super::*;
 use crate::forward::attempt::AttemptResult;
-use crate::forward::lookup::{Lookup, NO_CLIENT, lookup};
+use crate::forward::attempt::NO_CLIENT;
+use crate::forward::lookup::{Lookup, lookup};
 use crate::forward::plan::Standing;
 use crate::forward::probe::tests::{of_one, old_server, with_stub_domains};
 

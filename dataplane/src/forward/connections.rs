@@ -252,10 +252,13 @@ impl Connections {
         after: u64,
         query: impl Fn(u16) -> Vec<u8>,
     ) -> Option<Place> {
-        match asker.is_repeat {
-            true => self.place_beside_late(after, query, now()),
-            false => self.place(after, query, now()),
-        }
+        let stalled = || {
+            let mut open =
+                self.later(after).filter(|it| it.is_stalled(now()) && !it.is_silent(now()));
+            open.find_map(|connection| connection.place(&query, now()))
+        };
+        let beside = if asker.is_repeat { stalled() } else { None };
+        beside.or_else(|| self.place(after, &query, now()))
     }
 
     /// A place on an open connection that is not silent, later than this number; it may be stalled.

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dataplane_core::{LookupKey, Name, QueryForm};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -20,6 +21,8 @@ const MAX_ALONE: usize = 16;
 const MAX_ALONE_AT_FIRST: usize = 4;
 /// Times that one query is asked again in this way, where its copies gave way or were lost.
 const MAX_TIMES: usize = 2;
+/// The next query of a lookup waits no longer than this once the one before is overdue: its connection may be dead.
+const LONGEST: Duration = Duration::from_millis(1500);
 /// Connections to one server beyond [`MAX_CONNECTIONS`], each in place of one that has been ended for it.
 pub(super) const MAX_REPLACED: usize = 8;
 
@@ -66,7 +69,9 @@ impl Connections {
                         }
                     }
                 }
-                if !(has_helped && connection.is_stalled(now())) {
+                let is_kept =
+                    has_helped && now() < overdue_at + LONGEST && connection.is_stalled(now());
+                if !is_kept {
                     asker.next.cancel();
                 }
             };
@@ -78,7 +83,14 @@ impl Connections {
                     biased;
                     ended = &mut first => match ended {
                         Ok(reply) => return (connection, Ok(reply)),
-                        Err(_) => return (other, second.await),
+                        Err(lost) => {
+                            asker.next.cancel();
+                            let ended = second.await;
+                            return match ended {
+                                Ok(reply) => (other, Ok(reply)),
+                                Err(_) => (connection, Err(lost)),
+                            };
+                        }
                     },
                     ended = &mut second => break ended,
                     () = &mut overdue, if !is_overdue => {
@@ -113,12 +125,23 @@ impl Connections {
             // The names of clients may be late, all of them.
             let placed = if copies.try_one(now()) { self.placed_alone(&trial).await } else { None };
             let ended = timeout(MOST, placed?.reply()).await;
-            if !ended.is_ok_and(|ended| ended.is_ok()) || !stalled.is_stalled(now()) {
+            if !stalled.is_stalled(now()) {
                 return None;
+            }
+            if !ended.is_ok_and(|ended| ended.is_ok()) {
+                // The server may have to ask others for that name, too.
+                return self.placed_alone(query).await;
             }
             copies.helped(client, now());
         }
-        if copies.take(client, now()) { self.placed_alone(query).await } else { None }
+        if !copies.take(client, now()) {
+            return None;
+        }
+        let placed = self.placed_alone(query).await;
+        if placed.is_none() {
+            copies.give_back(client);
+        }
+        placed
     }
 
     /// A place on a connection on which no other query waits, an idle one or one that is made for it.

@@ -82,9 +82,19 @@ impl Copies {
     /// Takes one for this client; whether there was one.
     pub(super) fn take(&self, client: IpAddr, now: Instant) -> bool {
         let mut left = self.left();
-        let has_one = left.copies > 0 && left.count(client, now);
+        left.forget(now);
+        let has_one = left.copies > 0 && left.count(client);
         left.copies -= u32::from(has_one);
         has_one
+    }
+
+    /// One that was taken for this client was not sent.
+    pub(super) fn give_back(&self, client: IpAddr) {
+        let mut left = self.left();
+        left.copies = MAX_COPIES.min(left.copies + 1);
+        if let Some(taken) = left.clients.get_mut(&client) {
+            *taken = taken.saturating_sub(1);
+        }
     }
 
     /// A copy of this client was answered at once, while its query still waited on its own connection.
@@ -110,13 +120,17 @@ impl Left {
         self.trials = MAX_TRIALS.min(self.trials + more);
     }
 
-    /// Counts one of this client; whether it may have one.
-    fn count(&mut self, client: IpAddr, now: Instant) -> bool {
+    /// Forgets what was taken, after a while.
+    fn forget(&mut self, now: Instant) {
         let since = *self.clients_since.get_or_insert(now);
         if now.saturating_duration_since(since) >= HELPS {
             self.clients.clear();
-            self.clients_since = Some(now);
+            (self.copies, self.clients_since) = (MAX_COPIES, Some(now));
         }
+    }
+
+    /// Counts one of this client; whether it may have one.
+    fn count(&mut self, client: IpAddr) -> bool {
         let is_known = self.clients.len() < MAX_CLIENTS || self.clients.contains_key(&client);
         let client = if is_known { client } else { OTHERS };
         let taken = self.clients.entry(client).or_default();
@@ -162,9 +176,12 @@ mod tests {
         assert_eq!((taken(1, 11), taken(2, 11)), (0, 16), "it helped another one");
         let all: usize = (3..100).map(|of| taken(of, 12)).sum();
         assert_eq!(all, 128 - 16, "of all");
+        assert_eq!(taken(2, 23), 16, "ten seconds later there are as many");
+        copies.give_back(client(2));
+        assert_eq!(taken(2, 23), 1);
         for of in 3..400 {
-            copies.helped(client(0), at(13));
-            taken(of, 13);
+            copies.helped(client(0), at(24));
+            taken(of, 24);
             assert!(copies.left().clients.len() <= MAX_CLIENTS + 1);
         }
     }

@@ -5,6 +5,9 @@ use std::cmp::Reverse;
 use super::connection::{MAX_QUERIES, Place};
 use super::{Connections, now};
 
+/// Stalled connections until no other one is made because all of them are silent.
+const MAX_SILENT: usize = 16;
+
 impl Connections {
     /// A place on the connection with the fewest queries without a reply, the latest of several. One that is silent may be
     /// dead: it is used if `silent` says so, and where the others have many more.
@@ -33,6 +36,10 @@ impl Connections {
         stalled()?;
         self.close_finished();
         let (mut open, now) = stalled()?;
+        if open.len() < MAX_SILENT && open.iter().all(|connection| connection.is_silent(now)) {
+            // All of them may be dead, as after a failure on the way.
+            return None;
+        }
         open.sort_by_cached_key(|it| {
             let silent_since = it.silent_since().filter(|_| it.is_silent(now));
             let queries = if silent_since.is_some() { 0 } else { it.in_progress() };

@@ -2,25 +2,34 @@
 //! the same server waits until it has ended, or is not asked again.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::forward::connections::Asker;
 use crate::forward::plan::{Send, Transport};
+
+/// The attempt before: what lets the next one begin, and whether it has ended.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    next: CancellationToken,
+    has_ended: Arc<AtomicBool>,
+}
 
 /// What lets the next attempt over a connection to each place of the plan begin, in each form of the query.
 #[derive(Debug)]
 pub(super) struct Streams {
     client: IpAddr,
-    latest: Vec<(usize, bool, CancellationToken)>,
+    latest: Vec<(usize, bool, Before)>,
 }
 
 /// The turn of one attempt; the next one has its turn when this is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     client: IpAddr,
-    before: Option<CancellationToken>,
-    next: DropGuard,
+    before: Option<Before>,
+    own: Before,
 }
 
 impl Streams {
@@ -31,15 +40,14 @@ impl Streams {
 
     /// The turn of an attempt that begins.
     pub(super) fn turn(&mut self, send: Send) -> Turn {
-        let next = CancellationToken::new();
-        let mut before = None;
+        let (own, mut before) = (Before::default(), None);
         if send.transport == Transport::Connection {
             let of =
                 |(place, edns, _): &(usize, bool, _)| (*place, *edns) == (send.place, send.edns);
             before = self.latest.iter().position(of).map(|at| self.latest.swap_remove(at).2);
-            self.latest.push((send.place, send.edns, next.clone()));
+            self.latest.push((send.place, send.edns, own.clone()));
         }
-        Turn { client: self.client, before, next: next.drop_guard() }
+        Turn { client: self.client, before, own }
     }
 }
 
@@ -47,9 +55,17 @@ impl Turn {
     /// Waits for this turn.
     pub(super) async fn wait(&self) -> Asker<'_> {
         if let Some(before) = &self.before {
-            before.cancelled().await;
+            before.next.cancelled().await;
         }
-        let is_repeat = self.before.is_some();
-        Asker { client: self.client, next: self.next.token(), is_repeat }
+        let waits = |before: &Before| !before.has_ended.load(Ordering::Relaxed);
+        let is_repeat = self.before.as_ref().is_some_and(waits);
+        Asker { client: self.client, next: &self.own.next, is_repeat }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.own.has_ended.store(true, Ordering::Relaxed);
+        self.own.next.cancel();
     }
 }

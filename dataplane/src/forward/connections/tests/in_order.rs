@@ -10,6 +10,7 @@ const LATE: Duration = Duration::from_secs(6);
 const DEAD: &[u8] = b"dead";
 const GOOD: &[u8] = b"good";
 const SLOW: &[u8] = b"slow";
+const USED: &[u8] = b"used";
 
 fn dead(id: u16) -> Vec<u8> {
     [&id.to_be_bytes(), DEAD].concat()
@@ -45,6 +46,9 @@ async fn serve(far: TcpStream, in_order: bool) {
         let answer = async move {
             if asked.ends_with(DEAD) {
                 tokio::time::sleep(LATE).await;
+            }
+            if asked.ends_with(USED) {
+                tokio::time::sleep(USUAL.interval / 2).await;
             }
             if asked.ends_with(SLOW) {
                 tokio::time::sleep(2 * USUAL.interval).await;
@@ -249,4 +253,23 @@ async fn l16_stalled_connections_are_shared_where_there_are_as_many_as_may_be() 
     let shared = server.place_on_new(0, query, none).await.unwrap();
     assert_eq!(shared.connection.in_progress(), 2);
     assert!(free.place_alone(query, now()).is_some());
+}
+
+/// None of them is late, but one connection serves four of them a second.
+#[tokio::test]
+async fn l16_names_that_take_their_time_are_spread_over_connections() {
+    let connections = server(true).await;
+    assert!(is_answered(&connections).await);
+    let used = |id: u16| [&id.to_be_bytes(), USED].concat();
+    let mut asked = Vec::new();
+    for _ in 0..60 {
+        let connections = Arc::clone(&connections);
+        asked.push(tokio::spawn(async move {
+            timeout(USUAL.budget, ask(&connections, asker(), Progress::Unsent, used)).await
+        }));
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    for (number, ended) in futures::future::join_all(asked).await.into_iter().enumerate() {
+        assert!(ended.unwrap().is_ok_and(|ended| ended.is_ok()), "{number}");
+    }
 }

@@ -147,10 +147,8 @@ pub(super) async fn ask(
         after = connection.after_loss();
         // It may have been lost together with a name for which the server ends its connection, as dnsmasq does.
         if tries == TRIES {
-            if connection.has_streams() || more_tries == MORE_TRIES {
-                return Err(failure);
-            }
-            if !connections.shared.copies.take(asker.client, now()) {
+            let is_over = connection.has_streams() || more_tries == MORE_TRIES;
+            if is_over || !connections.shared.copies.take(asker.client, now()) {
                 return Err(failure);
             }
             taken = Some(connections.placed_alone(&query).await.ok_or(failure)?);
@@ -245,20 +243,21 @@ impl Connections {
         self.fitting(after, now).find_map(|connection| connection.place(&query, now))
     }
 
-    /// The same for a query that may be late again: it must not stall another connection.
+    /// The same; one that may be late again goes to a connection that is stalled already, if there is one that is not silent.
     fn place_for(
         &self,
         asker: Asker<'_>,
         after: u64,
         query: impl Fn(u16) -> Vec<u8>,
     ) -> Option<Place> {
-        let stalled = || {
-            let mut open =
-                self.later(after).filter(|it| it.is_stalled(now()) && !it.is_silent(now()));
-            open.find_map(|connection| connection.place(&query, now()))
+        let now = now();
+        let is_late = |it: &Arc<Connection>| it.is_stalled(now) && !it.is_silent(now);
+        let among_late = || {
+            let mut late = self.later(after).filter(is_late);
+            late.find_map(|connection| connection.place(&query, now))
         };
-        let beside = if asker.is_repeat { stalled() } else { None };
-        beside.or_else(|| self.place(after, &query, now()))
+        let placed = if asker.is_repeat { among_late() } else { None };
+        placed.or_else(|| self.place(after, &query, now))
     }
 
     /// A place on an open connection that is not silent, later than this number; it may be stalled.

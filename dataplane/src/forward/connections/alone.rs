@@ -3,7 +3,7 @@
 //! answers a query of ours there. It keeps its place, so it loses nothing where neither is so.
 
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,42 +75,54 @@ impl Connections {
                     asker.next.cancel();
                 }
             };
-            let (other, sent) = (Arc::clone(&second.connection), now());
-            let mut overdue = pin!(sleep(USUAL.interval));
-            let (mut second, mut is_overdue) = (pin!(second.reply()), false);
-            let failed = loop {
-                tokio::select! {
-                    biased;
-                    ended = &mut first => match ended {
-                        Ok(reply) => return (connection, Ok(reply)),
-                        Err(lost) => {
-                            asker.next.cancel();
-                            let ended = second.await;
-                            return match ended {
-                                Ok(reply) => (other, Ok(reply)),
-                                Err(_) => (connection, Err(lost)),
-                            };
-                        }
-                    },
-                    ended = &mut second => break ended,
-                    () = &mut overdue, if !is_overdue => {
-                        is_overdue = true;
-                        if !copies.has_helped(now()) {
-                            asker.next.cancel();
-                        }
-                    }
-                }
-            };
-            if let Ok(reply) = failed {
-                if connection.is_stalled(now()) && now().saturating_duration_since(sent) < MOST {
-                    copies.helped(asker.client, now());
-                }
-                return (other, Ok(reply));
+            if let Some(ended) = self.first_of(&connection, first.as_mut(), second, asker).await {
+                return ended;
             }
             look_at = now() + USUAL.interval;
         }
         asker.next.cancel();
         (connection, first.await)
+    }
+
+    /// The end of a query that waits on a connection and of which a copy waits alone, and where it ended. `None` if the copy has ended
+    /// without a reply and the query still waits.
+    async fn first_of(
+        &self,
+        connection: &Arc<Connection>,
+        mut first: Pin<&mut impl Future<Output = Result<Reply, Failure>>>,
+        copy: Place,
+        asker: Asker<'_>,
+    ) -> Option<(Arc<Connection>, Result<Reply, Failure>)> {
+        let (other, sent, copies) = (Arc::clone(&copy.connection), now(), &self.shared.copies);
+        let mut overdue = pin!(sleep(USUAL.interval));
+        let (mut copy, mut is_overdue) = (pin!(copy.reply()), false);
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut first => {
+                    let Err(lost) = ended else { return Some((Arc::clone(connection), ended)) };
+                    asker.next.cancel();
+                    return Some(match copy.await {
+                        Ok(reply) => (other, Ok(reply)),
+                        Err(_) => (Arc::clone(connection), Err(lost)),
+                    });
+                }
+                ended = &mut copy => {
+                    let reply = ended.ok()?;
+                    let waited = now().saturating_duration_since(sent);
+                    if connection.is_stalled(now()) && waited < MOST {
+                        copies.helped(asker.client, now());
+                    }
+                    return Some((other, Ok(reply)));
+                }
+                () = &mut overdue, if !is_overdue => {
+                    is_overdue = true;
+                    if !copies.has_helped(now()) {
+                        asker.next.cancel();
+                    }
+                }
+            }
+        }
     }
 
     /// A place alone for a query that waits on a stalled connection, if it is known that the server answers others.

@@ -25,8 +25,8 @@ impl Connections {
         open.iter().find_map(|connection| connection.place_in_crowd(&query, now))
     }
 
-    /// The same where as many are stalled as there may be: others must not be stalled, too. Of those
-    /// that are silent, the one whose latest reply is the least old is used: the others can be closed when no lookup waits on them.
+    /// The same where as many are stalled as there may be: others must not be stalled, too. Of those that are silent, the one whose
+    /// latest reply is the least old is used: the others can be closed when no lookup waits on them.
     pub(super) fn place_among_stalled(&self, query: impl Fn(u16) -> Vec<u8>) -> Option<Place> {
         let stalled = || {
             let (mut open, now) = (self.open().clone(), now());

@@ -11,7 +11,8 @@ use super::failure::Failure;
 pub(in crate::forward) const HOLD_OFF: Duration = Duration::from_millis(400);
 
 /// The first pause where the server ended the connection and has [replied](Pause::has_replied) lately on others: it may end one
-/// for each name that it cannot resolve, as dnsmasq does. Doubled with each further one that ends without a reply between, up to [`SHORT_PAUSE`].
+/// for each name that it cannot resolve, as dnsmasq does. Doubled with each further one that ends without a reply between, up to
+/// [`SHORT_PAUSE`].
 pub(super) const SHORT: Duration = Duration::from_millis(5);
 const _: () = assert!(SHORT.as_millis() * 4 == SHORT_PAUSE.as_millis());
 /// The longest of these. A query waits for the end of such a pause.
@@ -33,6 +34,12 @@ struct Latest {
     replied: Option<Instant>,
     /// Failures since then.
     failures: u32,
+}
+
+impl Latest {
+    fn has_replied(&self, now: Instant) -> bool {
+        self.replied.is_some_and(|at| now.saturating_duration_since(at) < LATELY)
+    }
 }
 
 impl Pause {
@@ -59,18 +66,15 @@ impl Pause {
 
     /// Whether a reply came lately, on any connection: silence of one connection then says nothing about the server.
     pub(super) fn has_replied(&self, now: Instant) -> bool {
-        let is_lately = |at| now.saturating_duration_since(at) < LATELY;
-        self.latest().replied.is_some_and(is_lately)
+        self.latest().has_replied(now)
     }
 
     /// Why no connection may be made now, and for how long. `is_silent`: queries wait on a connection without a reply.
     pub(super) fn holds(&self, is_silent: bool, now: Instant) -> Option<(Failure, Duration)> {
         let latest = self.latest();
-        let within = |time: Duration, at| now.saturating_duration_since(at) < time;
-        let has_replied = latest.replied.is_some_and(|at| within(LATELY, at));
         let was_ended = latest.failure.as_ref().is_some_and(Failure::is_loss);
         let doubled = SHORT * (1 << latest.failures.saturating_sub(1).min(2));
-        let pause = if was_ended && has_replied { doubled } else { HOLD_OFF };
+        let pause = if was_ended && latest.has_replied(now) { doubled } else { HOLD_OFF };
         let left = pause.checked_sub(now.saturating_duration_since(latest.at?))?;
         let failure = latest.failure.clone().or(is_silent.then(Failure::broken));
         failure.filter(|_| !left.is_zero()).map(|failure| (failure.held_off(), left))

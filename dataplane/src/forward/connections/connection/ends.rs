@@ -1,12 +1,13 @@
 //! How one connection ends, and what that says about its server.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 use tokio::time::sleep_until;
 
-use super::waiting::{ConnectionState, Spared};
+use super::waiting::{ConnectionState, Spared, Waiting};
 use super::{Arrived, Connection, Failure, IDLE, Waiter, now};
 
 impl Connection {
@@ -102,21 +103,29 @@ impl Connection {
 
     /// Ends it for another query, if it still can; the queries on it give way.
     pub(in crate::forward::connections) fn end_if_spared(self: &Arc<Self>, now: Instant) -> bool {
-        let mut waiting = self.waiting();
+        let waiting = self.waiting();
         if waiting.spared(now).is_none() {
             return false;
         }
+        for (id, waiter) in self.end_for_others(waiting) {
+            self.shared.counts.failed(&Failure::gave_way(), now);
+            self.give(waiter, Err(Failure::gave_way()), id);
+        }
+        true
+    }
+
+    /// Ends it; returns the queries on it for whose replies lookups wait.
+    pub(super) fn end_for_others(
+        self: &Arc<Self>,
+        mut waiting: MutexGuard<'_, Waiting>,
+    ) -> HashMap<u16, Waiter> {
         // We end it: that says nothing about its server.
         waiting.retire();
         let mut ended = waiting.take_all();
         drop(waiting);
         self.close();
         ended.retain(|_, waiter| !waiter.is_gone());
-        for (id, waiter) in ended {
-            self.shared.counts.failed(&Failure::gave_way(), now);
-            self.give(waiter, Err(Failure::gave_way()), id);
-        }
-        true
+        ended
     }
 
     /// Ends it where it takes no more queries, or is silent, and no lookup waits for those on it.

@@ -59,15 +59,11 @@ impl Connection {
 
     /// Ends it where its only query still gives way to another one.
     pub(in crate::forward::connections) fn end_if_alone(self: &Arc<Self>, now: Instant) -> bool {
-        let mut waiting = self.waiting();
+        let waiting = self.waiting();
         if !waiting.gives_way(self.shared.patience.get(), now) {
             return false;
         }
-        waiting.retire();
-        let ended = waiting.take_all();
-        drop(waiting);
-        self.close();
-        for (id, waiter) in ended {
+        for (id, waiter) in self.end_for_others(waiting) {
             self.give(waiter, Err(Failure::gave_way()), id);
         }
         true

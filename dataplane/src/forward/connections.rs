@@ -1,6 +1,7 @@
 //! Connections to one server (FW54): kept while they are used, many queries on each, replies matched by id. A query whose
 //! connection breaks is asked once more, on a later one. What carries the messages is below: TCP, TLS, HTTP/2 or QUIC.
 
+mod asker;
 mod connection;
 mod placing;
 mod connect_turns;
@@ -24,7 +25,7 @@ mod pause;
 mod failure;
 mod counts;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -38,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 use super::common::Common;
 use super::now;
 use super::overdue::{self, Watch};
+pub(super) use asker::Asker;
 use connect_turns::Turns;
 pub(super) use connection::{Arrived, Place, Reply};
 use connection::{Connection, MAX_QUERIES, Shared};
@@ -86,17 +88,6 @@ pub(super) enum Progress {
     Lost(u64),
 }
 
-/// Who asks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asker<'a> {
-    /// Clients have turns for copies of queries (L16).
-    pub(super) client: IpAddr,
-    /// Ended as soon as the next query of the same lookup may be sent to the server, because this one is not asked again by itself.
-    pub(super) next: &'a CancellationToken,
-    /// The same query waits at the server.
-    pub(super) is_repeat: bool,
-}
-
 /// Asks over a connection that is open, or a new one; without a deadline. `query` writes the message for an id.
 ///
 /// # Errors
@@ -117,15 +108,18 @@ pub(super) async fn ask(
     loop {
         let place = match taken.take().or_else(|| connections.place_for(asker, after, &query)) {
             Some(place) => place,
-            None => match connections.place_on_new(after, &query, connections.opening()).await {
-                Ok(place) => place,
-                Err(failure) if failure.unsent != Some(Unsent::Taken) => return Err(failure),
-                Err(_) if more_tries < MORE_TRIES => {
-                    more_tries += 1;
-                    continue;
+            None => {
+                let place = connections.place_on_new(after, &query, connections.opening());
+                match asker.placed(after > 0, place).await {
+                    Ok(place) => place,
+                    Err(failure) if failure.unsent != Some(Unsent::Taken) => return Err(failure),
+                    Err(_) if more_tries < MORE_TRIES => {
+                        more_tries += 1;
+                        continue;
+                    }
+                    Err(taken) => return Err(connections.counted_failure(taken)),
                 }
-                Err(taken) => return Err(connections.counted_failure(taken)),
-            },
+            }
         };
         let (connection, ended) = connections.reply_to(place, asker, &query).await;
         let failure = match ended {
@@ -151,7 +145,8 @@ pub(super) async fn ask(
             if is_over || !connections.shared.copies.take(asker.client, now()) {
                 return Err(failure);
             }
-            taken = Some(connections.placed_alone(&query).await.ok_or(failure)?);
+            let place = connections.placed_alone(&query);
+            taken = Some(asker.placed(true, place).await.ok_or(failure)?);
         }
     }
 }

@@ -3,6 +3,7 @@
 mod failing;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use dataplane_core::{ErrorCodes, LookupKey, Name, RelayError, Relayed, TtlCaps, is_loop_answer};
@@ -270,8 +271,8 @@ async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
 
 /// `None` in that pause.
 async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Probed> {
-    let (caps, next) = (TtlCaps::default(), CancellationToken::new());
-    let asker = Asker { client: NO_CLIENT, next: &next, is_repeat: false };
+    let (caps, next, waits) = (TtlCaps::default(), CancellationToken::new(), AtomicBool::new(true));
+    let asker = Asker { client: NO_CLIENT, next: &next, waits: &waits, is_repeat: false };
     let question = Question { key, caps: &caps, randomise_case: false };
     let transport = server.transport();
     let asked = async {

@@ -1,7 +1,8 @@
 //! Connections as queries use them, over pipes instead of sockets.
 
+use std::pin::pin;
 use std::sync::LazyLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
@@ -41,7 +42,8 @@ async fn echo_quic(listener: quinn::Endpoint, ports: Arc<Mutex<Vec<u16>>>) {
 /// A query of a lookup that sends no other one.
 pub(super) fn asker() -> Asker<'static> {
     static NEXT: LazyLock<CancellationToken> = LazyLock::new(CancellationToken::new);
-    Asker { client: NO_CLIENT, next: &NEXT, is_repeat: false }
+    static WAITS: AtomicBool = AtomicBool::new(true);
+    Asker { client: NO_CLIENT, next: &NEXT, waits: &WAITS, is_repeat: false }
 }
 
 pub(super) fn idle() -> Arc<Connections> {

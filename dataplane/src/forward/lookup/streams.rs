@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::forward::connections::Asker;
 use crate::forward::plan::{Send, Transport};
 
-/// The attempt before: what lets the next one begin, and whether it has ended.
-#[derive(Clone, Debug, Default)]
+/// The attempt before: what lets the next one begin, and whether its query waits at the server.
+#[derive(Clone, Debug)]
 struct Before {
     next: CancellationToken,
-    has_ended: Arc<AtomicBool>,
+    waits: Arc<AtomicBool>,
 }
 
 /// What lets the next attempt over a connection to each place of the plan begin, in each form of the query.
@@ -40,7 +40,8 @@ impl Streams {
 
     /// The turn of an attempt that begins.
     pub(super) fn turn(&mut self, send: Send) -> Turn {
-        let (own, mut before) = (Before::default(), None);
+        let waits = Arc::new(AtomicBool::new(true));
+        let (own, mut before) = (Before { next: CancellationToken::new(), waits }, None);
         if send.transport == Transport::Connection {
             let of =
                 |(place, edns, _): &(usize, bool, _)| (*place, *edns) == (send.place, send.edns);
@@ -57,15 +58,15 @@ impl Turn {
         if let Some(before) = &self.before {
             before.next.cancelled().await;
         }
-        let waits = |before: &Before| !before.has_ended.load(Ordering::Relaxed);
+        let waits = |before: &Before| before.waits.load(Ordering::Relaxed);
         let is_repeat = self.before.as_ref().is_some_and(waits);
-        Asker { client: self.client, next: &self.own.next, is_repeat }
+        Asker { client: self.client, next: &self.own.next, waits: &self.own.waits, is_repeat }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.own.has_ended.store(true, Ordering::Relaxed);
+        self.own.waits.store(false, Ordering::Relaxed);
         self.own.next.cancel();
     }
 }

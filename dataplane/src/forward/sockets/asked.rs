@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 
 use crate::forward::random;
 
-/// Time for which a late reply to a query that ended without one is no stray: the budget of a lookup (FW24).
-pub(super) const LATE: Duration = Duration::from_secs(4);
+/// Time for which a late reply to a query that ended without one is no stray. Servers give up a name after some ten seconds, and
+/// many send SERVFAIL then.
+pub(super) const LATE: Duration = Duration::from_secs(15);
 /// Queries that ended without a reply that are remembered on one shared socket; the oldest is forgotten.
 pub(super) const MAX_ENDED: usize = 256;
 /// Queries that were answered which are remembered on one shared socket; the oldest is forgotten. Without a time: so few are

@@ -185,8 +185,11 @@ async fn l16_a_query_that_is_lost_together_with_another_one_is_asked_alone_at_la
             });
         }
     });
-    assert!(is_answered(&connections).await);
-    for _ in 0..5 {
+    for _ in 0..3 {
+        // A server that ends a connection after one reply may give one on each.
+        for _ in 0..2 {
+            assert!(is_answered(&connections).await);
+        }
         let lost = ask(&connections, asker(), Progress::Unsent, dead);
         let (lost, good) = tokio::join!(lost, is_answered(&connections));
         assert!(lost.is_err() && good);

@@ -111,3 +111,26 @@ async fn fw23_each_query_without_a_task_is_called_once_where_others_end_before()
     let expected = [(0, true), (10, false), (20, true), (30, true), (40, true)];
     assert_eq!(*called.lock().unwrap(), expected);
 }
+
+/// A handshake may take longer than the time between two sends, and the next query may use any connection.
+#[tokio::test(start_paused = true)]
+async fn fw54_the_next_query_of_a_lookup_does_not_wait_for_the_place_of_a_lost_one() {
+    let connections = idle();
+    let other = Arc::clone(&connections);
+    let handshake = tokio::spawn(async move {
+        drop(other.place_on_new(0, query, std::future::pending()).await);
+    });
+    tokio::task::yield_now().await;
+    let (next, waits) = (CancellationToken::new(), AtomicBool::new(true));
+    let lost = Asker { client: NO_CLIENT, next: &next, waits: &waits, is_repeat: false };
+    let mut asks = pin!(ask(&connections, lost, Progress::Lost(1), query));
+    let sent_next = timeout(HANDSHAKE / 2, async {
+        tokio::select! {
+            () = next.cancelled() => {}
+            ended = &mut asks => panic!("{ended:?} before the next query was sent"),
+        }
+    });
+    sent_next.await.expect("the next query may be sent");
+    assert!(!waits.load(Ordering::Relaxed), "the server does not have the one that was lost");
+    handshake.abort();
+}

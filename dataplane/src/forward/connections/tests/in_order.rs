@@ -142,6 +142,29 @@ async fn l16_late_names_delay_no_others_at_a_server_that_works_on_several() {
     assert_eq!(asked_beside_dead_names(false, 15).await, [true; 10]);
 }
 
+/// It may have to ask others for the name by which it is tried.
+#[tokio::test]
+async fn l16_a_server_that_is_late_with_the_trial_is_tried_by_the_query_itself() {
+    let (connections, listener) = listening().await;
+    tokio::spawn(async move {
+        loop {
+            let (mut far, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                loop {
+                    let asked = read_query(&mut far).await;
+                    if !asked.ends_with(GOOD) {
+                        std::future::pending::<()>().await;
+                    }
+                    write_reply(&mut far, &asked).await;
+                }
+            });
+        }
+    });
+    ask_for_dead(&connections);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(is_answered(&connections).await);
+}
+
 /// dnsmasq does so where it cannot reach the server of a name.
 #[tokio::test]
 async fn l16_a_server_that_ends_the_connection_of_a_name_is_asked_for_others() {

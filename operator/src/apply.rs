@@ -43,7 +43,7 @@ use memory::Why;
 pub use newest::{Newest, Stopped};
 use outcome::{Outcome, Written, described};
 use ownership::Ownership;
-pub use restore::restore;
+pub use restore::{end_trial, restore};
 use tries::Tries;
 
 /// Applies, patches and prunes.

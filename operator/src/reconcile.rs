@@ -8,13 +8,14 @@ use crds::{ClusterDNS, check_resource};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::apply::outcome::{Outcome, PutBack};
-use crate::apply::{Newest, apply, restore};
+use crate::apply::outcome::PutBack;
+use crate::apply::{Newest, Stopped, apply, end_trial, restore};
 use crate::context::Context;
 use crate::decide::{admit, decide};
 use crate::desired::{Desired, Kind, not_remembered};
 use crate::names;
 use crate::observe::observe;
+use crate::observe::observed::Observed;
 use crate::report::{Unreported, changes, report, status};
 
 /// What one reconcile found and wrote.
@@ -48,11 +49,9 @@ pub async fn reconcile(
     let config = match check_resource(dns) {
         Ok(config) => config,
         Err(violations) => {
-            let is_managed = dns.spec.management_state == ManagementState::Managed
-                && admit::is_free(dns, &observed, &ctx.settings).is_ok();
-            let put_back = match is_managed {
-                true => restore(ctx, &mut newest, &observed, now).await?,
-                false => PutBack::default(),
+            let put_back = match admit::is_free(dns, &observed, &ctx.settings) {
+                Ok(()) => put_back(ctx, &mut newest, &observed, now).await?,
+                Err(_) => PutBack::default(),
             };
             let status = status::rejected(dns, &violations, &observed, &put_back, now);
             let reported = report(ctx, dns, status).await;
@@ -63,15 +62,15 @@ pub async fn reconcile(
     let (config, plan) = match decide(dns, &config, &observed, &ctx.settings, now) {
         Ok(decided) => decided,
         Err(refusal) => {
-            let is_managed = dns.spec.management_state == ManagementState::Managed;
-            let put_back = match is_managed && !refusal.is_of_others() {
-                true => restore(ctx, &mut newest, &observed, now).await?,
-                false => PutBack::default(),
+            let put_back = match refusal.is_of_others() {
+                true => PutBack::default(),
+                false => put_back(ctx, &mut newest, &observed, now).await?,
             };
             let status = status::refused(dns, &refusal, &observed, &put_back, now);
             // Where the status cannot be written, an Event is all that says why nothing happens.
             let reported = report(ctx, dns, status).await;
             ctx.events.publish_changes(dns, &changes::of_put_back(dns, &put_back)).await;
+            let is_managed = dns.spec.management_state == ManagementState::Managed;
             if is_managed && !refusal.is_passing {
                 ctx.events.warn(dns, refusal.reason, &refusal.message).await;
             }
@@ -83,7 +82,7 @@ pub async fn reconcile(
             let desired = Desired::build(dns, &config, &observed, &plan, &ctx.settings);
             apply(ctx, &mut newest, &desired, (&observed, now), &plan).await?
         }
-        ManagementState::Unmanaged => Outcome::default(),
+        ManagementState::Unmanaged => end_trial(ctx, &mut newest, &observed, now).await?,
     };
     if !outcome.written.is_empty() || !outcome.pruned.is_empty() {
         let written: Vec<&str> = outcome.written.iter().map(|it| it.what.as_str()).collect();
@@ -117,6 +116,22 @@ pub async fn reconcile(
         retry_after: outcome.retry_after,
     };
     with_status(reported, reconciled)
+}
+
+/// What is put back while the spec is refused.
+async fn put_back(
+    ctx: &Context,
+    newest: &mut Newest<'_>,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<PutBack, Stopped> {
+    match newest.dns().spec.management_state {
+        ManagementState::Managed => restore(ctx, newest, observed, now).await,
+        ManagementState::Unmanaged => {
+            let outcome = end_trial(ctx, newest, observed, now).await?;
+            Ok(PutBack { outcome, ..PutBack::default() })
+        }
+    }
 }
 
 /// What follows from what was put back while the spec is refused; `again_in`: when the refusal is looked at again.

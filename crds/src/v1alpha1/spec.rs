@@ -40,7 +40,7 @@ use crate::names::DOMAIN_PATTERN;
 #[schemars(extend("x-kubernetes-validations" = [rules::service_name_is_immutable(), rules::service_namespace_is_immutable(), rules::hosts_in_the_cluster_domain(), rules::records_in_the_cluster_domain(), rules::stub_domains_in_the_cluster_domain(), rules::upstreams_are_not_ourselves(), rules::stub_domains_are_not_ourselves(), rules::listeners_are_not_on_the_pod_port()]))]
 pub struct ClusterDNSSpec {
     /// Whether the operator acts on this resource. Managed: it creates and updates everything. Unmanaged: it writes
-    /// nothing but status; the running objects stay. Default Managed.
+    /// nothing but status; the running objects stay. A trial that is in progress ends first. Default Managed.
     #[serde(default)]
     pub management_state: ManagementState,
 
@@ -244,7 +244,7 @@ pub enum ManagementState {
     /// It creates and updates everything.
     #[default]
     Managed,
-    /// It writes nothing but status.
+    /// It writes nothing but status, once a trial that is in progress has ended.
     Unmanaged,
 }
 

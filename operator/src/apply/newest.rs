@@ -57,7 +57,7 @@ impl<'a> Newest<'a> {
         Newest { ctx, dns, is_known }
     }
 
-    pub(super) fn dns(&self) -> &'a ClusterDNS {
+    pub fn dns(&self) -> &'a ClusterDNS {
         self.dns
     }
 

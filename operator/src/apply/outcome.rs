@@ -90,6 +90,15 @@ pub struct Applied {
     pub contested: Vec<Contested>,
 }
 
+impl Applied {
+    /// Whether one of this kind could not be written.
+    pub fn has_failed(&self, kind: Kind) -> bool {
+        let of_kind =
+            |(what, _): &(String, _)| what.split(' ').next() == Some(resources::name(kind));
+        self.failures.iter().any(of_kind)
+    }
+}
+
 /// Kind, namespace and name, for people.
 pub(super) fn described((kind, namespace, name): &Key) -> String {
     match namespace.as_str() {

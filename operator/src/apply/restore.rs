@@ -11,7 +11,7 @@ use serde_json::json;
 use super::contention::Key;
 use super::last_applied::KINDS;
 use super::memory::Why;
-use super::outcome::{PutBack, Restored, Written};
+use super::outcome::{Outcome, PutBack, Restored, Written};
 use super::owned::{SELECTOR, is_whole, owned};
 use super::ownership::{Ownership, ownership};
 use super::tries::Tries;
@@ -58,6 +58,29 @@ pub async fn restore(
     }
     ensure_pods(ctx, newest, observed, &mut tries).await?;
     Ok(PutBack { service, outcome: tries.outcome })
+}
+
+/// Ends the trial of a configuration where the operator acts on nothing more: nothing would judge it, and the pod on trial would
+/// run it without end. Nothing else is written.
+///
+/// # Errors
+/// As of [`apply`](super::apply).
+pub async fn end_trial(
+    ctx: &Context,
+    newest: &mut Newest<'_>,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<Outcome, Stopped> {
+    let dns = newest.dns();
+    let mut tries = Tries::of(ctx, dns, None);
+    let is_on_trial = config_map::text(observed.config_map.as_ref(), CANARY).is_some();
+    let rollout = if is_on_trial { rollout::nothing_new(dns, observed, now) } else { None };
+    if let Some(rollout) = rollout {
+        let map = Desired::configuration(dns, observed, rollout, &ctx.settings);
+        let how = (observed, Means::default());
+        write(ctx, newest, (Kind::ConfigMap, &map), how, &mut tries).await?;
+    }
+    Ok(tries.outcome)
 }
 
 /// A Deployment with an autoscaler that was put back has its pods.

@@ -18,8 +18,9 @@ use crds::check::check_own_addresses;
 use crds::{ClusterDNS, Config};
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::decide::adoption::{cluster_ips, is_per_node};
+use crate::decide::adoption::{adopted_by, cluster_ips, is_per_node};
 use crate::decide::plan::Refusal;
+use crate::names;
 use crate::observe::observed::{Misfit, Observed};
 use crate::observe::pods::{is_of_daemon_set, node, ready};
 use crate::settings::Settings;
@@ -40,7 +41,7 @@ pub fn admit(
     observed: &Observed,
     settings: &Settings,
 ) -> Result<(), Refusal> {
-    is_managed(dns, settings)?;
+    is_managed(dns, settings).map_err(|refusal| with_adopted(refusal, dns, observed))?;
     claims::are_free(dns, observed)?;
     does_not_ask_itself(config, observed)?;
     pods::are_allowed(dns, observed, settings)?;
@@ -85,6 +86,20 @@ pub fn is_managed(dns: &ClusterDNS, settings: &Settings) -> Result<(), Refusal> 
         ));
     }
     Ok(())
+}
+
+/// The same where it took over its Service, which would have no pods if the ClusterDNS were deleted without an operator that manages
+/// it.
+fn with_adopted(mut refusal: Refusal, dns: &ClusterDNS, observed: &Observed) -> Refusal {
+    let by = observed.service.as_ref().and_then(adopted_by);
+    if let Some(name) = by.filter(|by| dns.metadata.name.as_ref() == Some(by)) {
+        let (namespace, service) = names::service(dns);
+        refusal.message.push_str(&format!(
+            ". It has taken over the Service {namespace}/{service}: if {name} is deleted now, no operator gives that Service back, \
+             and it has no pods"
+        ));
+    }
+    refusal
 }
 
 /// O2, A34: the addresses that the Service turned out to have.

@@ -37,8 +37,8 @@ use jiff::Timestamp;
 use crate::apply::outcome::Applied;
 use crate::decide::plan::{Plan, RolloutPlan, RolloutState, ServicePlan};
 use crate::decide::rollout::{NextTrial, next_trial};
-use crate::decide::{adoption, scale};
-use crate::desired::{adopted_service, without_effect as useless};
+use crate::decide::{adoption, rollout, scale};
+use crate::desired::{Kind, adopted_service, without_effect as useless};
 use crate::observe::observed::{LostPods, Observed, Offers};
 use crate::observe::pods;
 pub use conditions::CONDITIONS;
@@ -60,6 +60,8 @@ pub fn of(
     observed: &Observed,
     now: Timestamp,
 ) -> ClusterDNSStatus {
+    let unwritten = with_unwritten(plan, applied, observed);
+    let plan = unwritten.as_ref().unwrap_or(plan);
     let state = &plan.rollout.state;
     let replicas = replicas(wanted(&plan.size, observed), &state.stable, observed);
     let problems = problems(dns, plan, applied, observed, now);
@@ -100,6 +102,15 @@ pub fn of(
         violations: Vec::new(),
         skipped_objects: skipped(observed),
     }
+}
+
+/// The plan with the rollout that is in the cluster, where the API server did not take the next one: pods read the ConfigMap.
+fn with_unwritten(plan: &Plan, applied: &Applied, observed: &Observed) -> Option<Plan> {
+    let is_written = !applied.has_failed(Kind::ConfigMap) || observed.config_map.is_none();
+    (!is_written).then(|| {
+        let rollout = rollout::untouched(observed, plan.rollout.desired_revision.clone());
+        Plan { rollout, ..plan.clone() }
+    })
 }
 
 /// What a person should know although there is no problem.

@@ -1,7 +1,7 @@
 //! What is put back while a spec is refused.
 
 use super::cluster::{lock, selector};
-use super::story::Story;
+use super::story::{STABLE, Story};
 use super::*;
 use crate::apply::outcome::{PutBack, Restored};
 
@@ -73,5 +73,27 @@ async fn o16_a_service_of_ours_that_lost_every_address_is_put_back_with_them() {
         // The spec is valid again.
         story.reconciled().await;
         assert_eq!(of_service(&story), expected);
+    }
+}
+
+/// No operator would judge the pod on trial, and it would run that configuration without end.
+#[tokio::test]
+async fn o7_a_trial_ends_where_nothing_is_managed_any_more_and_nothing_else_is_written() {
+    for refused in ["", ", upstreams: {servers: [{address: 10.96.0.10}]}"] {
+        let mut story = Story::begun(SPEC).await;
+        story.becomes("{ttlSeconds: 7, scaling: {fixed: {replicas: 2}}}");
+        story.reconciled().await;
+        assert!(story.canary().is_string());
+        story.with_another_leader("clusterdns:test").await;
+        let unmanaged =
+            "{managementState: Unmanaged, ttlSeconds: 7, scaling: {fixed: {replicas: 2}}";
+        story.becomes(&format!("{unmanaged}{refused}}}"));
+        let theirs = Some(json!({"app": "theirs"}));
+        lock(&story.cluster).edit(Kind::Service, "/spec/selector", theirs.clone());
+        crate::reconcile::reconcile(&story.dns, &story.ctx, true).await.unwrap();
+        assert_eq!(story.canary(), Value::Null, "{refused}");
+        assert_eq!(lock(&story.cluster).get(Kind::ConfigMap, STABLE), story.stable());
+        let selector = lock(&story.cluster).get(Kind::Service, "/spec/selector");
+        assert_eq!(Some(selector), theirs, "{refused}");
     }
 }

@@ -107,6 +107,10 @@ impl Story {
             && cluster.get(Kind::Deployment, "/spec/replicas") == 2
     }
 
+    pub(super) fn stable(&self) -> Value {
+        self.stable.clone()
+    }
+
     pub(super) fn canary(&self) -> Value {
         lock(&self.cluster).get(Kind::ConfigMap, CANARY)
     }

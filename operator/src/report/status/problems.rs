@@ -326,7 +326,8 @@ fn certificate_missing(dns: &ClusterDNS, observed: &Observed) -> Option<Problem>
     problem(
         "CertificateMissing",
         format!(
-            "{}. Create it with type kubernetes.io/tls and the label {CERTIFICATE}: \"true\"",
+            "{}. Create it with type kubernetes.io/tls. It needs the label {CERTIFICATE}: \"true\", unless certificates.names of \
+             the operator's chart names it",
             texts.join("; ")
         ),
     )

@@ -79,7 +79,9 @@ impl Story {
                     refused(&self.dns, &refusal, &self.observed, &PutBack::default(), now)
                 }
                 Ok((config, plan)) => {
-                    write(&mut self.observed, &plan.rollout);
+                    if !self.applied.has_failed(Kind::ConfigMap) {
+                        write(&mut self.observed, &plan.rollout);
+                    }
                     of(&self.dns, &config, &plan, &self.applied, &self.observed, now)
                 }
             },
@@ -100,11 +102,6 @@ impl Story {
         for pod in self.observed.pods.clone() {
             says(&mut self.observed, pods::name(&pod), &stable);
         }
-    }
-
-    fn deployment_status(&mut self, updated: i32, all: i32) {
-        let status = self.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
-        (status.updated_replicas, status.replicas) = (Some(updated), Some(all));
     }
 }
 

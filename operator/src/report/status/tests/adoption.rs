@@ -343,3 +343,19 @@ fn o15_a_service_that_clients_ask_is_not_to_be_replaced_by_one_of_another_name()
     story.observed.service = Some(Service { metadata: kube_dns().metadata, ..unselecting });
     assert!(refused(&story.reconcile(1)).contains("another service.name"), "no client asks it");
 }
+
+#[test]
+fn o15_a_name_that_is_not_managed_warns_of_deleting_what_took_over_a_service() {
+    let dns = dns("{service: {adopt: true}}");
+    let only = crate::settings::Settings { instances: vec!["other".to_owned()], ..settings() };
+    let message = |service| {
+        let observed = Observed { service: Some(service), ..Observed::default() };
+        let refusal = decide(&dns, &config(&dns), &observed, &only, at(0)).unwrap_err();
+        assert_eq!(refusal.reason, "NameNotManaged");
+        refusal.message
+    };
+    let warned = message(switched());
+    assert!(warned.contains("Service kube-system/kube-dns: if default is deleted"), "{warned}");
+    let own = message(own_service());
+    assert!(!own.contains("taken over"), "{own}");
+}

@@ -121,4 +121,5 @@ fn o18_a_secret_that_is_gone_is_a_condition_that_says_what_pods_do() {
         assert!(degraded.message.contains(part), "{}", degraded.message);
     }
     assert!(!degraded.message.contains("cannot read"), "{}", degraded.message);
+    assert!(degraded.message.contains("unless certificates.names"), "the label is one of two ways");
 }

@@ -4,6 +4,13 @@ use super::*;
 use crate::fixtures::from;
 use serde_json::json;
 
+impl Story {
+    pub(super) fn deployment_status(&mut self, updated: i32, all: i32) {
+        let status = self.observed.deployment.as_mut().unwrap().status.as_mut().unwrap();
+        (status.updated_replicas, status.replicas) = (Some(updated), Some(all));
+    }
+}
+
 /// Two pods of a Deployment serve, and a DaemonSet has two that are not ready, since second 5.
 fn to_each_node() -> Story {
     let mut story = Story::settled("{}");

@@ -122,3 +122,20 @@ fn o17_another_edit_is_not_blamed_for_what_could_not_be_judged() {
     let status = story.reconcile(200);
     assert_eq!(condition(&status, "Degraded").unwrap().reason, "AsExpected");
 }
+
+#[test]
+fn o7_the_status_names_no_trial_that_could_not_be_written() {
+    let mut story = Story::settled("{}");
+    let before = config(&story.dns).revision();
+    story.edit("{ttlSeconds: 7}");
+    let denied = ("ConfigMap kube-system/clusterdns-default".to_owned(), "denied".to_owned());
+    story.applied.failures = vec![denied];
+    let status = story.reconcile(10);
+    let shown = status.revision.as_ref().map(|it| (&*it.desired, &*it.stable, &*it.canary));
+    assert_eq!(shown, Some((&*config(&story.dns).revision(), &*before, "")));
+    assert_eq!(condition(&status, "Degraded").unwrap().reason, "ApplyFailed");
+    assert!(!status.conditions.iter().any(|it| it.reason == "CanaryOnTrial"), "{status:?}");
+    story.applied.failures.clear();
+    let status = story.reconcile(20);
+    assert_eq!(condition(&status, "Progressing").unwrap().reason, "CanaryOnTrial");
+}

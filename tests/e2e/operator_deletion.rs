@@ -104,8 +104,7 @@ async fn o10_resources_and_their_namespace_can_be_deleted_with_and_without_the_o
     assert_eq!(children(&client, NAMESPACE, "c").await.len(), 0, "nothing of it came back");
 
     // It hands the lease over and ends in order.
-    operator.process().signal("TERM");
-    assert_eq!(operator.ended().await, Some(0), "{}", operator.log());
+    operator.stop().await;
     let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
     let lease = leases.get("clusterdns-operator").await.expect("a Lease").spec.expect("a spec");
     assert_eq!(lease.holder_identity.as_deref(), Some(""));

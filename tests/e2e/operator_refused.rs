@@ -69,8 +69,7 @@ async fn o4_while_a_spec_is_refused_what_others_edit_and_delete_is_put_back() {
     quiet(&proxy).await;
 
     // An operator that starts now has applied nothing itself.
-    operator.process().signal("TERM");
-    assert_eq!(operator.ended().await, Some(0), "{}", operator.log());
+    operator.stop().await;
     let operator = Operator::start(proxy.kubeconfig(), NAMESPACE);
     wait_for("a look", async || (operator.reconciles() > 0.0).then_some(())).await;
     let found = deployment().await.expect("a Deployment");

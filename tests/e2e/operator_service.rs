@@ -211,8 +211,7 @@ async fn o16_a_service_of_ours_that_is_replaced_is_put_back_and_another_object_i
     );
 
     // Another object of its name is not ours, and was never adopted.
-    operator.process().signal("TERM");
-    assert_eq!(operator.ended().await, Some(0), "{}", operator.log());
+    operator.stop().await;
     all.delete(SERVICE, &DeleteParams::default()).await.expect("it can be deleted");
     create_any(&client, &theirs).await.expect("a Service");
     let operator = Operator::start(plane.kubeconfig(), NAMESPACE);

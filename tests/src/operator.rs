@@ -130,6 +130,17 @@ impl Operator {
         self.process.log_tail()
     }
 
+    /// Asks it to end, and waits until it has ended in order: it gives its lease back.
+    ///
+    /// # Panics
+    /// It ends with an error, or does not end.
+    pub async fn stop(&mut self) {
+        // Before it serves its pages it may not catch the signal yet, which then ends it at once.
+        self.http_address();
+        self.process.signal("TERM");
+        assert_eq!(self.ended().await, Some(0), "{}", self.log());
+    }
+
     /// Waits until it ends by itself; returns the exit code.
     pub async fn ended(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;

@@ -109,8 +109,7 @@ impl Scene {
 
     /// Ends the operator in order; it gives its lease back.
     pub async fn stop_operator(&mut self) {
-        self.operator.process().signal("TERM");
-        assert_eq!(self.operator.ended().await, Some(0), "{}", self.operator.log());
+        self.operator.stop().await;
     }
 
     /// Starts another one in its place.

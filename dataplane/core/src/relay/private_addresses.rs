@@ -9,6 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use crate::wire::message::rtype;
+use crate::wire::name::MAX_LABEL;
 
 /// Shorter prefixes than these hold addresses of others: they say nothing about who has an address.
 const WIDEST_V4: u8 = 8;
@@ -50,9 +51,8 @@ impl OwnRanges {
         let is_private = |address| self.is_private_address(address);
         match rtype {
             rtype::A | rtype::AAAA => address(rdata).is_some_and(is_private),
-            rtype::SVCB | rtype::HTTPS => {
-                hints(rdata).is_some_and(|mut hints| hints.any(is_private))
-            }
+            // A client may read what we cannot, such as a TargetName that is compressed.
+            rtype::SVCB | rtype::HTTPS => has_private_hint(rdata, is_private).unwrap_or(true),
             _ => false,
         }
     }
@@ -63,7 +63,7 @@ impl OwnRanges {
             IpAddr::V4(v4) => is_private_v4(v4),
             IpAddr::V6(v6) => match translated(v6) {
                 Translated::Not => is_private_v6(v6),
-                Translated::To(v4) => is_private_v4(v4) || self.has(v4.into()),
+                Translated::To(v4) => is_private_v6(v6) || is_private_v4(v4) || self.has(v4.into()),
                 Translated::OfOwnPrefix(octets) => self.may_be_private(octets),
             },
         };
@@ -138,10 +138,14 @@ enum Translated {
 }
 
 /// What a translator makes of an address in its usual prefixes: the well-known one, `64:ff9b::/96`, which no private address
-/// should be in (RFC 6052 §3.1), and those of networks of their own in `64:ff9b:1::/48` (RFC 8215).
+/// should be in (RFC 6052 §3.1), and those of networks of their own in `64:ff9b:1::/48` (RFC 8215). And where a tunnel sends it:
+/// of 6to4, `2002::/16` (RFC 3056 §2), and of IPv4-compatible addresses, `::/96` (RFC 4291 §2.5.5.1). Both are out of use, and
+/// kernels have them.
 fn translated(v6: Ipv6Addr) -> Translated {
     match v6.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0, 0, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => {
             Translated::To(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
         }
         [0x64, 0xff9b, 1, ..] => Translated::OfOwnPrefix(v6.octets()),
@@ -157,31 +161,38 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The addresses that a client may connect to without asking for them: SvcParams `ipv4hint` (4) and `ipv6hint` (6)
-/// (RFC 9460 §7.3). Params that cannot be read end the list.
-fn hints(rdata: &[u8]) -> Option<impl Iterator<Item = IpAddr>> {
+/// Whether a client that connects without asking for addresses may connect to a private one: by the SvcParams `ipv4hint` (4) and
+/// `ipv6hint` (6) (RFC 9460 §7.3). None where the RDATA cannot be read.
+fn has_private_hint(rdata: &[u8], is_private: impl Fn(IpAddr) -> bool) -> Option<bool> {
     // SvcPriority, then TargetName, which is not compressed (RFC 9460 §2.2).
-    let mut at = 2;
+    let mut rest = rdata.get(2..)?;
     loop {
-        match usize::from(*rdata.get(at)?) {
-            0 => break,
-            length => at += 1 + length,
+        let (length, behind) = rest.split_first()?;
+        let length = usize::from(*length);
+        if length > MAX_LABEL {
+            return None;
+        }
+        rest = behind.get(length..)?;
+        if length == 0 {
+            break;
         }
     }
-    let mut rest = rdata.get(at + 1..)?;
-    let params = core::iter::from_fn(move || {
-        let (head, behind) = rest.split_first_chunk::<4>()?;
-        let [key @ .., high, low] = *head;
-        let (value, behind) = behind.split_at_checked(u16::from_be_bytes([high, low]).into())?;
+    let mut is_any = false;
+    while !rest.is_empty() {
+        let ([key @ .., high, low], behind) = rest.split_first_chunk::<4>()?;
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (value, behind) = behind.split_at_checked(length)?;
         rest = behind;
-        Some((u16::from_be_bytes(key), value))
-    });
-    Some(params.flat_map(|(key, value)| {
-        let octets = match key {
+        let octets = match u16::from_be_bytes(*key) {
             4 => 4,
             6 => 16,
-            _ => usize::MAX,
+            _ => continue,
         };
-        value.chunks_exact(octets).filter_map(address)
-    }))
+        let addresses = value.chunks_exact(octets);
+        if !addresses.remainder().is_empty() {
+            return None;
+        }
+        is_any |= addresses.filter_map(address).any(&is_private);
+    }
+    Some(is_any)
 }

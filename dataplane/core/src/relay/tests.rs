@@ -4,6 +4,7 @@
 mod queries;
 mod selection;
 mod contradictions;
+mod private_addresses;
 mod replies;
 mod sizes;
 mod kept;

@@ -335,7 +335,7 @@ impl Index {
         let generation = self.generations[resource as usize];
         let versions = &mut self.versions[resource as usize];
         match self.held.get_mut(resource, key) {
-            Some(held) if versions.is_older(held, generation, uid, version) => {
+            Some(held) if versions.is_older(held, generation, version) => {
                 // It is still part of the list it came in.
                 held.generation = generation;
                 None

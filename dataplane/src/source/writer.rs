@@ -285,7 +285,8 @@ impl Writer {
         self.index.rows(resource, key)
     }
 
-    /// Applies a deletion as an event shows it, unless a newer object has taken the name (K7).
+    /// Applies the deletion of an object, or its change to one that gives no names, as of this version (0: unknown), unless a
+    /// newer object has taken the name (K7).
     pub fn delete(&mut self, resource: Resource, key: Key, version: u64) -> Effect {
         match self.index.held(resource, &key) {
             Some((_, held)) if version != 0 && held > version => Effect::default(),

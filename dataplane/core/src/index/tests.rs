@@ -124,6 +124,19 @@ fn e14_an_older_version_of_the_same_object_is_ignored() {
 }
 
 #[test]
+fn e14_an_event_of_an_object_whose_name_another_one_has_taken_is_ignored() {
+    let mut index = Index::new(settings());
+    let namespace = |uid, version| {
+        let (name, labels) = ("shop".into(), Vec::new());
+        Change::Apply(Object::Namespace(Namespace { name, uid, version, labels }))
+    };
+    for (uid, version, held) in [(2, 9, (2, 9)), (1, 8, (2, 9)), (3, 12, (3, 12))] {
+        index.apply(namespace(uid, version));
+        assert_eq!(index.held(Resource::Namespaces, &Key::new("", "shop")), Some(held));
+    }
+}
+
+#[test]
 fn rr70_the_serial_grows_even_when_the_clock_does_not() {
     let mut index = Index::new(settings());
     assert_eq!(index.publish(1_000).unwrap().serial(), 1_000);

@@ -51,12 +51,13 @@ impl Versions {
         self.is_reset
     }
 
-    /// Whether an object of this uid and version that is applied in this list is older than what
-    /// is held (E14).
-    pub(super) fn is_older(&self, held: &Held, generation: u32, uid: u128, version: u64) -> bool {
+    /// Whether an object of this version that is applied in this list is older than what is held
+    /// (E14), also where an object of another uid has taken its name since: versions of one
+    /// resource are of one order.
+    pub(super) fn is_older(&self, held: &Held, generation: u32, version: u64) -> bool {
         // In a reset, objects that this list has not shown yet belong to another history.
         let is_comparable = !self.is_reset || held.generation == generation;
-        is_comparable && held.uid == uid && version != 0 && version < held.version
+        is_comparable && version != 0 && version < held.version
     }
 
     /// Whether an object that the list did not show, and that is of an earlier one, may be newer

@@ -62,6 +62,8 @@ pub(super) struct ConfigMap {
 pub(super) struct Decoded {
     /// Namespace and name, which are known even where the rest is not served.
     pub(super) key: Key,
+    /// Its resourceVersion; 0 for one that is not a number.
+    pub(super) version: u64,
     /// For the index; `None` for one that gives no names, such as a slice of type FQDN.
     pub(super) object: Option<Object>,
     /// The parts of it that are not served.
@@ -75,6 +77,8 @@ pub(super) struct Decoded {
 pub(super) struct Undecodable {
     /// Its key, where at least that can be read.
     pub(super) key: Option<Key>,
+    /// Its resourceVersion; 0 for one that is not a number.
+    pub(super) version: u64,
     /// Which field has a type that it cannot have.
     pub(super) error: String,
 }
@@ -112,6 +116,7 @@ pub(super) fn object(resource: Resource, text: &[u8]) -> Result<Decoded, Undecod
     };
     Ok(Decoded {
         key: convert::key(&metadata),
+        version: convert::version(&metadata),
         object,
         reasons: reasons.text(),
         last_change: metadata.last_change,
@@ -119,9 +124,13 @@ pub(super) fn object(resource: Resource, text: &[u8]) -> Result<Decoded, Undecod
 }
 
 fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Undecodable> {
-    serde_json::from_slice(text).map_err(|error| Undecodable {
-        key: named(text).map(|named| convert::key(&named.metadata)),
-        error: error.to_string(),
+    serde_json::from_slice(text).map_err(|error| {
+        let named = named(text);
+        Undecodable {
+            key: named.as_ref().map(|named| convert::key(&named.metadata)),
+            version: named.map_or(0, |named| convert::version(&named.metadata)),
+            error: error.to_string(),
+        }
     })
 }
 

@@ -131,10 +131,11 @@ impl Ingest {
     }
 
     fn read(&mut self, resource: Resource, text: &[u8], may_wait: bool) -> bool {
-        let Decoded { key, object, reasons, last_change } = match decode::object(resource, text) {
+        let decoded = match decode::object(resource, text) {
             Ok(decoded) => decoded,
             Err(undecodable) => return self.skip(resource, undecodable),
         };
+        let Decoded { key, version, object, reasons, last_change } = decoded;
         let change = match object {
             Some(object) => Change::Apply(object),
             None => Change::Delete(resource, key.clone()),
@@ -146,7 +147,10 @@ impl Ingest {
             return true;
         }
         self.status.explain(resource, &key, reasons);
-        let effect = self.writer.apply(change);
+        let effect = match change {
+            Change::Apply(_) => self.writer.apply(change),
+            Change::Delete(resource, key) => self.writer.delete(resource, key, version),
+        };
         self.note(effect);
         if let Some(began) = last_change.filter(|_| effect.is_visible && self.is_live(resource)) {
             self.status.changed_since(&began);
@@ -162,11 +166,11 @@ impl Ingest {
     /// An object that cannot be read must not stall the stream: it is named, counted and not
     /// served, and what was served of it before is removed.
     fn skip(&mut self, resource: Resource, undecodable: Undecodable) -> bool {
-        let Undecodable { key, error } = undecodable;
+        let Undecodable { key, version, error } = undecodable;
         self.status.feed(&Watched::Objects(resource), |feed| feed.undecodable += 1);
         let Some(key) = key else { return false };
         self.status.explain(resource, &key, Some(format!("it cannot be read: {error}")));
-        let effect = self.writer.apply(Change::Delete(resource, key));
+        let effect = self.writer.delete(resource, key, version);
         self.note(effect);
         effect.is_visible
     }

@@ -174,6 +174,36 @@ async fn e25_of_late_events_that_a_list_has_already_only_deletions_are_used() {
     .await;
 }
 
+/// The list shows the object that has taken the name of the one that the late events are about.
+#[tokio::test(start_paused = true)]
+async fn e25_an_object_that_was_created_again_stays_behind_late_events_of_the_one_before() {
+    for is_readable in [true, false] {
+        with(Api::new(), COMPARE_AFTER, async |it| {
+            sleep(SECOND).await;
+            it.api.server().is_late = true;
+            match is_readable {
+                true => it.api.put("b"),
+                false => it.api.put_unreadable("b"),
+            }
+            it.api.delete("b");
+            it.api.put("b");
+            it.api.server().kept_back = Some(3);
+            it.until_asked(3, 2).await;
+            it.api.server().send_late();
+            sleep(SECOND).await;
+            it.api.let_go_on();
+            sleep(SECOND).await;
+            assert_eq!(it.feed(|feed| feed.relists), 1);
+            for _ in 0..2 {
+                it.api.server().send_late();
+                sleep(SECOND).await;
+                assert_eq!((it.services(), it.watches()), (3, 1), "readable: {is_readable}");
+            }
+        })
+        .await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn l18_what_is_passed_over_while_a_list_is_read_is_in_another_list() {
     with(Api::new(), 60 * COMPARE_AFTER, async |it| {

@@ -22,10 +22,10 @@ type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 #[derive(Default)]
 pub(super) struct Server {
     pub(super) version: u64,
-    /// Versions by name.
-    pub(super) services: BTreeMap<String, u64>,
+    /// By name.
+    pub(super) services: BTreeMap<String, Held>,
     /// The lists that were begun: their version, and what they have.
-    pub(super) lists: Vec<(u64, Vec<(String, u64)>)>,
+    pub(super) lists: Vec<(u64, Vec<(String, Held)>)>,
     /// How often each page was asked for.
     pub(super) asked: [usize; 4],
     /// The page that is answered with these codes, and the Retry-After of each.
@@ -39,14 +39,21 @@ pub(super) struct Server {
     pub(super) watches: Vec<mpsc::UnboundedSender<Bytes>>,
 }
 
+/// A Service that is there.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    uid: u64,
+    version: u64,
+}
+
 #[derive(Clone, Default)]
 pub(super) struct Api {
     pub(super) server: Arc<Mutex<Server>>,
     pub(super) go_on: Arc<Notify>,
 }
 
-fn service(name: &str, version: u64) -> Value {
-    let uid = format!("00000000-0000-4000-8000-{:012}", name.len());
+fn service(name: &str, Held { uid, version }: Held) -> Value {
+    let uid = format!("00000000-0000-4000-8000-{uid:012}");
     let version = version.to_string();
     json!({"metadata": {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": version},
            "spec": {"clusterIP": "10.96.0.1"}})
@@ -66,7 +73,7 @@ impl Api {
     /// Has three Services, at version 10.
     pub(super) fn new() -> Api {
         let api = Api::default();
-        let services = ["a", "b", "c"].map(|name| (name.to_owned(), 5));
+        let services = ["a", "b", "c"].map(|name| (name.to_owned(), Held { uid: 5, version: 5 }));
         *api.server() = Server { version: 10, services: services.into(), ..Server::default() };
         api
     }
@@ -125,17 +132,24 @@ impl Api {
     pub(super) fn delete(&self, name: &str) {
         let mut server = self.server();
         server.version += 1;
-        server.services.remove(name);
-        let object = service(name, server.version);
+        let held = server.services.remove(name).unwrap();
+        let object = service(name, Held { version: server.version, ..held });
         server.send(&json!({"type": "DELETED", "object": object}));
     }
 
+    /// Changes a Service, or creates it, and sends the event.
     pub(super) fn put(&self, name: &str) {
         let mut server = self.server();
-        server.version += 1;
-        let version = server.version;
-        server.services.insert(name.to_owned(), version);
-        server.send(&json!({"type": "MODIFIED", "object": service(name, version)}));
+        let object = server.put(name);
+        server.send(&json!({"type": "MODIFIED", "object": object}));
+    }
+
+    /// The same with an event that has a field of a type that it cannot have.
+    pub(super) fn put_unreadable(&self, name: &str) {
+        let mut server = self.server();
+        let mut object = server.put(name);
+        object["spec"]["clusterIP"] = json!(5);
+        server.send(&json!({"type": "MODIFIED", "object": object}));
     }
 
     /// Sends an event that is too long to be read.
@@ -160,8 +174,16 @@ impl Api {
 }
 
 impl Server {
+    fn put(&mut self, name: &str) -> Value {
+        self.version += 1;
+        let version = self.version;
+        let held = self.services.entry(name.to_owned()).or_insert(Held { uid: version, version });
+        held.version = version;
+        service(name, *held)
+    }
+
     pub(super) fn begin_list(&mut self) -> usize {
-        let services = self.services.iter().map(|(name, version)| (name.clone(), *version));
+        let services = self.services.iter().map(|(name, held)| (name.clone(), *held));
         self.lists.push((self.version, services.collect()));
         self.lists.len() - 1
     }
@@ -170,7 +192,7 @@ impl Server {
         let (version, services) = &self.lists[list];
         let next = (page < services.len()).then(|| format!("{list}-{}", page + 1));
         let items: Vec<Value> =
-            services[page - 1..page].iter().map(|(name, of)| service(name, *of)).collect();
+            services[page - 1..page].iter().map(|(name, held)| service(name, *held)).collect();
         let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
         reply(200, None, &json!({"metadata": metadata, "items": items}))
     }

@@ -165,7 +165,12 @@ impl Forwarder {
 
     /// Probes the servers of the published configuration (FW27, FW28, FW50), as long as `runtime` runs.
     pub fn probe(self: &Arc<Self>, state: Arc<State>, runtime: &Handle) {
-        let begin = move || probe::run(Arc::clone(&state));
+        let forwarder = Arc::clone(self);
+        let begin = move || {
+            let forwarder = Arc::clone(&forwarder);
+            let look = move |upstreams: &Upstreams, now| forwarder.look_for_own(upstreams, now);
+            probe::run(Arc::clone(&state), look)
+        };
         runtime.spawn(restarting("probes", self.counts_panics(), begin));
     }
 
@@ -518,6 +523,13 @@ impl Forwarder {
             }
         };
         count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Looks which servers are this process, so that people see it also where no client asks them (A34).
+    fn look_for_own(&self, upstreams: &Upstreams, now: Instant) {
+        for group in upstreams.groups() {
+            group.with_askable(now, |server| self.is_own(server), warn_of_own, |_| ());
+        }
     }
 
     fn is_own(&self, server: &Server) -> bool {

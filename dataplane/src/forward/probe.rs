@@ -35,13 +35,14 @@ const LOOP_ZONE: &str = "clusterdns-loop";
 /// Hexadecimal digits with which a ClusterDNS before this one answered every loop probe.
 const OLDER_ANSWER: usize = 32;
 
-/// Probes the servers of the published configuration, until it is dropped.
-pub(super) async fn run(state: Arc<State>) {
+/// Probes the servers of the published configuration, until it is dropped. `look` is given each configuration before.
+pub(super) async fn run(state: Arc<State>, look: impl Fn(&Upstreams, Instant)) {
     loop {
         let (upstreams, replicas) = {
             let published = state.published.load();
             (Arc::clone(&published.upstreams), published.records.replicas())
         };
+        look(&upstreams, now());
         let next = probe_due(&upstreams, replicas, now());
         let woken = upstreams.registry.common.woken.notified();
         tokio::select! {

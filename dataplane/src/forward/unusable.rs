@@ -66,14 +66,17 @@ impl Upstreams {
         self.unusable(most, |group, member, server| {
             let seen = server.seen(now);
             let (standing, time) = group.standing(member, &seen, now);
-            let is_failing = standing == Standing::Avoided && seen.looping_for.is_none();
+            let is_failing =
+                standing == Standing::Avoided && group.looping_for(member, &seen, now).is_none();
             Some((time.filter(|_| is_failing)?, Some(ERRORS_REMEDY)))
         })
     }
 
-    /// Servers that lead back to us and are not asked (FW50), in each group that they are in; at most `most`.
+    /// Servers that lead back to us and are not asked (A34, FW50), in each group that they are in; at most `most`.
     pub fn looping(&self, now: Instant, most: usize) -> Vec<Down> {
-        self.unusable(most, |_, _, server| Some((server.seen(now).looping_for?, Some(LOOP_REMEDY))))
+        self.unusable(most, |group, member, server| {
+            Some((group.looping_for(member, &server.seen(now), now)?, Some(LOOP_REMEDY)))
+        })
     }
 
     /// Servers for which this says for how long, and what to do about it.

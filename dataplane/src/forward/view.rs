@@ -140,10 +140,9 @@ impl Upstreams {
     /// Warnings: servers that lead back to us or that we cannot trust, and a resolv.conf that cannot be used (FW2,
     /// FW3, FW50).
     pub fn notes(&self, now: Instant) -> Vec<String> {
-        let is_looping = |server: &&Arc<Server>| server.seen(now).looping_for.is_some();
-        // An address that is asked over two transports is named once.
+        // An address that is asked over two transports, or for two groups, is named once.
         let looping: BTreeSet<SocketAddr> =
-            self.known().iter().filter(is_looping).map(|server| server.address()).collect();
+            self.groups().flat_map(|group| looping_in(group, now)).collect();
         let looping = looping.into_iter().map(self::looping);
         let file = self.resolv_conf().into_iter().flat_map(|file| file.problems.iter().cloned());
         let refused = self.known().iter().filter_map(|server| refused(server, &server.seen(now)));
@@ -180,6 +179,15 @@ impl Upstreams {
     }
 }
 
+/// The servers of a group that lead back to us.
+fn looping_in(group: &Group, now: Instant) -> impl Iterator<Item = SocketAddr> {
+    let members = group.servers.iter().enumerate();
+    let is_looping = move |(member, server): &(usize, &Arc<Server>)| {
+        group.looping_for(*member, &server.seen(now), now).is_some()
+    };
+    members.filter(is_looping).map(|(_, server)| server.address())
+}
+
 fn group_view(group: &Group, now: Instant) -> GroupView {
     GroupView {
         name: group.name.clone(),
@@ -200,14 +208,15 @@ fn server_view(group: &Group, member: usize, server_name: String, now: Instant) 
     let seen = server.seen(now);
     let (standing, standing_for) = group.standing(member, &seen, now);
     let [good, errors, silent] = seen.heard;
-    let state = if seen.looping_for.is_some() { "looping" } else { standing.label() };
+    let looping_for = group.looping_for(member, &seen, now);
+    let state = if looping_for.is_some() { "looping" } else { standing.label() };
     let latency = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
     ServerView {
         server: server.address().to_string(),
         transport: transport(server),
         server_name,
         state,
-        seconds: seen.looping_for.or(standing_for).map(|time| time.as_secs()),
+        seconds: looping_for.or(standing_for).map(|time| time.as_secs()),
         latency_microseconds: seen.latency.map(latency),
         edns: seen.edns,
         in_flight: seen.in_flight,

@@ -246,6 +246,22 @@ async fn f12_an_instance_that_forwards_to_itself_asks_no_server_and_stays_alive(
     let reply = ask(one.address(), "www.example.org.").await;
     assert_eq!(reply.metadata.response_code, ResponseCode::ServFail);
     assert_eq!((one.sent(), one.forwarder.lookups()), (0, 0));
+    assert_eq!(one.server_state(), "looping");
     let localhost = ask(one.address(), "localhost.").await;
     assert_eq!(localhost.metadata.response_code, ResponseCode::NoError);
+}
+
+/// Loop probes leave out the servers of stub domains, which need not know other names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a34_a_stub_domain_with_our_own_address_is_reported_before_it_is_asked() {
+    let one = Instance::start(1);
+    one.forwards_stub_domain_to(one.address());
+    found(&one, "looping").await;
+    let upstreams = one.state.published.load_full().upstreams.clone();
+    let now = std::time::Instant::now();
+    let looping = upstreams.looping(now, 9);
+    assert_eq!((looping.len(), looping[0].group.as_str()), (1, "corp.example"));
+    assert!(upstreams.notes(now)[0].contains("forwards to ClusterDNS itself"));
+    one.forwards_stub_domain_to("127.0.0.1:9".parse().unwrap());
+    assert_eq!(one.server_state(), "healthy");
 }

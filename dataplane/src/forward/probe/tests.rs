@@ -251,7 +251,7 @@ async fn fw27_while_no_server_of_its_group_is_up_one_is_probed_every_second() {
         taps: Arc::default(),
         inspections: Arc::default(),
     };
-    tokio::spawn(run(Arc::new(state)));
+    tokio::spawn(run(Arc::new(state), |_, _| ()));
     probed(&far).await;
     let began = now();
     for seconds in 1..=5 {

@@ -24,6 +24,8 @@ pub(super) struct Askable {
 struct Look {
     /// The places of the servers that may be asked.
     places: Vec<usize>,
+    /// The places of the others, and since when looks have found them to be this process.
+    own: Vec<(usize, Instant)>,
     /// When to look again; never where no look has left out a server. An address that moves to this machine for the first
     /// time is left to the probe for loops (FW50).
     until: Option<Instant>,
@@ -52,6 +54,13 @@ impl Group {
         }
     }
 
+    /// Since when a server is this process, as the latest look found it.
+    pub(in crate::forward) fn own_since(&self, member: usize) -> Option<Instant> {
+        let latest = self.askable.latest.load();
+        let own = latest.as_ref()?.own.iter().find(|(place, _)| *place == member);
+        own.map(|(_, since)| *since)
+    }
+
     /// Looks at each server, unless another thread has done so meanwhile.
     fn look(
         &self,
@@ -66,12 +75,17 @@ impl Group {
         }
         let (own, places): (Vec<usize>, Vec<usize>) =
             (0..self.servers.len()).partition(|place| is_own(&self.servers[*place]));
-        let was_asked =
-            |place: &&usize| latest.as_ref().is_none_or(|latest| latest.places.contains(place));
-        own.iter().filter(was_asked).for_each(|place| left_out(&self.servers[*place]));
+        let since = |place: usize| {
+            let since = self.own_since(place).unwrap_or_else(|| {
+                left_out(&self.servers[place]);
+                now
+            });
+            (place, since)
+        };
+        let own: Vec<(usize, Instant)> = own.into_iter().map(since).collect();
         // One that has left may return.
         let floats = !own.is_empty() || latest.as_ref().is_some_and(|look| look.until.is_some());
-        let look = Arc::new(Look { places, until: floats.then(|| now + LOOK_AGAIN) });
+        let look = Arc::new(Look { places, own, until: floats.then(|| now + LOOK_AGAIN) });
         self.askable.latest.store(Some(Arc::clone(&look)));
         look
     }
@@ -112,10 +126,12 @@ mod tests {
         is_here.set(true);
         assert_eq!(askable(start + LOOK_AGAIN), [1]);
         assert_eq!(*left_out.borrow(), ["192.0.2.1:53"], "it is said once");
+        assert_eq!((group.own_since(0), group.own_since(1)), (Some(start), None));
         is_here.set(false);
         assert_eq!(askable(start + LOOK_AGAIN * 2), [0, 1]);
         is_here.set(true);
         assert_eq!(askable(start + LOOK_AGAIN * 3), [1], "it is back");
         assert_eq!(left_out.borrow().len(), 2);
+        assert_eq!(group.own_since(0), Some(start + LOOK_AGAIN * 3));
     }
 }

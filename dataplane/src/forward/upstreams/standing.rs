@@ -44,6 +44,17 @@ impl Group {
         }
     }
 
+    /// For how long a server leads back to us and is not asked: it is this process (A34), or forwards to us (FW50).
+    pub(in crate::forward) fn looping_for(
+        &self,
+        member: usize,
+        seen: &Seen,
+        now: Instant,
+    ) -> Option<Duration> {
+        let own = self.own_since(member).map(|since| now.saturating_duration_since(since));
+        seen.looping_for.or(own)
+    }
+
     /// A server replied to a query of a client of this group, which was sent then.
     pub(in crate::forward) fn replied(
         &self,

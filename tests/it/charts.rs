@@ -273,7 +273,7 @@ fn o14_alerts_of_the_chart_are_about_metrics_and_conditions_that_exist() {
             assert!(operator::report::status::CONDITIONS.contains(&condition), "{condition}");
         }
     }
-    assert_eq!(count, 6, "{rule}");
+    assert_eq!(count, 7, "{rule}");
 }
 
 #[test]

@@ -144,12 +144,15 @@ async fn leave_all(ctx: &Context, existing: &Existing, tries: &mut Tries) {
     let namespaces = ctx.caches.namespaces().iter();
     let all = namespaces.flat_map(|namespace| ctx.caches.objects(Kind::Service, namespace));
     let orphans = all.filter(|service| is_orphan(service, &instances)).collect();
-    for service in tries.begin(orphans, Instant::now()) {
+    let now = tokio::time::Instant::now().into_std();
+    for service in tries.begin(orphans, now) {
         if let Err(error) = leave(ctx, &service, (&instances, existing.is_defined)).await {
+            tries.failed(&service);
             let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
             tracing::warn!("cannot give back the adopted Service {namespace}/{name}: {error:#}");
         }
     }
+    ctx.metrics.services_not_given_back(tries.failures());
 }
 
 fn owner(service: &DynamicObject) -> Option<String> {
@@ -175,6 +178,7 @@ struct Try {
     version: Option<String>,
     wait: Duration,
     not_before: Instant,
+    has_failed: bool,
 }
 
 impl Tries {
@@ -191,9 +195,22 @@ impl Tries {
             let (uid, version) = (service.uid().unwrap_or_default(), service.resource_version());
             let before = self.0.get(&uid).filter(|it| it.version == version);
             let wait = before.map_or(FIRST_WAIT, |it| (it.wait * 2).min(LONGEST_WAIT));
-            self.0.insert(uid, Try { version, wait, not_before: now + wait });
+            let not_before = now + wait;
+            self.0.insert(uid, Try { version, wait, not_before, has_failed: false });
         }
         begun
+    }
+
+    /// It was tried in this pass and could not be given back.
+    fn failed(&mut self, service: &DynamicObject) {
+        if let Some(tried) = self.0.get_mut(&service.uid().unwrap_or_default()) {
+            tried.has_failed = true;
+        }
+    }
+
+    /// Services whose latest try failed.
+    fn failures(&self) -> usize {
+        self.0.values().filter(|tried| tried.has_failed).count()
     }
 
     /// A change may be what it waits for.

@@ -47,6 +47,7 @@ struct Counted {
     cached_pods: Mutex<Option<usize>>,
     not_kept: Counters<String>,
     lost_pods: AtomicU64,
+    services_not_given_back: AtomicU64,
     is_leader: AtomicBool,
     is_reconciling: AtomicBool,
     /// The value of each condition by the name of the ClusterDNS and its type.
@@ -109,6 +110,9 @@ impl Part for Own {
         self.cache(page)?;
         let help = "Pods removed from their Service because they stopped answering";
         page.counter("lost_pods", help, counted.lost_pods.load(Ordering::Relaxed))?;
+        let help = "Adopted Services that could not be given back though their ClusterDNS is gone";
+        let services = counted.services_not_given_back.load(Ordering::Relaxed);
+        page.gauge("services_not_given_back", help, services as f64)?;
         let rows = process::http::refusals().map(|(reason, count)| ([("reason", reason)], count));
         let help =
             "Connections and requests of the HTTP port that were refused or cut short, by reason";
@@ -189,6 +193,11 @@ impl Metrics {
     /// Counts a watch whose version the API server does not have any more.
     pub fn version_reset(&self) {
         self.counted.version_resets.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// This many adopted Services still select our pods, because giving them back failed.
+    pub fn services_not_given_back(&self, count: usize) {
+        self.counted.services_not_given_back.store(count as u64, Ordering::Relaxed);
     }
 
     /// All caches but that of ClusterDNS hold this many octets of whole objects and of stubs.

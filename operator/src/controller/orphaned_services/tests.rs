@@ -184,6 +184,53 @@ async fn o10_a_service_is_given_back_while_an_unreadable_clusterdns_is_being_del
     assert_eq!(given_back(Some(unreadable(Value::Null)), true, listed(&[])).await, None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn o14_a_service_that_cannot_be_given_back_is_counted_until_it_is() {
+    let gauge = |ctx: &Context| -> f64 {
+        let text = ctx.metrics.text();
+        let row = text.lines().find(|row| row.starts_with("clusterdns_operator_services_not"));
+        row.expect("a row").rsplit_once(' ').expect("a value").1.parse().expect("a number")
+    };
+    let (triggers, definition) = (Triggers::default(), Arc::new(Definition::default()));
+    let is_refused = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let refuses = is_refused.clone();
+    let (client, log) = api::logged(move |asked| match asked.last() {
+        _ if asked.is_watch() => Reply::silence(),
+        _ if asked.method == Method::PATCH
+            && refuses.load(std::sync::atomic::Ordering::Relaxed) =>
+        {
+            Reply::status(403, "a webhook denied it")
+        }
+        _ if asked.method == Method::PATCH => Reply::ok(adopted()),
+        "default" => Reply::found(None::<&Value>),
+        "services" => Reply::list_at(100, [adopted()]),
+        _ => Reply::list(json!([])),
+    });
+    let patches = || log.written("/services/kube-dns").len();
+    let (resources, writer) = listed(&[]);
+    let ctx = fixtures::context_with(client, fixtures::settings(), resources);
+    ctx.caches.keep_resources(writer, definition.clone());
+    assert_eq!(gauge(&ctx), 0.0);
+    let test = async {
+        let until = async |count: usize, value: f64| {
+            while patches() < count || gauge(&ctx) != value {
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        for tries in 1..4 {
+            until(tries, 1.0).await;
+        }
+        is_refused.store(false, std::sync::atomic::Ordering::Relaxed);
+        until(4, 0.0).await;
+    };
+    let bound = tokio::time::sleep(Duration::from_secs(600));
+    tokio::select! {
+        () = follow(&ctx, &triggers, &definition) => unreachable!("it has no end"),
+        () = test => {}
+        () = bound => panic!("{} patches, {} counted", patches(), gauge(&ctx)),
+    }
+}
+
 #[tokio::test]
 async fn o14_a_reconcile_in_progress_leaves_nothing_of_a_clusterdns_that_is_gone() {
     let (triggers, definition) = (Triggers::default(), Definition::default());

@@ -129,8 +129,9 @@ fn by_load(load: &Load, observed: &Observed) -> Size {
     let least = load.min_replicas.max(2);
     let most = load.max_replicas.max(least);
     let hold = match &observed.deployment {
-        // A DaemonSet may still run a pod on each node; those stay until these are ready.
-        None => Some(on_nodes(observed).clamp(least, most)),
+        // A DaemonSet may still run a pod on each node; those stay until these are ready. Or another client deleted the Deployment
+        // under load: the autoscaler still says what it wanted.
+        None => Some(on_nodes(observed).max(autoscaled(observed)).clamp(least, most)),
         Some(deployment) if is_ours(deployment) => {
             Some(replicas(deployment).unwrap_or(1).max(least))
         }

@@ -22,6 +22,19 @@ fn replicas_of(scaling: &str, observed: &Observed) -> u32 {
     }
 }
 
+/// What is held of a size that an autoscaler owns.
+fn held(spec: &ClusterDNSSpec, observed: &Observed) -> Option<u32> {
+    match size(spec, observed) {
+        Size::Autoscaled { hold, .. } => hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wanted_by_autoscaler(count: i32) -> HorizontalPodAutoscaler {
+    from(json!({"spec": {"maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
+        "status": {"desiredReplicas": count, "currentReplicas": count}}))
+}
+
 #[test]
 fn o12_proportional_is_the_larger_of_cores_and_nodes_within_bounds() {
     // The proportional autoscaler's DNS defaults: 256 cores and 16 nodes a pod.
@@ -256,10 +269,6 @@ fn o12_load_holds_what_runs_until_our_manager_has_let_go() {
 #[test]
 fn o12_load_puts_back_a_number_of_zero_because_an_autoscaler_never_does() {
     let spec = dns("{scaling: {load: {minReplicas: 3, maxReplicas: 9}}}").spec;
-    let hold = |observed: &Observed| match size(&spec, observed) {
-        Size::Autoscaled { hold, .. } => hold,
-        other => panic!("{other:?}"),
-    };
     let scaled_to = |count: u32, manager: &str| {
         let mut observed = cluster(9, 9);
         deploy(&mut observed, count);
@@ -267,12 +276,6 @@ fn o12_load_puts_back_a_number_of_zero_because_an_autoscaler_never_does() {
             json!({"manager": manager, "fieldsV1": {"f:spec": {"f:replicas": {}}}}),
         )]);
         observed
-    };
-    let wants = |count: i32| {
-        from(
-            json!({"spec": {"maxReplicas": 9, "scaleTargetRef": {"kind": "Deployment", "name": "a"}},
-        "status": {"desiredReplicas": count, "currentReplicas": count}}),
-        )
     };
     for (what, count, manager, autoscaler, expected) in [
         ("nothing is wrong", 3, "kubectl", Some(3), None),
@@ -284,8 +287,31 @@ fn o12_load_puts_back_a_number_of_zero_because_an_autoscaler_never_does() {
         ("ours", 0, FIELD_MANAGER, Some(7), Some(3)),
     ] {
         let mut observed = scaled_to(count, manager);
-        observed.autoscaler = autoscaler.map(wants);
-        assert_eq!(hold(&observed), expected, "{what}");
+        observed.autoscaler = autoscaler.map(wanted_by_autoscaler);
+        assert_eq!(held(&spec, &observed), expected, "{what}");
+    }
+}
+
+#[test]
+fn o12_load_creates_a_deleted_deployment_with_as_many_pods_as_load_asked_for() {
+    let spec = dns("{scaling: {load: {minReplicas: 3, maxReplicas: 9}}}").spec;
+    for (what, nodes, autoscaler, expected) in [
+        ("a first install", None, None, 3),
+        ("no autoscaler has looked", None, Some(0), 3),
+        ("another client deleted it under load", None, Some(7), 7),
+        ("more than the spec has by now", None, Some(20), 9),
+        ("a DaemonSet had more", Some(8), Some(5), 8),
+        ("a DaemonSet had fewer", Some(4), Some(6), 6),
+    ] {
+        let mut observed = cluster(9, 9);
+        observed.daemon_set = nodes.map(|nodes| {
+            from(
+                json!({"status": {"desiredNumberScheduled": nodes, "currentNumberScheduled": nodes,
+                "numberMisscheduled": 0, "numberReady": nodes}}),
+            )
+        });
+        observed.autoscaler = autoscaler.map(wanted_by_autoscaler);
+        assert_eq!(held(&spec, &observed), Some(expected), "{what}");
     }
 }
 

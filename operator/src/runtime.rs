@@ -9,6 +9,7 @@ mod mend;
 pub mod decode;
 pub mod resources;
 pub mod time_limit;
+pub mod refusals;
 pub mod write;
 pub mod lease;
 pub mod http;

@@ -3,7 +3,7 @@
 //! to patch `pods/status` would be one over every pod of the namespace.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kube::Client;
 use kube::api::{Api, DynamicObject};
@@ -11,6 +11,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use crate::observe::observed::LostPods;
+use crate::runtime::refusals::{Refusals, is_refusal};
 use crate::runtime::time_limit::within;
 
 /// Name of the policy and of its binding, in the chart.
@@ -32,6 +33,28 @@ impl PolicyStanding {
         self.get() == LostPods::TakenOut
     }
 
+    /// What a look at the policy found, and how long it is until the next one. While the API server does not answer, what was seen
+    /// before counts.
+    fn note(&self, seen: anyhow::Result<bool>, refusals: &mut Refusals, now: Instant) -> Duration {
+        let error = match seen {
+            Ok(is_narrowed) => {
+                refusals.end();
+                self.set(is_narrowed);
+                return EVERY;
+            }
+            Err(error) => error,
+        };
+        if !is_refusal(&error) {
+            refusals.end();
+        } else if refusals.add(now) || !self.may_act() {
+            // An operator that may not read the policy has no right to write either.
+            self.set(false);
+            return EVERY;
+        }
+        tracing::debug!("cannot read the ValidatingAdmissionPolicy {NAME}: {error:#}");
+        RETRY
+    }
+
     fn set(&self, is_narrowed: bool) {
         let now = if is_narrowed { LostPods::TakenOut } else { LostPods::NoPolicy };
         let before =
@@ -49,20 +72,12 @@ impl PolicyStanding {
     }
 }
 
-/// Looks for the policy forever. While the API server does not answer, what was seen before counts.
+/// Looks for the policy forever.
 pub(super) async fn follow(client: &Client, standing: &PolicyStanding) {
+    let mut refusals = Refusals::default();
     loop {
-        let wait = match read(client).await {
-            Ok(is_narrowed) => {
-                standing.set(is_narrowed);
-                EVERY
-            }
-            Err(error) => {
-                tracing::debug!("cannot read the ValidatingAdmissionPolicy {NAME}: {error:#}");
-                RETRY
-            }
-        };
-        tokio::time::sleep(wait).await;
+        let seen = read(client).await;
+        tokio::time::sleep(standing.note(seen, &mut refusals, Instant::now())).await;
     }
 }
 
@@ -79,16 +94,8 @@ async fn get(client: &Client, kind: &str) -> anyhow::Result<Option<Value>> {
     let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
     let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
     // A kind that the API server does not have is not found either.
-    match within(all.get_opt(NAME)).await {
-        Ok(found) => Ok(found.map(|object| object.data)),
-        // An operator that may not read the policy has no right to write either.
-        Err(error) if is_refusal(&error) => Ok(None),
-        Err(error) => Err(error.context(kind.kind)),
-    }
-}
-
-fn is_refusal(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 403)
+    let found = within(all.get_opt(NAME)).await.map_err(|error| error.context(kind.kind))?;
+    Ok(found.map(|object| object.data))
 }
 
 /// Does this policy deny requests for pods in our namespaces? The chart defines what it allows; here it only matters
@@ -116,6 +123,7 @@ fn narrows(policy: &Value, binding: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::Lines;
+    use crate::fixtures::api::{self, Reply};
     use serde_json::json;
 
     #[test]
@@ -140,6 +148,34 @@ mod tests {
             edit(&mut policy, &mut binding);
             assert!(!narrows(&policy, &binding), "{what}");
         }
+    }
+
+    #[tokio::test]
+    async fn o20_one_refusal_of_the_policy_ends_nothing_and_three_over_a_minute_do() {
+        let client = api::client(|_| Reply::status(403, "RBAC: not read yet"));
+        let (standing, begin) = (PolicyStanding::default(), Instant::now());
+        let mut refusals = Refusals::default();
+        let mut note = |seen: anyhow::Result<bool>, at| {
+            let wait = standing.note(seen, &mut refusals, begin + Duration::from_secs(at));
+            (standing.get(), wait)
+        };
+        let (taken, left) = (LostPods::TakenOut, LostPods::NoPolicy);
+        let refused = async || read(&client).await;
+        assert_eq!(note(refused().await, 0), (left, EVERY), "never read");
+        assert_eq!(note(Ok(true), 10), (taken, EVERY));
+        for at in [100, 105, 110, 159] {
+            let noted = note(refused().await, at);
+            assert_eq!(noted, (taken, RETRY), "{at}");
+        }
+        let fails = Err(anyhow::anyhow!("no answer"));
+        assert_eq!(note(fails, 160), (taken, RETRY), "it ends the row");
+        for at in [165, 200, 224] {
+            let noted = note(refused().await, at);
+            assert_eq!(noted, (taken, RETRY), "{at}");
+        }
+        assert_eq!(note(refused().await, 225), (left, EVERY));
+        assert_eq!(note(Ok(true), 255), (taken, EVERY));
+        assert_eq!(note(Ok(false), 285), (left, EVERY), "it is missing");
     }
 
     #[test]

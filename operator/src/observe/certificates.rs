@@ -5,19 +5,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use crate::names::CERTIFICATE;
 use crate::observe::observed::Certificate;
+use crate::runtime::refusals::{Refusals, is_refusal};
 use crate::runtime::time_limit::within;
 
 /// The type of Secrets with a certificate and its key.
 const TLS: &str = "kubernetes.io/tls";
-/// The status of the API server for a request without permission.
-const FORBIDDEN: u16 = 403;
-
 /// Secrets whose last state is remembered.
 const MAX_REMEMBERED: usize = 2_000;
 /// How long a Secret that may be mounted is not looked at again: a ClusterDNS may be woken each second. Any other state is looked
@@ -35,7 +34,10 @@ pub struct Certificates {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     certificate: Certificate,
-    seen: Instant,
+    /// When it was seen so; none: only what pods have mounted says it.
+    seen: Option<Instant>,
+    /// How often the API server has refused since then to say what it is now.
+    refusals: Refusals,
 }
 
 /// The state of the Secrets that listeners name.
@@ -78,7 +80,7 @@ impl Certificates {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(namespace.to_owned(), name.to_owned())).is_some_and(|known| {
             known.certificate == Certificate::Usable
-                && now.saturating_duration_since(known.seen) < USABLE_FOR
+                && known.seen.is_some_and(|seen| now.saturating_duration_since(seen) < USABLE_FOR)
         })
     }
 
@@ -90,28 +92,59 @@ impl Certificates {
         is_mounted: bool,
         now: Instant,
     ) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
-        let certificate = match seen {
+        if all.len() >= MAX_REMEMBERED && !all.contains_key(&key) {
+            all.clear();
+        }
+        let known = all.entry(key).or_default();
+        if known.seen.is_none() && is_mounted {
+            known.certificate = Certificate::Usable;
+        }
+        match known.settled(seen, now) {
             Ok(certificate) => {
-                if known.len() >= MAX_REMEMBERED && !known.contains_key(&key) {
-                    known.clear();
-                }
-                known.insert(key, Known { certificate, seen: now });
-                certificate
+                *known = Known { certificate, seen: Some(now), ..Known::default() };
             }
             Err(error) => {
                 let why = crate::shortened::shortened(&format!("{error:#}"), MAX_REASON);
                 read.unread.insert(name.to_owned(), why);
-                let before = if is_mounted { Certificate::Usable } else { Certificate::Unread };
-                known.get(&key).map_or(before, |known| known.certificate)
             }
-        };
+        }
+        let certificate = known.certificate;
         let certificate = match certificate {
             Certificate::Missing if is_mounted => Certificate::Gone,
             other => other,
         };
         read.found.insert(name.to_owned(), certificate);
+    }
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Known { certificate: Certificate::Unread, seen: None, refusals: Refusals::default() }
+    }
+}
+
+impl Known {
+    /// What was seen. A refusal of a Secret that may be mounted counts as not read at first.
+    fn settled(
+        &mut self,
+        seen: anyhow::Result<Certificate>,
+        now: Instant,
+    ) -> anyhow::Result<Certificate> {
+        match seen {
+            Ok(Certificate::NotReadable) if self.certificate == Certificate::Usable => {
+                match self.refusals.add(now) {
+                    true => Ok(Certificate::NotReadable),
+                    false => Err(anyhow!("the API server refuses to list it")),
+                }
+            }
+            Ok(other) => Ok(other),
+            Err(error) => {
+                self.refusals.end();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -140,14 +173,9 @@ async fn labels(secrets: &Api<Secret>, fields: &str) -> anyhow::Result<Listed> {
             .into_iter()
             .next()
             .map_or(Listed::None, |secret| Listed::One(secret.labels().clone()))),
-        Err(error) if is_forbidden(&error) => Ok(Listed::Forbidden),
+        Err(error) if is_refusal(&error) => Ok(Listed::Forbidden),
         Err(error) => Err(error),
     }
-}
-
-fn is_forbidden(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<kube::Error>();
-    matches!(error, Some(kube::Error::Api(status)) if status.code == FORBIDDEN)
 }
 
 fn judge(of_type: &Listed, of_any: &Listed, is_named: bool) -> Certificate {
@@ -217,6 +245,35 @@ mod tests {
         assert_eq!(look("b", Ok(Certificate::Missing), false), (Certificate::Missing, None));
         assert_eq!(look("b", Ok(Certificate::Missing), true), (Certificate::Gone, None));
         assert_eq!(look("b", fails(), true), (Certificate::Gone, why), "as last seen");
+    }
+
+    #[test]
+    fn k11_a_usable_secret_is_refused_after_three_refusals_over_a_minute() {
+        let (certificates, begin) = (Certificates::default(), Instant::now());
+        let look = |name: &str, seen: anyhow::Result<Certificate>, is_mounted, at: u64| {
+            let mut read = Read::default();
+            let now = begin + Duration::from_secs(at);
+            certificates.add(&mut read, ("dns", name), seen, is_mounted, now);
+            (read.found[name], read.unread.get(name).is_some_and(|why| why.contains("refuses")))
+        };
+        let refused = || Ok(Certificate::NotReadable);
+        let (kept, counts) = ((Certificate::Usable, true), (Certificate::NotReadable, false));
+        assert_eq!(look("new", refused(), false, 0), counts, "it was never usable");
+        for name in ["seen", "mounted"] {
+            if name == "seen" {
+                look(name, Ok(Certificate::Usable), false, 0);
+            }
+            let look = |seen, at| look(name, seen, name == "mounted", at);
+            assert_eq!([look(refused(), 10), look(refused(), 40)], [kept, kept], "{name}");
+            let fails = Err(anyhow::anyhow!("etcd has no leader"));
+            assert_eq!(look(fails, 50), (Certificate::Usable, false), "another error: {name}");
+            assert_eq!([look(refused(), 75), look(refused(), 105)], [kept, kept], "{name}");
+            assert_eq!(look(refused(), 134), kept, "three, and less than a minute: {name}");
+            assert_eq!(look(refused(), 135), counts, "{name}");
+            assert_eq!(look(refused(), 140), counts, "it stays so: {name}");
+            assert_eq!(look(Ok(Certificate::Usable), 150), (Certificate::Usable, false));
+            assert_eq!(look(refused(), 160), kept, "{name}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
 use tokio::time::timeout;
 
+use crate::runtime::refusals::Refusals;
 pub use election::{Move, Seen, next};
 pub use leadership::{Leadership, NotLeading};
 
@@ -56,6 +57,8 @@ pub struct Elector {
     me: String,
     /// Our ServiceAccount, if we have one; None until it is known.
     owner: Option<Option<OwnerReference>>,
+    /// How often the API server refused to say it.
+    refusals: Refusals,
     seen: Option<Seen>,
     /// The metadata of the Lease as it was last seen: what others write there stays.
     metadata: ObjectMeta,
@@ -79,6 +82,7 @@ impl Elector {
             namespace: namespace.to_owned(),
             me: format!("{name}_{:016x}", random()),
             owner: None,
+            refusals: Refusals::default(),
             seen: None,
             metadata: ObjectMeta::default(),
             may_hold: false,
@@ -174,7 +178,8 @@ impl Elector {
     /// At most one read and one write, and both once more where that write conflicts.
     async fn try_once(&mut self) -> kube::Result<bool> {
         if self.owner.is_none() {
-            self.owner = Some(owner::owner(&self.reviews, &self.namespace).await?);
+            let (refusals, now) = (&mut self.refusals, self.leadership.now());
+            self.owner = Some(owner::owner(&self.reviews, &self.namespace, refusals, now).await?);
         }
         // Ours counts from before the request: other operators see the record later.
         let started = self.leadership.now();

@@ -119,8 +119,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
             bundles.pass_over(&map, keys);
             continue;
         }
-        let read = of(Kind::ConfigMap, &map).await;
-        bundles.add(&map, keys, read.and_then(typed::<ConfigMap>).ok().flatten());
+        bundles.add(&map, keys, of(Kind::ConfigMap, &map).await.and_then(typed))?;
     }
     let (deployment, daemon_set) = (typed(deployment)?, typed(daemon_set)?);
     let mounted = pods::mounted_secrets(deployment.as_ref(), daemon_set.as_ref());

@@ -46,8 +46,16 @@ impl Bundles {
     }
 
     /// The text under these keys of this ConfigMap, or why there is none; the rest of it is not kept.
-    pub fn add(&mut self, name: &str, keys: BTreeSet<String>, map: Option<ConfigMap>) {
-        let mut data = map.map(|map| map.data.unwrap_or_default());
+    ///
+    /// # Errors
+    /// It could not be read: what is there is not known, and a spec whose bundle is missing is refused.
+    pub fn add(
+        &mut self,
+        name: &str,
+        keys: BTreeSet<String>,
+        map: anyhow::Result<Option<ConfigMap>>,
+    ) -> anyhow::Result<()> {
+        let mut data = map?.map(|map| map.data.unwrap_or_default());
         for key in keys {
             let found = match &mut data {
                 None => Bundle::Missing(format!(
@@ -61,6 +69,7 @@ impl Bundles {
             }
             self.found.insert((name.to_owned(), key), found);
         }
+        Ok(())
     }
 
     /// The same of one that is not read.
@@ -103,8 +112,8 @@ mod tests {
         let mut bundles = Bundles::default();
         let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
         let there = map(&[("ca.crt", "PEM".to_owned()), ("long", "x".repeat(MAX_BYTES + 1))]);
-        bundles.add("there", keys(&["ca.crt", "long", "other"]), Some(there));
-        bundles.add("gone", keys(&["ca.crt"]), None);
+        bundles.add("there", keys(&["ca.crt", "long", "other"]), Ok(Some(there))).unwrap();
+        bundles.add("gone", keys(&["ca.crt"]), Ok(None)).unwrap();
         let read: Vec<_> = bundles.found().into_values().collect();
         let [gone, text, long, other] = &read[..] else { panic!("{} keys", read.len()) };
         let says = |bundle: &Bundle, what: &str| match bundle {
@@ -118,6 +127,15 @@ mod tests {
     }
 
     #[test]
+    fn s14_a_bundle_that_could_not_be_read_is_not_missing() {
+        let mut bundles = Bundles::default();
+        let keys = BTreeSet::from(["ca.crt".to_owned()]);
+        let failed = bundles.add("ca", keys, Err(anyhow::anyhow!("etcd has no leader")));
+        assert_eq!(failed.unwrap_err().to_string(), "etcd has no leader");
+        assert!(bundles.found().is_empty(), "the reconcile fails, and nothing is decided");
+    }
+
+    #[test]
     fn s14_however_many_bundles_a_spec_names_little_more_than_the_bound_is_held() {
         let (mut bundles, mut read) = (Bundles::default(), 0);
         for n in 0..1_515 {
@@ -127,7 +145,8 @@ mod tests {
                 continue;
             }
             read += 1;
-            bundles.add(&name, keys, Some(map(&[("ca.crt", "x".repeat(MAX_BYTES))])));
+            let large = map(&[("ca.crt", "x".repeat(MAX_BYTES))]);
+            bundles.add(&name, keys, Ok(Some(large))).unwrap();
         }
         let found = bundles.found();
         let octets = |bundle: &Bundle| match bundle {

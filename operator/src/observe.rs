@@ -34,7 +34,7 @@ pub mod sample;
 pub mod last_documents;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 use jiff::Timestamp;
@@ -170,6 +170,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         lost_pods: ctx.lost_pods.get(),
         conflict: ctx.memory.conflict(&namespace, &service_name),
         comparison: None,
+        watched: None,
         sample: Sample::default(),
         known_clients: KnownClients { has_node_local, ..caches.known_clients() },
         service,
@@ -184,6 +185,7 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         Ok(found) => observed.foreign_pods = found,
         Err(why) => observed.unread_foreign_pods = Some(why),
     }
+    observed.watched = ctx.rounds.watched(dns, &observed, Instant::now());
     // Asks pods that were chosen from what they have just said.
     observed.comparison = match canary_analysis::look(dns, &observed, &ctx.rounds) {
         None => None,
@@ -205,6 +207,8 @@ pub async fn observe(ctx: &Context, dns: &ClusterDNS) -> anyhow::Result<Observed
         }
     };
     is_the_canary_there(ctx, &mut observed, (&namespace, &instance)).await;
+    // The questions took a part of its time.
+    observed.watched = ctx.rounds.watched(dns, &observed, Instant::now());
     Ok(observed)
 }
 

@@ -85,6 +85,14 @@ impl RoundPermits {
         self.trials.written(dns);
     }
 
+    /// For how long this process has watched the trial that is written; none: there is no trial. The time of rollout.json is of the clock
+    /// of the operator that began it, which may not be this one.
+    pub fn watched(&self, dns: &ClusterDNS, observed: &Observed, now: Instant) -> Option<Duration> {
+        let state = config_map::state(observed);
+        state.canary_pod.as_ref()?;
+        Some(self.trials.watched(Trial::of(dns, &state), now))
+    }
+
     /// A round of this trial ended early. Nothing it heard counts: pods may have run what the other client wrote.
     pub fn ended(&self, dns: &ClusterDNS, observed: &Observed) -> Option<Comparison> {
         let state = config_map::state(observed);

@@ -52,8 +52,7 @@ pub struct Observed {
     pub lost_document: Option<String>,
     /// The version of the Service for which the last patch of its selector was refused, because it had another one at that time.
     pub conflict: Option<String>,
-    /// Other Services of its namespace that may select its pods by a label that the spec writes: name and selector, each
-    /// selector once. Our pods must not be behind them by accident.
+    /// Other Services of its namespace that may select its pods by a label that the spec writes, by name: each selector once.
     pub selectors: BTreeMap<String, BTreeMap<String, String>>,
     /// Other Services of its namespace that serve DNS and would lead to its pods by the label of kube-dns, or of the one it adopts.
     pub dns_services: BTreeMap<String, DnsService>,
@@ -69,9 +68,10 @@ pub struct Observed {
     pub unread_foreign_pods: Option<String>,
     /// What our ready pods said when last asked, by pod uid.
     pub pod_reports: BTreeMap<String, PodReport>,
-    /// The canary's and a stable pod's answers side by side, when a canary runs and was asked in this reconcile: what
-    /// [`crate::ask_pods::canary_analysis::Round::ask`] returned, after both pods reported again.
+    /// The canary's and a stable pod's answers side by side, where they were asked in this reconcile, and both reported again.
     pub comparison: Option<Comparison>,
+    /// For how long this process has watched the trial that is written, by its monotonic clock; none: there is no trial.
+    pub watched: Option<Duration>,
     /// Some of the cluster's namespaces and Services, for what a canary is asked: read while one is on trial.
     pub sample: Sample,
     /// Who asks, for `access.clients`.

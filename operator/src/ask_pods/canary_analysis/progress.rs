@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crds::ClusterDNS;
 
@@ -50,6 +51,8 @@ struct Known {
     progress: Progress,
     /// After a round of which rollout.json does not say yet what it found.
     unwritten: Option<Progress>,
+    /// When this process saw it first.
+    since: Option<Instant>,
 }
 
 impl Trials {
@@ -71,6 +74,15 @@ impl Trials {
     /// A round did not end early.
     pub(super) fn heard(&self, trial: Trial) {
         self.change(trial, |known| known.progress.ended = 0);
+    }
+
+    /// For how long this process has watched this trial.
+    pub(super) fn watched(&self, trial: Trial, now: Instant) -> Duration {
+        let mut watched = Duration::ZERO;
+        self.change(trial, |known| {
+            watched = now.saturating_duration_since(*known.since.get_or_insert(now));
+        });
+        watched
     }
 
     /// A round came this far. It counts when what it found is [written](Trials::written).
@@ -99,7 +111,7 @@ impl Trials {
         if trials.len() >= MAX_TRIALS && !trials.contains_key(&trial.dns) {
             trials.clear();
         }
-        let new = Known { trial, progress: Progress::default(), unwritten: None };
+        let new = Known { trial, progress: Progress::default(), unwritten: None, since: None };
         match trials.entry(new.trial.dns.clone()) {
             Entry::Occupied(mut known) => {
                 if known.get().trial != new.trial {
@@ -207,6 +219,24 @@ mod tests {
         assert_eq!((again.len(), again[256].what.as_str()), (257, "h599"));
         assert_eq!(progress.of_groups(questions(17), &[]).len(), 16);
         assert_eq!(progress.unasked(), (1, 617));
+    }
+
+    #[test]
+    fn o8_a_trial_is_watched_since_it_was_seen_first() {
+        let (trials, begin) = (Trials::default(), Instant::now());
+        let watched = |pod: &str, started: &str, at| {
+            let trial = Trial {
+                dns: "default".to_owned(),
+                pod: pod.to_owned(),
+                revision: "r".to_owned(),
+                started_at: started.to_owned(),
+            };
+            trials.heard(trial.clone());
+            trials.watched(trial, begin + Duration::from_secs(at)).as_secs()
+        };
+        assert_eq!([watched("p", "1", 5), watched("p", "1", 5), watched("p", "1", 35)], [0, 0, 30]);
+        assert_eq!([watched("p", "2", 40), watched("p", "2", 41)], [0, 1], "it began again");
+        assert_eq!([watched("q", "2", 50), watched("q", "2", 40)], [0, 0], "on another pod");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Ta
     if worse.is_empty() {
         if is_good {
             (state.worse, state.worse_since) = (Vec::new(), String::new());
-            if state.good_since.is_empty() {
+            if state.good_since.is_empty() || is_ahead(&state.good_since, now) {
                 state.good_since = now.to_string();
             }
         }
@@ -59,6 +59,7 @@ pub(super) fn add(before: &RolloutState, checks: &[Check], now: Timestamp) -> Ta
             Some((what, how)) if is_apart(&before.worse_since, now) => {
                 confirmed = Some(format!("{what}: {how}"));
             }
+            Some(_) if is_ahead(&before.worse_since, now) => state.worse_since = now.to_string(),
             Some(_) => {}
             None => {
                 let names = worse.iter().take(MAX_WORSE).map(|(what, _)| (*what).to_owned());
@@ -100,7 +101,11 @@ pub(super) fn with_unasked(warning: String, (unasked, all): (usize, usize)) -> S
     if warning.is_empty() { words } else { format!("{words}; {warning}") }
 }
 
-/// A time later than now, which a wrong clock wrote, is ignored.
+/// The clock of another operator wrote it, which is ahead of this one: it counts from now on.
+fn is_ahead(since: &str, now: Timestamp) -> bool {
+    since.parse::<Timestamp>().is_ok_and(|since| since > now)
+}
+
 fn is_apart(since: &str, now: Timestamp) -> bool {
     since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) >= APART)
 }

@@ -1,5 +1,6 @@
 //! Stories of a changed configuration, reconcile by reconcile.
 
+mod clocks;
 mod cut_off;
 mod deleted;
 mod documents;

@@ -3,6 +3,7 @@
 mod call_back;
 mod candidate;
 mod cut_off;
+mod elapsed;
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::observe::observed::{Comparison, Observed, Reported};
 use crate::observe::pods;
 use crate::shortened::shortened;
 use cut_off::{cut_off, reads};
+use elapsed::Elapsed;
 
 /// Canary pods that may be lost: the third fails the revision.
 const MAX_LOSSES: u32 = 3;
@@ -139,16 +141,16 @@ impl<'a> Trial<'a> {
         if self.is_about_to_go(pod) {
             return Verdict::Replaced;
         }
-        let time = SignedDuration::from_secs(self.state.observe_seconds.into());
-        let Some(started) = self.started().filter(|started| *started <= self.now + time) else {
+        let Some(Elapsed { surely, by_clocks }) = self.elapsed() else {
             return Verdict::Lost("has a trial whose start time is missing or in the future");
         };
+        let time = self.time();
+        let left = (time - surely).max(SignedDuration::ZERO);
+        let is_overdue = surely >= time + OVERDUE;
         if self.is_template_unseen() {
-            return Verdict::Watched(
-                (started + time).duration_since(self.now).max(SignedDuration::ZERO),
-            );
+            return Verdict::Watched(left);
         }
-        let reported = self.reported_since(pod, started);
+        let reported = self.reported_since(pod, surely);
         let runs_it = reported.is_some_and(|reported| reported.revision == self.asked.revision);
         // The pod refused nothing when it became the canary, so a refusal now is about the configuration on trial.
         if let Some(why) = reported.and_then(Reported::refusal).filter(|_| !runs_it) {
@@ -158,49 +160,45 @@ impl<'a> Trial<'a> {
         let unread = reported.and_then(cut_off).filter(|_| !runs_it);
         let ignored = reported.and_then(Reported::ignored_as_canary);
         let ignored = ignored.filter(|_| !runs_it && unread.is_none());
-        if let Some(fields) = ignored.filter(|_| self.now >= started + TAKEN_UP) {
+        if let Some(fields) = ignored.filter(|_| surely >= TAKEN_UP) {
             return Verdict::Failed(format!(
                 "the image of the pod is older than this configuration: it does not know {fields}, and would run without that. \
                  Update the image"
             ));
         }
-        let end = started + time;
         if let Some(held) = unread {
             return match self.candidate(self.state.losses) {
                 Some(other) if pods::uid(other) != canary.uid && reads(other, self.observed) => {
                     Verdict::Replaced
                 }
-                _ => Verdict::Held { held, is_overdue: self.now >= end + OVERDUE },
+                _ => Verdict::Held { held, is_overdue },
             };
         }
         if comparison.is_some_and(|it| it.is_postponed) {
             let held = HeldBy::Busy.because("it is busy with trials of other ClusterDNS");
-            return match self.now < end + OVERDUE {
-                true => Verdict::Watched(end.duration_since(self.now).max(SignedDuration::ZERO)),
-                false => Verdict::Held { held, is_overdue: true },
+            return match is_overdue {
+                true => Verdict::Held { held, is_overdue },
+                false => Verdict::Watched(left),
             };
         }
         let unreachable = comparison.and_then(|it| it.unreachable.clone());
         if let Some(held) = unreachable.or_else(|| rounds::no_pod_answers(self.observed)) {
-            return Verdict::Held { held, is_overdue: self.now >= end + OVERDUE };
+            return Verdict::Held { held, is_overdue };
         }
         if let Some(worse) = round.confirmed.as_ref().filter(|_| runs_it) {
             return Verdict::Failed(worse.clone());
         }
-        if self.now < end {
-            Verdict::Watched(end.duration_since(self.now))
-        } else if round.is_well
-            && runs_it
-            && (rounds::unasked(comparison).0 == 0 || self.now >= end + OVERDUE)
-        {
+        if left > SignedDuration::ZERO {
+            Verdict::Watched(left)
+        } else if round.is_well && runs_it && (rounds::unasked(comparison).0 == 0 || is_overdue) {
             Verdict::Passed
-        } else if self.now < end + OVERDUE {
+        } else if !is_overdue {
             Verdict::Watched(SignedDuration::ZERO)
         } else if runs_it && comparison.is_none() {
             // The pod runs the configuration, but there is no other pod to compare it with.
             let why = "no other ready pod reports the current configuration, so there is nothing to compare with";
             Verdict::Held { held: HeldBy::NoOtherPod.because(why), is_overdue: true }
-        } else if self.now >= end + GONE_BACK
+        } else if by_clocks >= time + GONE_BACK
             && self.state.worse.is_empty()
             && reported.is_some_and(|reported| reported.revision == self.state.stable)
         {
@@ -212,18 +210,14 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// When it was named, by the clock of the operator that named it.
-    fn started(self) -> Option<Timestamp> {
-        self.state.started_at.parse().ok()
-    }
-
     fn pod(self, canary: &CanaryPod) -> Option<&'a Pod> {
         self.observed.pods.iter().find(|pod| pods::uid(pod) == canary.uid)
     }
 
     /// What was asked of this canary, while it ran this revision, in this reconcile.
     fn comparison(self, canary: &CanaryPod) -> Option<&'a Comparison> {
-        let runs_it = self.pod(canary).and_then(|pod| self.reported_since(pod, self.started()?));
+        let runs_it =
+            self.pod(canary).and_then(|pod| self.reported_since(pod, self.elapsed()?.surely));
         runs_it.filter(|reported| reported.revision == self.asked.revision)?;
         self.observed.comparison.as_ref().filter(|comparison| {
             comparison.canary_uid == canary.uid && comparison.revision == self.asked.revision
@@ -262,7 +256,8 @@ impl<'a> Trial<'a> {
         if state.held_since.is_empty() {
             state.held_since = self.now.to_string();
         }
-        if is_overdue || is_over(&state.held_since, HELD_AT_MOST, self.now) {
+        let may_be_over = self.elapsed().is_none_or(|it| it.surely >= HELD_AT_MOST);
+        if is_overdue || may_be_over && is_over(&state.held_since, HELD_AT_MOST, self.now) {
             return self.take_back(canary, held);
         }
         RolloutPlan { held: Some(held), ..self.go_on(canary, SignedDuration::ZERO, state) }
@@ -391,10 +386,9 @@ impl<'a> Trial<'a> {
         pods::reported(self.observed, pod)
     }
 
-    /// Its report from after it was named.
-    fn reported_since(self, pod: &Pod, started: Timestamp) -> Option<&'a Reported> {
+    /// Its report from after it was named, this long ago.
+    fn reported_since(self, pod: &Pod, named: SignedDuration) -> Option<&'a Reported> {
         let age = self.observed.pod_reports.get(pods::uid(pod))?.age;
-        let since = Duration::try_from(self.now.duration_since(started)).unwrap_or_default();
-        self.reported(pod).filter(|_| age <= since)
+        self.reported(pod).filter(|_| age <= Duration::try_from(named).unwrap_or_default())
     }
 }

@@ -79,7 +79,9 @@ pub fn next_trial(
     let state = &plan.state;
     let waits = has_failed(dns, state, &state.failed) && !is_due(dns, state, now);
     let may_go_untried = !is_known_to_fail(state, &state.failed);
-    let goes_untried = state.waits_since.parse::<Timestamp>().map(|since| since + WAIT_FOR_SECOND);
+    // A sum would panic where the text has a time of the year 9999.
+    let goes_untried = state.waits_since.parse::<Timestamp>();
+    let goes_untried = goes_untried.and_then(|since| since.checked_add(WAIT_FOR_SECOND));
     match (dns.spec.management_state, state.retry_at.parse::<Timestamp>()) {
         _ if plan.canary.is_some() => NextTrial::Now,
         (ManagementState::Unmanaged, _) => NextTrial::Unmanaged,

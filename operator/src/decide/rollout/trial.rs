@@ -88,13 +88,13 @@ impl<'a> Trial<'a> {
             Verdict::Held { held, is_overdue } => self.hold(pod, held, is_overdue, round.state),
             Verdict::Passed => self.pass(pod, rounds::unasked(comparison), round.state),
             Verdict::Failed(why) => self.fail(pod, &why, retry::LATER),
-            Verdict::Lost(why) if losses + 1 >= MAX_LOSSES => {
+            Verdict::Lost(why) if losses.saturating_add(1) >= MAX_LOSSES => {
                 let why = format!(
                     "{MAX_LOSSES} pods in a row failed while they tried it; the last one {why}"
                 );
                 self.fail(pod, &why, retry::LATER)
             }
-            Verdict::Lost(_) => self.begin(losses + 1),
+            Verdict::Lost(_) => self.begin(losses.saturating_add(1)),
             Verdict::Replaced => self.begin(losses),
             Verdict::Unwatched => {
                 // Its pod lives and runs what it ran before: if no other pod is ready, this is not why.

@@ -248,3 +248,36 @@ fn o17_a_workload_with_one_pod_that_is_to_have_three_waits_for_a_second() {
     story.edit("{ttlSeconds: 7, scaling: {fixed: {replicas: 3}}}");
     assert_eq!(story.reconcile(100).state.stable, revision(OLD));
 }
+
+/// Who may write the ConfigMap may write anything into it.
+#[test]
+fn o17_a_time_or_a_number_at_its_end_ends_no_operator() {
+    const LAST: &str = "9999-12-30T22:00:00.999999999Z";
+    let mut story = Story::on_trial();
+    let mut plan = story.reconcile(101);
+    plan.state.losses = u32::MAX;
+    write(&mut story.observed, &plan);
+    story.remove("dns-0");
+    assert_eq!(story.reconcile(102).state.failed, revision(NEW), "it was lost often enough");
+    for since in [LAST, "-009999-01-02T01:59:59Z"] {
+        let mut story = Story::on_trial();
+        let mut plan = story.reconcile(101);
+        let state = &mut plan.state;
+        (state.started_at, state.waits_since, state.retry_at) =
+            (since.into(), since.into(), since.into());
+        (state.held_since, state.good_since, state.worse_since) =
+            (since.into(), since.into(), since.into());
+        (state.warned_at, state.edited_at, state.observe_seconds) =
+            (since.into(), since.into(), u32::MAX);
+        state.warning = "a warning".to_owned();
+        write(&mut story.observed, &plan);
+        next_trial(
+            &story.dns,
+            &untouched(&story.observed, String::new()),
+            &story.observed,
+            at(102),
+        );
+        story.reconcile(102);
+        nothing_new(&story.dns, &story.observed, at(103));
+    }
+}

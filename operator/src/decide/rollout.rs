@@ -358,10 +358,16 @@ fn format(written: &Current, observed: &Observed) -> u32 {
 /// RBAC is wide before a document that needs it is written, and until no pod can still run one.
 fn needs_pods(plan: &RolloutPlan, written: &Current, observed: &Observed) -> bool {
     let verified = |text: &String| {
-        Config::from_json(text).is_ok_and(|(config, _)| config.pod_records == PodRecords::Verified)
+        let (config, _) = Config::from_json(text).ok()?;
+        Some(config.pod_records == PodRecords::Verified)
     };
-    if verified(&plan.stable) || plan.canary.as_ref().is_some_and(verified) {
+    let by_stable = verified(&plan.stable);
+    if by_stable == Some(true) || plan.canary.as_ref().and_then(verified) == Some(true) {
         return true;
+    }
+    // A newer operator wrote it, or it is lost: what pods run may need it.
+    if by_stable.is_none() {
+        return written.state.needs_pods;
     }
     let runs_it = |pod| {
         pods::reported(observed, pod).is_some_and(|reported| reported.revision == plan.state.stable)

@@ -31,6 +31,38 @@ fn rights_are_wide_before_a_document_needs_them_and_until_no_pod_runs_one() {
     assert!(!story.reconcile(204).needs_pods);
 }
 
+/// After a rollback of the operator, pods run what the newer one wrote.
+#[test]
+fn rights_stay_wide_while_pods_run_a_document_that_cannot_be_read() {
+    const NEWER: &str = "{\"format\":2,\"podRecords\":\"Verified\"}";
+    let mut story = Story::with_pods(3);
+    let mut plan = story.reconcile(1);
+    plan.stable = NEWER.to_owned();
+    (plan.state.stable, plan.state.needs_pods) = (config::revision_of(NEWER), true);
+    write(&mut story.observed, &plan);
+    story.pods_follow();
+    let plan = story.reconcile(100);
+    assert!(plan.canary.is_some() && plan.stable == NEWER, "what the spec asks for is tried");
+    assert!(plan.needs_pods && plan.state.needs_pods, "not known is not narrow");
+    story.pods_follow();
+    story.compare(true, true);
+    story.reconcile(110);
+    assert_eq!(story.reconcile(130).state.stable, revision(OLD));
+    story.observed.comparison = None;
+    story.pods_follow();
+    assert!(!story.reconcile(131).needs_pods, "no pod runs it any more");
+
+    // The document is lost, and what the spec asks for failed: every pod keeps what it runs.
+    let mut story = failed();
+    let mut state = story.reconcile(200).state;
+    state.needs_pods = true;
+    let data = json!({"rollout.json": serde_json::to_string(&state).unwrap()});
+    story.observed.config_map = Some(from(json!({"data": data})));
+    let plan = story.reconcile(201);
+    assert_eq!(plan.stable, "");
+    assert!(plan.needs_pods);
+}
+
 #[test]
 fn o7_data_planes_read_what_the_operator_writes_about_the_canary() {
     let mut story = Story::with_pods(3);

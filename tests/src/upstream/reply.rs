@@ -30,13 +30,15 @@ pub(super) fn react(script: &Script, packet: &[u8], asked: &Asked) -> Option<Rea
     let [question] = query.queries.as_slice() else { return None };
     let fallback = Rule { rcode: ResponseCode::Refused, ..Rule::default() };
     let rule = script.rule(question.name(), question.query_type()).unwrap_or(&fallback);
-    let is_ignored = query.edns.is_some() && rule.opt == Some(OnOpt::Silence);
     let mut reply = full_reply(&query, question, rule, asked.transport);
     let is_announced = rule.opt == Some(OnOpt::Announce) && reply.edns.take().is_some();
     let mut wire = reply.to_vec().expect("a scripted reply can be written");
     // The lower octet of the count of additional records.
     wire[11] += u8::from(is_announced);
     let over_udp = asked.transport == UpstreamTransport::Udp;
+    let ignores_opt =
+        rule.opt == Some(OnOpt::Silence) || (over_udp && rule.opt == Some(OnOpt::SilenceOverUdp));
+    let is_ignored = query.edns.is_some() && ignores_opt;
     let is_lost = over_udp && wire.len() > rule.udp_at_most;
     let decoys = rule.first.iter().filter(|_| over_udp).enumerate();
     let decoys = decoys.map(|(number, kind)| (*kind, decoy(*kind, number, &reply, &wire)));

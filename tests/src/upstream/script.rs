@@ -11,7 +11,7 @@
 //! `@` is the name as asked. What a rule may say besides `answer`, `authority`, `additional`:
 //! `rcode NXDOMAIN` · `ede 6 22` · `silent` · `delay 300ms` · `flags aa ad tc` · `no-question` ·
 //! `opt FORMERR|NOTIMP|BADVERS|silent` (what a query with an OPT record gets) ·
-//! `opt announced` (it gets a reply that counts an OPT record and has none) ·
+//! `opt lost-over-udp` (the same over UDP only, as behind a middlebox) · `opt announced` (it gets a reply that counts an OPT record and has none) ·
 //! `udp truncated` (TC and no records) · `udp at-most 512` (a larger reply is lost on its way) ·
 //! `tcp close|hang|half` (streams of HTTPS and QUIC too: close resets them, and half those of HTTPS) ·
 //! `tcp once` (over TCP: the connection is closed behind the reply, also if it has more queries) ·
@@ -77,6 +77,8 @@ pub(super) struct ScriptedRecord {
 pub(super) enum OnOpt {
     Refuse(ResponseCode),
     Silence,
+    /// It answers over TCP.
+    SilenceOverUdp,
     /// The reply counts an OPT record and has none.
     Announce,
 }
@@ -278,6 +280,7 @@ impl Rule {
                 self.ede = codes.iter().map(|code| code.parse()).collect::<Result<_, _>>()?;
             }
             ["opt", "silent"] => self.opt = Some(OnOpt::Silence),
+            ["opt", "lost-over-udp"] => self.opt = Some(OnOpt::SilenceOverUdp),
             ["opt", "announced"] => self.opt = Some(OnOpt::Announce),
             ["opt", name] => self.opt = Some(OnOpt::Refuse(rcode(name)?)),
             ["udp", "truncated"] => self.udp_truncated = true,

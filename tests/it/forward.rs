@@ -7,6 +7,7 @@ mod first_good_reply;
 mod unusable_replies;
 mod order;
 mod health;
+mod silent_udp;
 mod chains;
 mod cached;
 mod loops;

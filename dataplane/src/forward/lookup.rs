@@ -116,7 +116,7 @@ impl Lookup {
         match server.send(send.edns) {
             Some(sent) => {
                 self.sends += 1;
-                Some((send, sent, server))
+                Some((send, sent.over(send.transport), server))
             }
             None => {
                 self.full(send);
@@ -178,7 +178,7 @@ impl Lookup {
                     match guard {
                         Some(guard) => {
                             let number = sent.len();
-                            sent.push(Some((send, guard)));
+                            sent.push(Some((send, guard.over(send.transport))));
                             self.sends += 1;
                             let turn = streams.turn(send);
                             let one =

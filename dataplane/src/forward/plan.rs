@@ -73,7 +73,10 @@ const ALL_DOWN: Pace =
 pub(super) struct Candidate {
     /// Its place in the group.
     pub(super) member: usize,
+    /// What it is asked over first.
     pub(super) transport: Transport,
+    /// Its UDP gives no replies (FW27): it is asked over TCP, and over UDP only in the end.
+    pub(super) has_silent_udp: bool,
     pub(super) standing: Standing,
     /// Smoothed; none before the first reply.
     pub(super) latency: Option<Duration>,
@@ -235,7 +238,9 @@ impl Plan {
                 Transport::Udp => {
                     (place.datagrams < MAX_SENDS_PER_SERVER).then_some(Transport::Udp)
                 }
-                Transport::Connection => (!is_last).then_some(Transport::Connection),
+                Transport::Connection if !is_last => Some(Transport::Connection),
+                Transport::Connection => (place.candidate.has_silent_udp && place.datagrams == 0)
+                    .then_some(Transport::Udp),
             };
             match transport {
                 Some(transport) if !place.is_done && place.waits.is_none() => {

@@ -1,6 +1,8 @@
 //! Asks servers whether they are up (FW27, FW28) and whether they lead back to us (FW50), away from every lookup.
 
 mod failing;
+mod forms;
+mod ways;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -65,8 +67,8 @@ pub(super) fn probe_due(upstreams: &Upstreams, replicas: u64, now: Instant) -> I
             }
         }
     }
-    if let Some(at) = failing::probe_due(upstreams, now) {
-        next = next.min(at);
+    for due in [failing::probe_due(upstreams, now), forms::probe_due(upstreams, now)] {
+        next = due.map_or(next, |at| next.min(at));
     }
     for server in upstreams.known() {
         match server.loop_probe_at(replicas, now) {
@@ -100,7 +102,9 @@ fn probe(questions: Vec<LookupKey>, server: &Arc<Server>, now_at: Instant) {
     tokio::spawn(async move {
         // After a panic too the server must be probed again, which waits for what came of this one.
         let asked = server.common.guarded(ask_all(&questions, &server, edns)).await;
-        ended(&server, edns, asked.unwrap_or(Asked { most: Probed::Unsent, all_refuse: false }));
+        let over = server.transport();
+        let unsent = Asked { most: Probed::Unsent, all_refuse: false, over };
+        ended(&server, edns, asked.unwrap_or(unsent));
     });
 }
 
@@ -109,6 +113,13 @@ fn ended(server: &Server, edns: bool, asked: Asked) {
     let now = now();
     // One group's names say nothing of the OPT record, where a question of another group was not refused for it (FW25).
     let refuses = if asked.all_refuse { OptHeard::Refused } else { OptHeard::Unclear };
+    if asked.over != server.transport() {
+        match asked.most {
+            Probed::Reply { .. } => return server.probed_over_tcp(Heard::Good, now),
+            Probed::Error(..) => return server.probed_over_tcp(Heard::Error, now),
+            Probed::Unsent | Probed::Silent => {}
+        }
+    }
     match asked.most {
         Probed::Unsent => server.probe_unsent(now),
         Probed::Silent => server.probed(edns, Heard::Nothing, OptHeard::Unclear, now),
@@ -135,6 +146,8 @@ struct Asked {
     most: Probed,
     /// Each question was refused for its OPT record, as far as is known (FW25).
     all_refuse: bool,
+    /// What the reply came over.
+    over: Transport,
 }
 
 /// Asks all of it at the same time, so that a server of several groups is taken for down as soon as another one. What says most
@@ -142,16 +155,17 @@ struct Asked {
 /// OPT record, the others are waited for: they say whether this was about that record.
 async fn ask_all(questions: &[LookupKey], server: &Arc<Server>, edns: bool) -> Asked {
     let mut asked: FuturesUnordered<_> =
-        questions.iter().map(|key| ask_as_a_client(key, server, edns)).collect();
-    let (mut most, mut all_refuse) = (None::<Probed>, true);
-    while let Some((probed, refuses)) = asked.next().await {
+        questions.iter().map(|key| ways::ask(key, server, edns)).collect();
+    let (mut most, mut all_refuse) = (None::<(Probed, Transport)>, true);
+    while let Some((probed, refuses, over)) = asked.next().await {
         all_refuse &= refuses;
         if matches!(probed, Probed::Reply { with_edns, .. } if with_edns == edns) {
-            return Asked { most: probed, all_refuse: false };
+            return Asked { most: probed, all_refuse: false, over };
         }
-        most = Some(most.map_or(probed, |most| most.or_more(probed)));
+        most = most.filter(|(most, _)| most.says() >= probed.says()).or(Some((probed, over)));
     }
-    Asked { most: most.unwrap_or(Probed::Unsent), all_refuse }
+    let (most, over) = most.unwrap_or((Probed::Unsent, server.transport()));
+    Asked { most, all_refuse, over }
 }
 
 fn loop_probe(server: &Arc<Server>, replicas: u64) {
@@ -176,9 +190,10 @@ fn loop_probe(server: &Arc<Server>, replicas: u64) {
 /// then that the loop is gone, both would begin it again at once. A server that refuses the OPT record is asked without it
 /// (FW25): its refusal says nothing about loops.
 async fn leads_back(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Found {
-    let mut probed = ask(key, server, edns).await;
+    let over = server.asked_over();
+    let mut probed = ask(key, server, over, edns).await;
     if edns && probed.refuses_edns() {
-        probed = ask(key, server, false).await;
+        probed = ask(key, server, over, false).await;
     }
     match probed {
         Probed::Unsent => Found::Nothing,
@@ -242,12 +257,17 @@ impl Probed {
 
 /// Asks as a client's query does: once more without the OPT record where the server refuses it (FW25), which is said too. Else a
 /// server that is failing and refuses EDNS would stay failing until a client's query reaches it.
-async fn ask_as_a_client(key: &LookupKey, server: &Arc<Server>, edns: bool) -> (Probed, bool) {
-    let probed = ask(key, server, edns).await;
+async fn ask_as_a_client(
+    key: &LookupKey,
+    server: &Arc<Server>,
+    over: Transport,
+    edns: bool,
+) -> (Probed, bool) {
+    let probed = ask(key, server, over, edns).await;
     if !edns || !probed.refuses_edns() {
         return (probed, false);
     }
-    let without = ask(key, server, false).await;
+    let without = ask(key, server, over, false).await;
     let probed = match (probed, without) {
         // What it refuses in both forms is not the OPT record.
         (Probed::Error(_, codes), Probed::Error(rcode, _)) if REFUSES_EDNS.contains(&rcode) => {
@@ -261,21 +281,25 @@ async fn ask_as_a_client(key: &LookupKey, server: &Arc<Server>, edns: bool) -> (
 
 /// Asks the server. In the pause after a connection that failed (FW54) nothing is sent, which would say no more than that
 /// failure did: the probe waits for the end of the pause.
-async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Probed {
-    if let Some(probed) = ask_now(key, server, edns).await {
+async fn ask(key: &LookupKey, server: &Arc<Server>, over: Transport, edns: bool) -> Probed {
+    if let Some(probed) = ask_now(key, server, over, edns).await {
         return probed;
     }
     sleep(HOLD_OFF).await;
     // Another pause: another connection has failed meanwhile.
-    ask_now(key, server, edns).await.unwrap_or(Probed::Silent)
+    ask_now(key, server, over, edns).await.unwrap_or(Probed::Silent)
 }
 
 /// `None` in that pause.
-async fn ask_now(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Probed> {
+async fn ask_now(
+    key: &LookupKey,
+    server: &Arc<Server>,
+    transport: Transport,
+    edns: bool,
+) -> Option<Probed> {
     let (caps, next, waits) = (TtlCaps::default(), CancellationToken::new(), AtomicBool::new(true));
     let asker = Asker { client: NO_CLIENT, next: &next, waits: &waits, is_repeat: false };
     let question = Question { key, caps: &caps, randomise_case: false };
-    let transport = server.transport();
     let asked = async {
         match attempt::ask(question, server, transport, edns, asker).await {
             AttemptResult::Distrusted if transport == Transport::Udp => {

@@ -8,7 +8,9 @@ mod window;
 mod health;
 mod latency;
 mod edns;
+mod datagrams;
 mod loops;
+mod probed;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,12 +30,14 @@ use super::sockets::Pool;
 use crate::rcode;
 pub(super) use address::AddressCounts;
 use address::Replies;
+use datagrams::Datagrams;
 use edns::Edns;
 pub(super) use edns::OptHeard;
 use health::Health;
 use latency::Latency;
 pub(super) use loops::Found;
 use loops::Loops;
+pub(super) use probed::silent_udp;
 use process::histogram::Distribution;
 use window::Window;
 
@@ -72,6 +76,9 @@ pub(super) struct Server {
 struct ServerState {
     health: Health,
     edns: Edns,
+    datagrams: Datagrams,
+    /// A probe in both forms is on its way.
+    is_form_probing: bool,
     window: Window,
     latency: Latency,
     loops: Loops,
@@ -87,6 +94,8 @@ pub(super) struct Seen {
     pub(super) looping_for: Option<Duration>,
     pub(super) latency: Option<Duration>,
     pub(super) edns: bool,
+    /// Its UDP gives no replies, and it is asked over TCP first (FW27).
+    pub(super) has_silent_udp: bool,
     pub(super) in_flight: usize,
     pub(super) places: usize,
     pub(super) sent: u64,
@@ -125,7 +134,7 @@ impl Server {
         self.identity.address
     }
 
-    /// What it is asked over first.
+    /// What its configuration names, and what it is asked over first as long as that gets replies.
     pub(super) fn transport(&self) -> Transport {
         match self.identity.transport {
             config::Transport::Udp => Transport::Udp,
@@ -133,6 +142,18 @@ impl Server {
             | config::Transport::Tls
             | config::Transport::Https
             | config::Transport::Quic => Transport::Connection,
+        }
+    }
+
+    /// What it is asked over first now: TCP while its UDP is silent (FW27).
+    pub(super) fn asked_over(&self) -> Transport {
+        self.first_of(&self.state())
+    }
+
+    fn first_of(&self, state: &ServerState) -> Transport {
+        match state.datagrams.is_silent() {
+            true => Transport::Connection,
+            false => self.transport(),
         }
     }
 
@@ -147,7 +168,8 @@ impl Server {
         let state = self.state();
         state.loops.looping_since().is_none().then(|| Candidate {
             member,
-            transport: self.transport(),
+            transport: self.first_of(&state),
+            has_silent_udp: state.datagrams.is_silent(),
             standing: match state.health.is_down() {
                 true => Standing::Down,
                 false => Standing::Healthy,
@@ -155,87 +177,6 @@ impl Server {
             latency: state.latency.smoothed(),
             edns: state.edns.is_used(now),
         })
-    }
-
-    /// It answered a probe without OPT that it had refused with OPT (FW25).
-    pub(super) fn refused_edns(&self, now: Instant) {
-        self.state().edns.refused(now);
-    }
-
-    /// The same of a query of a client: the next probe, which comes soon, says whether it does so with other names too.
-    pub(super) fn doubt_edns(&self, now: Instant) {
-        let mut state = self.state();
-        // Another one has shown it meanwhile.
-        if !state.edns.is_used(now) {
-            return;
-        }
-        state.edns.doubted();
-        state.health.ask_for_probe();
-        let is_due = state.health.probe_at(false, now).is_some_and(|at| at <= now);
-        drop(state);
-        if is_due {
-            self.common.woken.notify_one();
-        }
-    }
-
-    fn hear(&self, mut state: MutexGuard<'_, ServerState>, heard: Heard, now: Instant) {
-        let before = state.health.is_down();
-        state.health.heard(heard);
-        let is_down = state.health.is_down();
-        let is_due = state.health.probe_at(false, now).is_some_and(|at| at <= now);
-        drop(state);
-        if is_due {
-            self.common.woken.notify_one();
-        }
-        self.stands(before, is_down);
-    }
-
-    /// When it must be probed next; `is_alone` where no server of its group is up (FW27).
-    pub(super) fn probe_at(&self, is_alone: bool, now: Instant) -> Option<Instant> {
-        self.state().health.probe_at(is_alone, now)
-    }
-
-    /// A probe begins; whether it has an OPT record.
-    pub(super) fn probe(&self, now: Instant) -> bool {
-        let mut state = self.state();
-        state.health.probe_started(now);
-        state.edns.next_probe(now)
-    }
-
-    /// The probe could not be sent, which says nothing about the server.
-    pub(super) fn probe_unsent(&self, now: Instant) {
-        self.state().health.probe_unsent(now);
-    }
-
-    /// What came of a probe of this form, and what the reply says of its OPT record.
-    pub(super) fn probed(&self, with_edns: bool, heard: Heard, opt: OptHeard, now: Instant) {
-        let mut state = self.state();
-        let before = state.health.is_down();
-        state.health.probe_ended(heard, now);
-        match heard {
-            Heard::Good | Heard::Error => {
-                match opt {
-                    OptHeard::Answered => state.edns.probe_answered(with_edns, now),
-                    OptHeard::Refused => state.edns.probe_refused(now),
-                    OptHeard::Unclear => state.edns.probe_said_nothing(),
-                }
-                state.window.replied(now);
-                state.give_places();
-            }
-            Heard::Nothing => {
-                self.count_failed_probe();
-                self.silent_probes.fetch_add(1, Ordering::Relaxed);
-                // Only of one that is down the next probe has the other form.
-                if state.health.is_down() {
-                    state.edns.probe_was_silent(with_edns, now);
-                }
-                // The next one may be due.
-                self.common.woken.notify_one();
-            }
-        }
-        let is_down = state.health.is_down();
-        drop(state);
-        self.stands(before, is_down);
     }
 
     /// Whether a query to it has an OPT record (FW25).
@@ -255,34 +196,6 @@ impl Server {
         self.uses_edns(now) && (has_replied || self.is_up())
     }
 
-    /// What came of a probe for a group in which it is failing. A reply is one as to a client's query.
-    pub(super) fn failing_probed(&self, with_edns: bool, heard: Heard, now: Instant) {
-        if heard == Heard::Nothing {
-            self.count_failed_probe();
-            return;
-        }
-        let mut state = self.state();
-        state.window.replied(now);
-        state.give_places();
-        if heard == Heard::Good && with_edns {
-            state.edns.answered();
-        }
-        self.hear(state, heard, now);
-    }
-
-    fn stands(&self, before: bool, is_down: bool) {
-        if before == is_down {
-            return;
-        }
-        let address = self.address();
-        match is_down {
-            true => tracing::warn!("upstream {address} is down: it does not answer"),
-            false => tracing::info!("upstream {address} answers again"),
-        }
-        // Groups must check again whether one of their servers is up.
-        self.common.woken.notify_one();
-    }
-
     /// Whether it is asked and answers: it is neither down nor leads back to us.
     pub(super) fn is_up(&self) -> bool {
         let state = self.state();
@@ -293,42 +206,12 @@ impl Server {
         self.state().health.down_since()
     }
 
-    /// See [`Loops::probe_at`].
-    pub(super) fn loop_probe_at(&self, replicas: u64, now: Instant) -> Option<Instant> {
-        self.state().loops.probe_at(replicas, now)
-    }
-
-    /// A loop probe begins, with the number of our replicas in its name; whether it has an OPT record.
-    pub(super) fn loop_probe(&self, replicas: u64, now: Instant) -> bool {
-        let mut state = self.state();
-        state.loops.probe_started(replicas);
-        state.edns.is_used(now)
-    }
-
     /// The configuration changed; see [`Loops::configured`] and [`Window::configure`].
     pub(super) fn configured(&self, is_default: bool, most: usize) {
         let mut state = self.state();
         state.loops.configured(is_default);
         state.window.configure(most);
         state.give_places();
-    }
-
-    /// What a loop probe found; see [`Loops::probe_ended`].
-    pub(super) fn loop_probed(&self, found: Found, now: Instant) {
-        let mut state = self.state();
-        let before = state.loops.looping_since().is_some();
-        state.loops.probe_ended(found, now);
-        let is_looping = state.loops.looping_since().is_some();
-        drop(state);
-        if before != is_looping {
-            self.common.woken.notify_one();
-        }
-        let address = self.address();
-        match (before, is_looping) {
-            (false, true) => tracing::warn!("{}", looping(address)),
-            (true, false) => tracing::info!("upstream {address} no longer leads back to us"),
-            (false, false) | (true, true) => {}
-        }
     }
 
     pub(super) fn seen(&self, now: Instant) -> Seen {
@@ -339,6 +222,7 @@ impl Server {
             looping_for: state.loops.looping_since().map(since),
             latency: state.latency.smoothed(),
             edns: state.edns.is_used(now),
+            has_silent_udp: state.datagrams.is_silent(),
             in_flight: state.window.taken(),
             places: state.window.places(),
             sent: self.sent.load(Ordering::Relaxed),

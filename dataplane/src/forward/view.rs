@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::connections::Counted;
-use super::server::{Seen, Server, looping};
+use super::server::{Seen, Server, looping, silent_udp};
 use super::upstreams::{Group, Upstreams};
 use crate::rcode;
 use process::histogram::Distribution;
@@ -68,6 +68,9 @@ pub struct ServerView {
     pub latency_microseconds: Option<u64>,
     /// Whether it is sent OPT records (FW25).
     pub edns: bool,
+    /// Only there where it is true: its UDP gives no replies and its TCP does, so it is asked over TCP first (FW27).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub udp_is_silent: bool,
     /// Queries in progress whose reply is not overdue.
     pub in_flight: usize,
     /// How many of those it is given at once.
@@ -137,16 +140,19 @@ impl Upstreams {
         self.group(number).map(|group| group_view(group, now))
     }
 
-    /// Warnings: servers that lead back to us or that we cannot trust, and a resolv.conf that cannot be used (FW2,
-    /// FW3, FW50).
+    /// Warnings: servers that lead back to us, that we cannot trust or whose UDP is silent, and a resolv.conf that cannot be used
+    /// (FW2, FW3, FW27, FW50).
     pub fn notes(&self, now: Instant) -> Vec<String> {
         // An address that is asked over two transports, or for two groups, is named once.
         let looping: BTreeSet<SocketAddr> =
             self.groups().flat_map(|group| looping_in(group, now)).collect();
         let looping = looping.into_iter().map(self::looping);
+        let silent = self.known().iter().filter(|server| server.seen(now).has_silent_udp);
+        let silent: BTreeSet<SocketAddr> = silent.map(|server| server.address()).collect();
+        let silent = silent.into_iter().map(silent_udp);
         let file = self.resolv_conf().into_iter().flat_map(|file| file.problems.iter().cloned());
         let refused = self.known().iter().filter_map(|server| refused(server, &server.seen(now)));
-        looping.chain(refused).chain(file).collect()
+        looping.chain(silent).chain(refused).chain(file).collect()
     }
 
     /// Address, transport, name, response code and latency of each server, for metrics: the codes that it has given, and NOERROR.
@@ -219,6 +225,7 @@ fn server_view(group: &Group, member: usize, server_name: String, now: Instant) 
         seconds: looping_for.or(standing_for).map(|time| time.as_secs()),
         latency_microseconds: seen.latency.map(latency),
         edns: seen.edns,
+        udp_is_silent: seen.has_silent_udp,
         in_flight: seen.in_flight,
         window: seen.places,
         sent: seen.sent,
@@ -314,9 +321,10 @@ impl GroupView {
                 .latency_microseconds
                 .map_or("-".to_owned(), |us| format!("{}.{:03} ms", us / 1000, us % 1000));
             let edns = if server.edns { "" } else { ", without EDNS" };
+            let tcp = if server.udp_is_silent { ", over TCP, as its UDP is silent" } else { "" };
             let _ = writeln!(
                 text,
-                "  {}  {}{seconds}{edns}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
+                "  {}  {}{seconds}{edns}{tcp}, latency {latency}, {} of {} in flight; sent {}, good {}, errors {}, \
                  silent {}, failed probes {}",
                 server.full_name(),
                 server.state,

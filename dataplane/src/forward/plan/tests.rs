@@ -8,6 +8,7 @@ fn candidate(member: usize) -> Candidate {
     Candidate {
         member,
         transport: Transport::Udp,
+        has_silent_udp: false,
         standing: Standing::Healthy,
         latency: None,
         edns: true,
@@ -108,6 +109,31 @@ fn fw23_a_server_that_is_alone_gets_its_last_datagram_late_and_its_stream_before
     let stream = Candidate { transport: Transport::Connection, ..candidate(0) };
     let expected = [(0, 0, "tcp"), (500, 0, "tcp"), (1000, 0, "tcp")];
     assert_eq!(sends(&mut Plan::new(vec![stream], started), started), expected);
+}
+
+#[test]
+fn fw23_a_server_whose_udp_is_silent_gets_one_datagram_in_the_end() {
+    let started = Instant::now();
+    let silent = |member| Candidate {
+        transport: Transport::Connection,
+        has_silent_udp: true,
+        ..candidate(member)
+    };
+    let expected = [(0, 0, "tcp"), (500, 0, "tcp"), (1000, 0, "tcp"), (2500, 0, "udp")];
+    assert_eq!(sends(&mut Plan::new(vec![silent(0)], started), started), expected);
+    let expected = [
+        (0, 0, "tcp"),
+        (500, 1, "udp"),
+        (1000, 0, "tcp"),
+        (1500, 1, "udp"),
+        (2000, 0, "tcp"),
+        (2500, 1, "udp"),
+        (3000, 0, "udp"),
+        (3500, 1, "tcp"),
+    ];
+    assert_eq!(sends(&mut Plan::new(vec![silent(0), candidate(1)], started), started), expected);
+    let down = Candidate { standing: Standing::Down, ..silent(0) };
+    assert_eq!(sends(&mut Plan::new(vec![down], started), started), [(0, 0, "tcp")]);
 }
 
 #[test]

@@ -42,9 +42,9 @@ fn probe(group: &Arc<Group>, member: usize, place: OwnedSemaphorePermit) {
     let group = Arc::clone(group);
     tokio::spawn(async move {
         let server = &group.servers[member];
-        let edns = server.uses_edns(now());
+        let (edns, over) = (server.uses_edns(now()), server.asked_over());
         // After a panic too the server must be probed again, which waits for what came of this one.
-        let asked = server.common.guarded(ask_as_a_client(&group.probe, server, edns)).await;
+        let asked = server.common.guarded(ask_as_a_client(&group.probe, server, over, edns)).await;
         let (probed, refuses_edns) = asked.unwrap_or((Probed::Unsent, false));
         let (heard, edns) = match probed {
             Probed::Unsent => (None, edns),
@@ -57,7 +57,7 @@ fn probe(group: &Arc<Group>, member: usize, place: OwnedSemaphorePermit) {
             server.doubt_edns(now());
         }
         if let Some(heard) = heard {
-            server.failing_probed(edns, heard, now());
+            server.failing_probed(edns, heard, over, now());
         }
         group.failing_probe_ended(member, heard.unwrap_or(Heard::Nothing), now());
         drop(place);

@@ -3,6 +3,7 @@
 mod edns;
 mod looping;
 mod restarted;
+mod silent_udp;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -197,7 +198,7 @@ async fn fw27_of_many_groups_a_probe_asks_for_four_and_after_silence_for_others(
     server.probe(now());
     server.probed(true, Heard::Good, OptHeard::Answered, now());
     assert_eq!(asks(), [4, 5, 0, 1].map(of_group), "these were answered");
-    server.failing_probed(true, Heard::Nothing, now());
+    server.failing_probed(true, Heard::Nothing, server.transport(), now());
     assert_eq!(asks(), [4, 5, 0, 1].map(of_group), "this one asked for one group only");
 }
 
@@ -327,7 +328,7 @@ async fn fw27_a_probe_in_the_pause_after_a_failed_connection_waits_for_its_end()
     let upstreams = suspected(listener.local_addr().unwrap());
     let server = &upstreams.known()[0];
     let key = LookupKey::new(Name::ROOT, 2, false, false);
-    assert!(matches!(ask(&key, server, true).await, Probed::Silent));
+    assert!(matches!(ask(&key, server, server.transport(), true).await, Probed::Silent));
     let listener = listener.listen(8).unwrap();
     probe_due(&upstreams, 0, now());
     let accepted = timeout(2 * PATIENCE, listener.accept()).await;

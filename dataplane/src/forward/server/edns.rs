@@ -1,4 +1,7 @@
 //! Whether a server understands EDNS (FW25): remembered for a quarter of an hour. Pure: time comes as an argument.
+//!
+//! A server that refuses an OPT record says so at once, so after that time a query of a client may try again. One that is silent
+//! about it costs that query its time: so a probe tries, and queries have no OPT record until the server has answered it.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +11,9 @@ const WITHOUT: Duration = Duration::from_secs(15 * 60);
 /// Time in which silence with an OPT record and an answer without one must be seen twice: a server that came back between two
 /// probes looks the same once.
 const SEEN_TWICE_IN: Duration = Duration::from_secs(60);
+
+/// After a probe in both forms that got no reply at all, until the next.
+const SILENT_WAIT: Duration = Duration::from_secs(60);
 
 /// What the reply to a probe says about OPT records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +26,20 @@ pub(in crate::forward) enum OptHeard {
     Unclear,
 }
 
+/// How it was seen that a server does not understand OPT records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// It refused one.
+    Refusal,
+    /// It was silent, and answered without.
+    Silence,
+}
+
 /// What is known about one server.
 #[derive(Debug, Default)]
 pub(in crate::forward) struct Edns {
-    without_until: Option<Instant>,
+    /// Until when queries to it have no OPT record. After silence this is when a probe tries one again.
+    without: Option<(Instant, Seen)>,
     /// Since when it may be that it does not understand an OPT record.
     suspected: Option<Instant>,
     /// It answered a query of a client without OPT that it had refused with OPT. That may be about its name: the next probe
@@ -36,17 +52,33 @@ pub(in crate::forward) struct Edns {
 impl Edns {
     /// Whether a query to it has an OPT record.
     pub(in crate::forward) fn is_used(&self, now: Instant) -> bool {
-        self.without_until.is_none_or(|until| until <= now)
+        match self.without {
+            None => true,
+            Some((until, Seen::Refusal)) => until <= now,
+            Some((_, Seen::Silence)) => false,
+        }
     }
 
     /// How long queries to it have no OPT record from now on.
     pub(in crate::forward) fn unused_for(&self, now: Instant) -> Option<Duration> {
-        self.without_until.map(|until| until.saturating_duration_since(now))
+        self.without.map(|(until, _)| until.saturating_duration_since(now))
     }
 
-    /// It answered a probe without OPT, after it had refused one with OPT or had been silent.
+    /// When it must be asked in both forms, to learn whether it understands OPT records now.
+    pub(in crate::forward) fn probe_at(&self) -> Option<Instant> {
+        match self.without {
+            Some((until, Seen::Silence)) => Some(until),
+            Some((_, Seen::Refusal)) | None => None,
+        }
+    }
+
+    /// It answered a probe without OPT, after it had refused one with OPT.
     pub(in crate::forward) fn refused(&mut self, now: Instant) {
-        self.without_until = Some(now + WITHOUT);
+        self.leave_out(Seen::Refusal, now);
+    }
+
+    fn leave_out(&mut self, seen: Seen, now: Instant) {
+        self.without = Some((now + WITHOUT, seen));
         (self.suspected, self.is_doubted) = (None, false);
     }
 
@@ -89,12 +121,45 @@ impl Edns {
     pub(in crate::forward) fn probe_answered(&mut self, with: bool, now: Instant) {
         self.flips = false;
         if with {
-            (self.without_until, self.suspected, self.is_doubted) = (None, None, false);
+            (self.without, self.suspected, self.is_doubted) = (None, None, false);
         } else if self.is_used(now) {
-            match self.suspected {
-                Some(suspected) if now <= suspected + SEEN_TWICE_IN => self.refused(now),
-                Some(_) | None => self.suspected = Some(now),
+            self.answered_only_without(now);
+        }
+    }
+
+    fn answered_only_without(&mut self, now: Instant) {
+        match self.suspected {
+            Some(suspected) if now <= suspected + SEEN_TWICE_IN => {
+                self.leave_out(Seen::Silence, now);
             }
+            Some(_) | None => self.suspected = Some(now),
+        }
+    }
+
+    /// It was asked in both forms at once. `None` where it is not known whether the form got a reply. A refusal is a reply.
+    pub(in crate::forward) fn forms_probed(
+        &mut self,
+        with: Option<bool>,
+        without: Option<bool>,
+        now: Instant,
+    ) {
+        match (with, without, self.without) {
+            // What it refused before it may have refused again. A query of a client learns that at once.
+            (Some(true), _, Some((_, Seen::Refusal))) => {}
+            (Some(true), _, Some((_, Seen::Silence)) | None) => {
+                (self.without, self.suspected) = (None, None);
+            }
+            (Some(false), Some(true), Some((_, Seen::Silence))) => {
+                self.leave_out(Seen::Silence, now);
+            }
+            (Some(false), Some(true), Some((_, Seen::Refusal)) | None) if self.is_used(now) => {
+                self.answered_only_without(now);
+            }
+            // Nothing is known of the OPT record.
+            (None | Some(false), _, Some((until, Seen::Silence))) if until <= now => {
+                self.without = Some((now + SILENT_WAIT, Seen::Silence));
+            }
+            (None | Some(false), _, _) => {}
         }
     }
 }
@@ -154,6 +219,66 @@ mod tests {
         edns.doubted();
         edns.probe_refused(now);
         assert!(!edns.is_used(now));
+    }
+
+    /// What is known of a server that answers only queries without OPT, and since when.
+    fn silent_about_opt(now: Instant) -> Edns {
+        let mut edns = Edns::default();
+        (0..2).for_each(|_| answers_without_opt(&mut edns, now));
+        assert!(!edns.is_used(now));
+        edns
+    }
+
+    #[test]
+    fn fw25_after_silence_a_probe_and_no_query_of_a_client_tries_opt_again() {
+        let now = Instant::now();
+        let mut edns = silent_about_opt(now);
+        let mut at = now + WITHOUT;
+        assert_eq!(edns.probe_at(), Some(at));
+        for _ in 0..3 {
+            assert!(!edns.is_used(at + Duration::from_secs(1)), "the probe is on its way");
+            edns.forms_probed(Some(false), Some(true), at);
+            assert_eq!(edns.probe_at(), Some(at + WITHOUT), "it is so still");
+            at += WITHOUT;
+        }
+        for nothing in [(Some(false), Some(false)), (Some(false), None), (None, Some(true))] {
+            edns.forms_probed(nothing.0, nothing.1, at);
+            assert!(!edns.is_used(at));
+            assert_eq!(edns.probe_at(), Some(at + SILENT_WAIT), "{nothing:?} decides nothing");
+            at += SILENT_WAIT;
+        }
+        edns.forms_probed(Some(true), None, at);
+        assert!(edns.is_used(at));
+        assert_eq!(edns.probe_at(), None);
+    }
+
+    #[test]
+    fn fw25_after_a_refusal_a_query_of_a_client_tries_opt_again() {
+        let now = Instant::now();
+        let mut edns = Edns::default();
+        edns.refused(now);
+        assert_eq!(edns.probe_at(), None);
+        // It may have refused this probe too, or have lost it.
+        edns.forms_probed(Some(true), Some(true), now);
+        edns.forms_probed(Some(false), Some(true), now);
+        assert!(!edns.is_used(now + WITHOUT - Duration::from_secs(1)));
+        assert!(edns.is_used(now + WITHOUT));
+    }
+
+    #[test]
+    fn fw25_asked_in_both_forms_it_must_be_silent_about_opt_twice() {
+        let now = Instant::now();
+        let mut edns = Edns::default();
+        for nothing in [(Some(false), Some(false)), (None, Some(true)), (Some(false), None)] {
+            (0..9).for_each(|_| edns.forms_probed(nothing.0, nothing.1, now));
+            assert!(edns.is_used(now), "{nothing:?}");
+        }
+        edns.forms_probed(Some(false), Some(true), now);
+        edns.forms_probed(Some(true), Some(true), now);
+        edns.forms_probed(Some(false), Some(true), now);
+        assert!(edns.is_used(now), "a reply with OPT came in between");
+        edns.forms_probed(Some(false), Some(true), now + SEEN_TWICE_IN);
+        assert!(!edns.is_used(now + SEEN_TWICE_IN));
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::forward::plan::{Transport, USUAL};
 pub(in crate::forward) struct Sent {
     server: Arc<Server>,
     at: Instant,
+    /// The transport of this query.
+    over: Transport,
     with_edns: bool,
     is_overdue: bool,
     /// It holds its place still.
@@ -45,6 +47,7 @@ impl Server {
     pub(super) fn sent_now(self: &Arc<Self>, with_edns: bool) -> Sent {
         let server = Arc::clone(self);
         Sent {
+            over: server.transport(),
             server,
             at: now(),
             with_edns,
@@ -60,6 +63,12 @@ impl Server {
 }
 
 impl Sent {
+    /// The same over this transport, where it is not the one that its server has in the configuration.
+    pub(in crate::forward) fn over(mut self, over: Transport) -> Sent {
+        self.over = over;
+        self
+    }
+
     /// When it was sent.
     pub(in crate::forward) fn at(&self) -> Instant {
         self.at
@@ -84,7 +93,7 @@ impl Sent {
             state.window.was_silent(self.at, now);
             state.latency.waited(now.saturating_duration_since(self.at));
             state.give_places();
-            self.server.hear(state, Heard::Nothing, now);
+            self.server.hear(state, Heard::Nothing, self.over, now);
         }
         is_news
     }
@@ -126,7 +135,7 @@ impl Sent {
     /// The query was for a connection, which failed or was refused, or which the pause after such a failure kept from being
     /// made (FW54). Where the server is asked over UDP first, it keeps its places: many servers take no TCP at all.
     pub(in crate::forward) fn stream_failed(mut self) {
-        self.spares_places = self.server.transport() == Transport::Udp;
+        self.spares_places = self.server.asked_over() == Transport::Udp;
         self.settle_at(Heard::Nothing, now());
     }
 
@@ -179,11 +188,12 @@ impl Sent {
             // What fails at once is no fast server, also where it replies: another one must be asked.
             Heard::Error | Heard::Nothing => state.latency.waited(after.max(USUAL.interval)),
         }
-        if heard == Heard::Good && self.with_edns {
+        // A reply over TCP says nothing of OPT records over UDP.
+        if heard == Heard::Good && self.with_edns && self.over == server.transport() {
             state.edns.answered();
         }
         state.give_places();
-        server.hear(state, heard, now);
+        server.hear(state, heard, self.over, now);
     }
 }
 

@@ -158,3 +158,97 @@ fn fw25_silence_alone_disables_no_edns() {
     }
     assert!(server.seen(now()).edns);
 }
+
+#[test]
+fn fw25_a_reply_over_tcp_says_nothing_of_opt_over_udp() {
+    for (over, uses_edns) in [(Transport::Connection, false), (Transport::Udp, true)] {
+        let (server, now) = (server(), now());
+        server.probed(false, Heard::Good, OptHeard::Answered, now);
+        server.send(true).unwrap().over(over).replied(Heard::Good, 0);
+        server.probed(false, Heard::Good, OptHeard::Answered, now);
+        assert_eq!(server.uses_edns(now), uses_edns, "{over:?}");
+        // The same of a probe for a group in which it is failing.
+        let server = self::server();
+        server.probed(false, Heard::Good, OptHeard::Answered, now);
+        server.failing_probed(true, Heard::Good, over, now);
+        server.probed(false, Heard::Good, OptHeard::Answered, now);
+        assert_eq!(server.uses_edns(now), uses_edns, "{over:?}");
+    }
+}
+
+/// Three lookups of which only the query over TCP gets a reply.
+fn answers_over_tcp_only(server: &Arc<Server>) {
+    for _ in 0..3 {
+        (0..2).for_each(|_| server.send(true).unwrap().settle(Heard::Nothing));
+        server.send(true).unwrap().over(Transport::Connection).replied(Heard::Good, 0);
+    }
+}
+
+#[test]
+fn fw27_a_server_that_answers_over_tcp_only_is_asked_over_tcp_first() {
+    let (server, later) = (server(), now() + Duration::from_secs(1));
+    let candidate = || server.candidate(0, later).unwrap();
+    answers_over_tcp_only(&server);
+    assert!(server.form_probe_at().is_some_and(|at| at <= later) && server.is_up());
+    for probes in 0..3 {
+        let found = (candidate().transport, candidate().has_silent_udp);
+        assert_eq!(found, (Transport::Udp, false), "after {probes} probes");
+        server.form_probe();
+        server.forms_probed(Some(false), Some(false), later);
+    }
+    assert_eq!((candidate().transport, candidate().has_silent_udp), (Transport::Connection, true));
+    // Names without a reply, and errors over TCP, change nothing.
+    for heard in [Heard::Nothing, Heard::Error, Heard::Good] {
+        server.send(true).unwrap().over(Transport::Connection).settle(heard);
+        assert_eq!(server.asked_over(), Transport::Connection, "{heard:?}");
+    }
+    server.send(true).unwrap().replied(Heard::Error, 2);
+    assert_eq!((candidate().transport, candidate().has_silent_udp), (Transport::Udp, false));
+}
+
+#[test]
+fn fw27_a_probe_that_is_answered_over_udp_ends_what_was_found_of_it() {
+    let end: [fn(&Server); 3] = [
+        |server| server.probed(true, Heard::Error, OptHeard::Answered, now()),
+        |server| server.failing_probed(true, Heard::Good, Transport::Udp, now()),
+        |server| server.forms_probed(Some(true), Some(false), now()),
+    ];
+    for end in end {
+        let server = server();
+        answers_over_tcp_only(&server);
+        (0..3).for_each(|_| server.forms_probed(Some(false), Some(false), now()));
+        assert_eq!(server.asked_over(), Transport::Connection);
+        end(&server);
+        assert_eq!(server.asked_over(), Transport::Udp);
+    }
+}
+
+#[test]
+fn fw25_udp_that_is_silent_about_opt_alone_is_asked_without_it() {
+    let server = server();
+    answers_over_tcp_only(&server);
+    server.forms_probed(Some(false), Some(true), now());
+    assert!(server.uses_edns(now()), "once is no proof");
+    assert!(server.form_probe_at().is_some_and(|at| at <= now()), "the next one comes at once");
+    server.forms_probed(Some(false), Some(true), now());
+    assert!(!server.uses_edns(now()) && server.asked_over() == Transport::Udp);
+    let next = server.form_probe_at();
+    assert!(next.is_some_and(|at| at > now() + Duration::from_secs(14 * 60)), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn l16_a_connection_that_fails_takes_places_where_udp_is_silent() {
+    for is_silent in [false, true] {
+        let server = server();
+        server.configured(false, 40);
+        answers_over_tcp_only(&server);
+        if is_silent {
+            (0..3).for_each(|_| server.forms_probed(Some(false), Some(false), now()));
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let before = server.seen(now()).places;
+        server.send(true).unwrap().over(Transport::Connection).stream_failed();
+        let loses = server.seen(now()).places < before;
+        assert_eq!(loses, is_silent, "what is asked over UDP first keeps them");
+    }
+}

@@ -101,7 +101,7 @@ async fn fw25_a_refusal_beside_silence_decides_nothing_about_edns() {
     let far = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let upstreams = with_stub_domains(&far, &["evil.example", "silent.example"], &far);
     let server = &upstreams.known()[0];
-    let refused = |most, all_refuse| Asked { most, all_refuse };
+    let refused = |most, all_refuse| Asked { most, all_refuse, over: server.transport() };
     let without = Probed::Reply { shows: Found::NoLoop, with_edns: false };
     for (asked, uses_edns) in [
         (refused(without, false), true),

@@ -21,7 +21,7 @@ async fn fw27_a_probe_over_connections_of_before_a_restart_finds_the_server_up()
         far.write_all(&octets).await.unwrap();
     });
     let key = LookupKey::new(Name::ROOT, 2, false, false);
-    let probed = ask(&key, server, true).await;
+    let probed = ask(&key, server, server.transport(), true).await;
     assert!(matches!(probed, Probed::Reply { .. }), "{probed:?}");
     assert_eq!(lost(&server.connections), 1, "and none on the other seven");
 }

@@ -59,10 +59,14 @@ fn every_example_becomes_ready_and_goes_again() {
             }
             cluster.tools.kubectl(&["apply", "--server-side", "--filename", file]).ok();
             let name = if text.contains("name: trial") { "trial" } else { "default" };
-            let dns = cluster.wait_until_ready(name).await;
-            let replicas = &dns["status"]["replicas"];
-            assert_eq!(replicas["ready"], replicas["desired"], "{file}: {dns:#}");
-            assert!(replicas["desired"].as_u64() >= Some(2), "{file}: {dns:#}");
+            // It is ready before the last of its pods is.
+            wait_for(&format!("all pods of {file}"), async || {
+                let dns = cluster.wait_until_ready(name).await;
+                let replicas = &dns["status"]["replicas"];
+                let is_enough = replicas["desired"].as_u64() >= Some(2);
+                (is_enough && replicas["ready"] == replicas["desired"]).then_some(())
+            })
+            .await;
             let table = cluster.tools.kubectl(&["get", "cdns", "--no-headers"]).ok();
             let row: Vec<&str> = table.split_whitespace().collect();
             assert_eq!(

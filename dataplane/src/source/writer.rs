@@ -285,6 +285,13 @@ impl Writer {
         self.index.rows(resource, key)
     }
 
+    /// Whether a newer object is held than one of this version (0: unknown), so that what is wrong with it is of the past. In a reset
+    /// (K22) versions say nothing.
+    pub fn is_outdated(&self, resource: Resource, key: &Key, version: u64) -> bool {
+        let held = || self.index.held(resource, key).map_or(0, |(_, held)| held);
+        version != 0 && !self.index.is_reset(resource) && held() > version
+    }
+
     /// Applies the deletion of an object, or its change to one that gives no names, as of this version (0: unknown), unless a
     /// newer object has taken the name (K7).
     pub fn delete(&mut self, resource: Resource, key: Key, version: u64) -> Effect {

@@ -146,7 +146,9 @@ impl Ingest {
         {
             return true;
         }
-        self.status.explain(resource, &key, reasons);
+        if !self.writer.is_outdated(resource, &key, version) {
+            self.status.explain(resource, &key, reasons);
+        }
         let effect = match change {
             Change::Apply(_) => self.writer.apply(change),
             Change::Delete(resource, key) => self.writer.delete(resource, key, version),
@@ -169,7 +171,9 @@ impl Ingest {
         let Undecodable { key, version, error } = undecodable;
         self.status.feed(&Watched::Objects(resource), |feed| feed.undecodable += 1);
         let Some(key) = key else { return false };
-        self.status.explain(resource, &key, Some(format!("it cannot be read: {error}")));
+        if !self.writer.is_outdated(resource, &key, version) {
+            self.status.explain(resource, &key, Some(format!("it cannot be read: {error}")));
+        }
         let effect = self.writer.delete(resource, key, version);
         self.note(effect);
         effect.is_visible
@@ -183,8 +187,11 @@ impl Ingest {
     fn delete_now(&mut self, resource: Resource, text: &str) -> bool {
         let Some(named) = decode::named(text.as_bytes()) else { return false };
         let key: Key = convert::key(&named.metadata);
-        self.status.explain(resource, &key, None);
-        let effect = self.writer.delete(resource, key, convert::version(&named.metadata));
+        let version = convert::version(&named.metadata);
+        if !self.writer.is_outdated(resource, &key, version) {
+            self.status.explain(resource, &key, None);
+        }
+        let effect = self.writer.delete(resource, key, version);
         self.note(effect);
         effect.is_visible
     }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::source::api::apply_in_turns;
 use crate::source::api::client::ApiClient;
+use crate::source::api::ingest::Ingest;
 use crate::source::api::sink::Sink;
 use crate::source::api::sink::tests::{adopt, sink};
 use crate::source::api::watched::Watched;
@@ -41,6 +42,14 @@ impl Followed {
     fn services(&self) -> usize {
         self.sink.borrow_mut().ingest.publish();
         self.sink.borrow().ingest.status.shared.read().objects[Resource::Services as usize]
+    }
+
+    /// Objects of which something is not served.
+    fn skipped(&self) -> usize {
+        let mut sink = self.sink.borrow_mut();
+        let Ingest { status, writer, .. } = &mut sink.ingest;
+        status.report(writer);
+        status.shared.read().skipped.first(10).len()
     }
 
     fn watches(&self) -> usize {
@@ -198,6 +207,7 @@ async fn e25_an_object_that_was_created_again_stays_behind_late_events_of_the_on
                 it.api.server().send_late();
                 sleep(SECOND).await;
                 assert_eq!((it.services(), it.watches()), (3, 1), "readable: {is_readable}");
+                assert_eq!(it.skipped(), 0, "what is wrong with the one before is of the past");
             }
         })
         .await;

@@ -32,11 +32,13 @@ pub(super) struct Question<'a> {
     pub(super) caps: &'a TtlCaps,
     /// The name goes out in random case over UDP (FW14).
     pub(super) randomise_case: bool,
+    /// Its OPT record asks for a reply that is no longer than one without that record.
+    pub(super) is_small: bool,
 }
 
 impl<'a> Question<'a> {
     pub(super) fn new(group: &'a Group, key: &'a LookupKey) -> Question<'a> {
-        Question { key, caps: &group.caps, randomise_case: group.randomise_case }
+        Question { key, caps: &group.caps, randomise_case: group.randomise_case, is_small: false }
     }
 }
 
@@ -97,7 +99,7 @@ impl Datagrams {
     /// A query that was not sent yet.
     pub(super) fn new(question: Question<'_>, server: &Arc<Server>, edns: bool) -> Datagrams {
         let case = question.randomise_case.then(random);
-        let form = QueryForm { edns, case, padded: false };
+        let form = QueryForm { edns, case, padded: false, is_small: question.is_small };
         let shown = Shown::new(server, Transport::Udp);
         Datagrams { server: Arc::clone(server), form, discards: 0, shown }
     }
@@ -180,7 +182,7 @@ impl Messages {
     /// A query that was not sent yet.
     pub(super) fn new(server: &Arc<Server>, edns: bool) -> Messages {
         let padded = server.identity.transport.is_encrypted();
-        let form = QueryForm { edns, case: None, padded };
+        let form = QueryForm { edns, padded, ..QueryForm::USUAL };
         let shown = Shown::new(server, Transport::Connection);
         Messages { server: Arc::clone(server), form, shown }
     }

@@ -15,7 +15,7 @@ use super::attempt::{self, AttemptResult, Datagrams, Messages, Question, REFUSES
 use super::cache::Member;
 use super::connections::Progress;
 use super::limits::Limit;
-use super::plan::{MAX_SENDS, Next, Plan, Send, Transport, order, signing_first};
+use super::plan::{Candidate, MAX_SENDS, Next, Plan, Send, Transport, order, signing_first};
 use super::server::{Heard, Sent, Server, Waiting};
 use super::sockets::Exchange;
 use super::unresolved::Unresolved;
@@ -97,6 +97,7 @@ impl Lookup {
         let drawn = if candidates.len() == 1 { 0 } else { random() };
         let mut order = order(candidates, group.policy, group.next_turn(), drawn);
         if key.dnssec_ok() {
+            order.iter_mut().for_each(Candidate::ask_for_signatures);
             signing_first(&mut order, group.policy);
         }
         let plan = Plan::new(order, started);

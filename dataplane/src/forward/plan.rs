@@ -82,6 +82,27 @@ pub(super) struct Candidate {
     pub(super) latency: Option<Duration>,
     /// Whether it understands EDNS as far as is known (FW25).
     pub(super) edns: bool,
+    /// The same of TCP, where it is asked over UDP and TCP.
+    pub(super) edns_over_tcp: bool,
+    /// Only its TCP answers queries with an OPT record (FW25).
+    pub(super) signs_over_tcp: bool,
+}
+
+impl Candidate {
+    /// Whether a query over this transport has an OPT record.
+    fn has_opt(&self, over: Transport) -> bool {
+        match over {
+            Transport::Udp => self.edns,
+            Transport::Connection => self.edns_over_tcp,
+        }
+    }
+
+    /// Asks it for a client that wants signatures: over TCP where only that brings them.
+    pub(super) fn ask_for_signatures(&mut self) {
+        if self.signs_over_tcp {
+            (self.transport, self.has_silent_udp) = (Transport::Connection, true);
+        }
+    }
 }
 
 /// One query to send: to which server, over what, with which timeout.
@@ -244,7 +265,8 @@ impl Plan {
             };
             match transport {
                 Some(transport) if !place.is_done && place.waits.is_none() => {
-                    return Some(Send { place: self.place, transport, edns: place.candidate.edns });
+                    let edns = place.candidate.has_opt(transport);
+                    return Some(Send { place: self.place, transport, edns });
                 }
                 _ => self.place += 1,
             }
@@ -360,14 +382,15 @@ impl Plan {
             self.move_on(now);
         } else {
             of.streamed = true;
-            let edns = of.candidate.edns;
+            let edns = of.candidate.has_opt(Transport::Connection);
             self.urgent.push_back(Send { place, transport: Transport::Connection, edns });
         }
     }
 
     /// It refused a query with an OPT record: the same without (FW25).
     pub(super) fn without_edns(&mut self, send: Send) {
-        self.order[send.place].candidate.edns = false;
+        let candidate = &mut self.order[send.place].candidate;
+        (candidate.edns, candidate.edns_over_tcp) = (false, false);
         self.urgent.push_back(Send { edns: false, ..send });
     }
 }

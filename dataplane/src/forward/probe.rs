@@ -114,6 +114,10 @@ fn ended(server: &Server, edns: bool, asked: Asked) {
     // One group's names say nothing of the OPT record, where a question of another group was not refused for it (FW25).
     let refuses = if asked.all_refuse { OptHeard::Refused } else { OptHeard::Unclear };
     if asked.over != server.transport() {
+        // A refusal is heard over any transport.
+        if asked.all_refuse && matches!(asked.most, Probed::Reply { with_edns: false, .. }) {
+            server.refused_edns(now);
+        }
         match asked.most {
             Probed::Reply { .. } => return server.probed_over_tcp(Heard::Good, now),
             Probed::Error(..) => return server.probed_over_tcp(Heard::Error, now),
@@ -299,7 +303,7 @@ async fn ask_now(
 ) -> Option<Probed> {
     let (caps, next, waits) = (TtlCaps::default(), CancellationToken::new(), AtomicBool::new(true));
     let asker = Asker { client: NO_CLIENT, next: &next, waits: &waits, is_repeat: false };
-    let question = Question { key, caps: &caps, randomise_case: false };
+    let question = Question { key, caps: &caps, randomise_case: false, is_small: false };
     let asked = async {
         match attempt::ask(question, server, transport, edns, asker).await {
             AttemptResult::Distrusted if transport == Transport::Udp => {

@@ -77,6 +77,8 @@ struct ServerState {
     health: Health,
     edns: Edns,
     datagrams: Datagrams,
+    /// The latest that was heard over TCP was a reply, and no connection has failed since.
+    answers_tcp: bool,
     /// A probe in both forms is on its way.
     is_form_probing: bool,
     window: Window,
@@ -151,10 +153,28 @@ impl Server {
     }
 
     fn first_of(&self, state: &ServerState) -> Transport {
-        match state.datagrams.is_silent() {
+        match self.has_silent_udp(state) && !state.health.is_down() {
             true => Transport::Connection,
             false => self.transport(),
         }
+    }
+
+    /// Never of a server with another transport: it gets no clear text (FW2).
+    fn has_silent_udp(&self, state: &ServerState) -> bool {
+        self.transport() == Transport::Udp && state.datagrams.is_silent()
+    }
+
+    /// Whether a query over TCP has an OPT record.
+    fn uses_edns_over_tcp(&self, state: &ServerState, now: Instant) -> bool {
+        match self.transport() {
+            Transport::Udp => state.edns.is_used_over_tcp(now),
+            Transport::Connection => state.edns.is_used(now),
+        }
+    }
+
+    /// Whether only its TCP, which answers, takes OPT records.
+    fn signs_over_tcp(&self, state: &ServerState, now: Instant) -> bool {
+        state.answers_tcp && !state.edns.is_used(now) && self.uses_edns_over_tcp(state, now)
     }
 
     fn state(&self) -> MutexGuard<'_, ServerState> {
@@ -169,13 +189,15 @@ impl Server {
         state.loops.looping_since().is_none().then(|| Candidate {
             member,
             transport: self.first_of(&state),
-            has_silent_udp: state.datagrams.is_silent(),
+            has_silent_udp: self.first_of(&state) != self.transport(),
             standing: match state.health.is_down() {
                 true => Standing::Down,
                 false => Standing::Healthy,
             },
             latency: state.latency.smoothed(),
             edns: state.edns.is_used(now),
+            edns_over_tcp: self.uses_edns_over_tcp(&state, now),
+            signs_over_tcp: self.signs_over_tcp(&state, now),
         })
     }
 
@@ -193,7 +215,10 @@ impl Server {
     /// never replied and is down gives none.
     pub(super) fn may_give_signatures(&self, now: Instant) -> bool {
         let has_replied = self.heard[Heard::Good as usize].load(Ordering::Relaxed) > 0;
-        self.uses_edns(now) && (has_replied || self.is_up())
+        let state = self.state();
+        let signs = state.edns.is_used(now) || self.signs_over_tcp(&state, now);
+        drop(state);
+        signs && (has_replied || self.is_up())
     }
 
     /// Whether it is asked and answers: it is neither down nor leads back to us.
@@ -222,7 +247,7 @@ impl Server {
             looping_for: state.loops.looping_since().map(since),
             latency: state.latency.smoothed(),
             edns: state.edns.is_used(now),
-            has_silent_udp: state.datagrams.is_silent(),
+            has_silent_udp: self.has_silent_udp(&state),
             in_flight: state.window.taken(),
             places: state.window.places(),
             sent: self.sent.load(Ordering::Relaxed),

@@ -13,6 +13,8 @@ use crate::wire::message::{CLASS_IN, HEADER};
 
 /// UDP payload that we advertise to upstreams (FW1, RFC 9715).
 const UPSTREAM_PAYLOAD: u16 = 1232;
+/// As many octets as a reply has at most to a query without an OPT record (RFC 1035 §2.3.4).
+const SMALL_PAYLOAD: u16 = 512;
 /// Queries are padded to a multiple of this many octets (RFC 8467 §4.1).
 const PADDED_TO: usize = 128;
 /// The padding option (RFC 7830 §3).
@@ -37,11 +39,14 @@ pub struct QueryForm {
     /// With an option that fills the message up to a multiple of 128 octets, so that its length says little about the
     /// name (RFC 8467 §4.1): towards encrypted servers. Without an OPT record there is none.
     pub padded: bool,
+    /// Its OPT record asks for 512 octets at most, so that the reply is no longer than one without that record (RFC 6891 §6.2.5).
+    pub is_small: bool,
 }
 
 impl QueryForm {
     /// With an OPT record, the name in lower case (FW1).
-    pub const USUAL: QueryForm = QueryForm { edns: true, case: None, padded: false };
+    pub const USUAL: QueryForm =
+        QueryForm { edns: true, case: None, padded: false, is_small: false };
 
     /// Spells a name in wire form as it is sent and must come back: bit `i` decides the case of octet `i`, modulo 64.
     pub(super) fn spell(self, name: &mut [u8]) {
@@ -61,7 +66,7 @@ impl LookupKey {
         self.upstream_query_as(id, QueryForm::USUAL)
     }
 
-    /// The query to send: RD=1, AD=1, DO and CD of the key, the name in lower case or the case of `form`, OPT 1232
+    /// The query to send: RD=1, AD=1, DO and CD of the key, the name in lower case or the case of `form`, OPT 1232, or 512,
     /// with no option but padding, unless `form` has none, and nothing else of the client's message (FW1).
     pub fn upstream_query_as(&self, id: u16, form: QueryForm) -> UpstreamQuery {
         let name = self.name().wire();
@@ -75,7 +80,7 @@ impl LookupKey {
         wire.extend(self.qtype().to_be_bytes());
         wire.extend(CLASS_IN.to_be_bytes());
         if form.edns {
-            opt(&mut wire, self.dnssec_ok(), form.padded);
+            opt(&mut wire, self.dnssec_ok(), form);
         }
         UpstreamQuery { wire }
     }
@@ -91,16 +96,17 @@ impl LookupKey {
     }
 }
 
-/// The OPT record of a query (FW1); `padded` adds the option that fills the message up.
-fn opt(wire: &mut Vec<u8>, dnssec: bool, padded: bool) {
-    if !padded {
-        wire.extend(opt_octets(UPSTREAM_PAYLOAD, dnssec, 0));
+/// The OPT record of a query (FW1), with the option that fills the message up where the form says so.
+fn opt(wire: &mut Vec<u8>, dnssec: bool, form: QueryForm) {
+    let payload = if form.is_small { SMALL_PAYLOAD } else { UPSTREAM_PAYLOAD };
+    if !form.padded {
+        wire.extend(opt_octets(payload, dnssec, 0));
         return;
     }
     let padding_at = wire.len() + OPT + OPTION_HEADER;
     let end = padding_at.next_multiple_of(PADDED_TO);
     let padding = (end - padding_at) as u16;
-    wire.extend(opt_octets(UPSTREAM_PAYLOAD, dnssec, OPTION_HEADER as u16 + padding));
+    wire.extend(opt_octets(payload, dnssec, OPTION_HEADER as u16 + padding));
     wire.extend(OPTION_PADDING.to_be_bytes());
     wire.extend(padding.to_be_bytes());
     wire.resize(end, 0);

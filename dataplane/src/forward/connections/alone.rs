@@ -226,6 +226,6 @@ impl Connections {
 
 /// A query that any server answers at once, if it answers at all.
 fn trial(id: u16) -> Vec<u8> {
-    let form = QueryForm { edns: false, case: None, padded: false };
+    let form = QueryForm { edns: false, ..QueryForm::USUAL };
     LookupKey::new(Name::ROOT, NS, false, false).upstream_query_as(id, form).wire
 }

@@ -45,7 +45,8 @@ pub(in crate::forward) fn order(
 /// front stays there, because others may know other names.
 pub(in crate::forward) fn signing_first(order: &mut [Candidate], policy: Policy) {
     if policy != Policy::Sequential {
-        order.sort_by_key(|candidate| (candidate.standing, !candidate.edns));
+        order
+            .sort_by_key(|candidate| (candidate.standing, !candidate.has_opt(candidate.transport)));
     }
 }
 

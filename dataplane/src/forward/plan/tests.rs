@@ -12,6 +12,8 @@ fn candidate(member: usize) -> Candidate {
         standing: Standing::Healthy,
         latency: None,
         edns: true,
+        edns_over_tcp: true,
+        signs_over_tcp: false,
     }
 }
 

@@ -54,7 +54,8 @@ async fn is_heard(questions: &[LookupKey], server: &Arc<Server>, edns: bool) -> 
 async fn ask(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<bool> {
     let (caps, next, waits) = (TtlCaps::default(), CancellationToken::new(), AtomicBool::new(true));
     let asker = Asker { client: NO_CLIENT, next: &next, waits: &waits, is_repeat: false };
-    let question = Question { key, caps: &caps, randomise_case: false };
+    // Long replies over UDP may be lost on the way, which says nothing of OPT records (F20).
+    let question = Question { key, caps: &caps, randomise_case: false, is_small: true };
     let asked = attempt::ask(question, server, server.transport(), edns, asker);
     match timeout(PATIENCE, asked).await {
         Ok(AttemptResult::Good(_) | AttemptResult::Cut(..) | AttemptResult::Error(..)) => {

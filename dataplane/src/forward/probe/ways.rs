@@ -28,28 +28,49 @@ pub(super) async fn ask(
     }
     let over_tcp = pin!(ask_over_tcp(key, server, edns));
     match select(first, over_tcp).await {
-        Either::Left(((Probed::Silent, refuses), over_tcp)) => match over_tcp.await {
-            Some(probed) => (probed, false, Transport::Connection),
-            None => (Probed::Silent, refuses, own),
-        },
-        Either::Left(((probed, refuses), _)) => (probed, refuses, own),
-        Either::Right((Some(probed), _)) => (probed, false, Transport::Connection),
-        Either::Right((None, first)) => {
-            let (probed, refuses) = first.await;
-            (probed, refuses, own)
+        Either::Left(((Probed::Silent, refuses), over_tcp)) => {
+            of_both((Probed::Silent, refuses), over_tcp.await, own)
         }
+        Either::Left(((probed, refuses), _)) => (probed, refuses, own),
+        Either::Right((over_tcp, first)) => match over_tcp {
+            Some((Probed::Reply { .. } | Probed::Error(..), _)) => {
+                of_both((Probed::Silent, false), over_tcp, own)
+            }
+            Some((Probed::Silent | Probed::Unsent, _)) | None => {
+                of_both(first.await, over_tcp, own)
+            }
+        },
     }
 }
 
-/// The reply over TCP, if there is one within the time of the probe. The query leaves when that over UDP is overdue, or at once
+/// Where nothing came over UDP, what came over TCP counts.
+fn of_both(
+    (probed, refuses): (Probed, bool),
+    over_tcp: Option<(Probed, bool)>,
+    own: Transport,
+) -> (Probed, bool, Transport) {
+    match (probed, over_tcp) {
+        (Probed::Silent, Some((probed, refuses))) => (probed, refuses, Transport::Connection),
+        _ => (probed, refuses, own),
+    }
+}
+
+/// The reply over TCP, if there is one within the time of the probe, and whether the question was refused for its OPT record. What
+/// is asked over TCP first may also find no place there, which says nothing of the server. The query leaves when that over UDP is overdue, or at once
 /// where the UDP of the server is known to be silent.
-async fn ask_over_tcp(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<Probed> {
-    let wait = match server.asked_over() {
+async fn ask_over_tcp(key: &LookupKey, server: &Arc<Server>, edns: bool) -> Option<(Probed, bool)> {
+    let first = server.asked_over();
+    let wait = match first {
         Transport::Udp => USUAL.interval,
         Transport::Connection => Duration::ZERO,
     };
     sleep(wait).await;
     let asked = ask_as_a_client(key, server, Transport::Connection, edns);
-    let (probed, _) = timeout(PATIENCE - wait, asked).await.ok()?;
-    matches!(probed, Probed::Reply { .. } | Probed::Error(..)).then_some(probed)
+    let (probed, refuses) = timeout(PATIENCE - wait, asked).await.ok()?;
+    let counts = match probed {
+        Probed::Reply { .. } | Probed::Error(..) => true,
+        Probed::Unsent => first == Transport::Connection,
+        Probed::Silent => false,
+    };
+    counts.then_some((probed, refuses))
 }

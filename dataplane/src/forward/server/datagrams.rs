@@ -13,8 +13,11 @@ const SILENT_PROBES: u32 = 3;
 const AGAIN: Duration = Duration::from_secs(60);
 /// After a probe that was answered, until the next one. Names without a reply raise one suspicion after the other.
 const ANSWERED_WAIT: Duration = Duration::from_secs(10);
-/// Until the next attempt at a probe that could not be sent.
-const UNSENT_WAIT: Duration = Duration::from_secs(1);
+/// Until the next probe where one decided nothing, doubled with each that could not be sent or got wrong datagrams only. An
+/// error of the network comes at once, and three of them in a moment are one.
+const NEXT_WAIT: Duration = Duration::from_secs(1);
+/// How often it is doubled: up to about [`AGAIN`].
+const MAX_DOUBLED: u32 = 6;
 
 /// What a probe with an OPT record, and one without, show about UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(in crate::forward) struct Datagrams {
     silent_sends: u32,
     /// Probes in both forms without a reply, in a row.
     silent_probes: u32,
+    /// Probes that showed nothing, in a row.
+    unclear_probes: u32,
     is_silent: bool,
     /// When it is asked in both forms next.
     probe_at: Option<Instant>,
@@ -84,19 +89,25 @@ impl Datagrams {
 
     /// It was asked in both forms.
     pub(in crate::forward) fn probed(&mut self, shown: Shown, now: Instant) {
+        let unclear = std::mem::take(&mut self.unclear_probes).min(MAX_DOUBLED);
         match shown {
             Shown::Works => {
                 let not_before = Some(now + ANSWERED_WAIT);
                 *self = Datagrams { not_before, ..Datagrams::default() };
             }
-            Shown::Undecided => (self.silent_probes, self.probe_at) = (0, Some(now)),
-            Shown::Nothing => self.probe_at = self.probe_at.map(|_| now + UNSENT_WAIT),
+            Shown::Undecided => {
+                (self.silent_probes, self.probe_at) = (0, Some(now + NEXT_WAIT));
+            }
+            Shown::Nothing => {
+                self.unclear_probes = unclear + 1;
+                self.probe_at = self.probe_at.map(|_| now + NEXT_WAIT * (1 << unclear));
+            }
             // It was for the OPT record alone (FW25), or a query of a client got its reply meanwhile.
             Shown::Silence if self.probe_at.is_none() => {}
             Shown::Silence => {
                 self.silent_probes = self.silent_probes.saturating_add(1);
                 self.is_silent |= self.silent_probes >= SILENT_PROBES;
-                self.probe_at = Some(if self.is_silent { now + AGAIN } else { now });
+                self.probe_at = Some(now + if self.is_silent { AGAIN } else { NEXT_WAIT });
             }
         }
     }
@@ -177,10 +188,13 @@ mod tests {
         (0..3).for_each(|_| look_up(&mut datagrams, now));
         for shown in [Shown::Silence, Shown::Silence, Shown::Undecided, Shown::Silence] {
             datagrams.probed(shown, now);
-            assert_eq!((datagrams.is_silent(), datagrams.probe_at()), (false, Some(now)));
+            let next = Some(after(now, 1));
+            assert_eq!((datagrams.is_silent(), datagrams.probe_at()), (false, next));
         }
-        datagrams.probed(Shown::Nothing, now);
-        assert_eq!(datagrams.probe_at(), Some(after(now, 1)), "it could not be sent");
+        for seconds in [1, 2, 4, 8, 16, 32, 64, 64] {
+            datagrams.probed(Shown::Nothing, now);
+            assert_eq!(datagrams.probe_at(), Some(after(now, seconds)), "it could not be sent");
+        }
         datagrams.probed(Shown::Works, now);
         assert_eq!(datagrams.probe_at(), None);
     }

@@ -14,6 +14,8 @@ const SEEN_TWICE_IN: Duration = Duration::from_secs(60);
 
 /// After a probe in both forms that got no reply at all, until the next.
 const SILENT_WAIT: Duration = Duration::from_secs(60);
+/// Such probes in a row after which a query of a client tries an OPT record.
+const MAX_UNHEARD: u32 = 15;
 
 /// What the reply to a probe says about OPT records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(in crate::forward) struct Edns {
     is_doubted: bool,
     /// Probes of a server that is down alternate: the next one has the other form.
     flips: bool,
+    /// Probes in a row that got no reply in either form, after silence about OPT.
+    unheard: u32,
 }
 
 impl Edns {
@@ -57,6 +61,11 @@ impl Edns {
             Some((until, Seen::Refusal)) => until <= now,
             Some((_, Seen::Silence)) => false,
         }
+    }
+
+    /// The same of a query over TCP to a server that is asked over UDP: silence over UDP says nothing of TCP.
+    pub(in crate::forward) fn is_used_over_tcp(&self, now: Instant) -> bool {
+        !matches!(self.without, Some((until, Seen::Refusal)) if until > now)
     }
 
     /// How long queries to it have no OPT record from now on.
@@ -79,7 +88,7 @@ impl Edns {
 
     fn leave_out(&mut self, seen: Seen, now: Instant) {
         self.without = Some((now + WITHOUT, seen));
-        (self.suspected, self.is_doubted) = (None, false);
+        (self.suspected, self.is_doubted, self.unheard) = (None, false, 0);
     }
 
     /// It answered a query of a client without OPT, after it had refused it with OPT. Who owns the name may decide that.
@@ -157,7 +166,10 @@ impl Edns {
             }
             // Nothing is known of the OPT record.
             (None | Some(false), _, Some((until, Seen::Silence))) if until <= now => {
-                self.without = Some((now + SILENT_WAIT, Seen::Silence));
+                self.unheard = self.unheard.saturating_add(1);
+                // It may answer the names of clients, and not those of probes.
+                self.without =
+                    (self.unheard < MAX_UNHEARD).then_some((now + SILENT_WAIT, Seen::Silence));
             }
             (None | Some(false), _, _) => {}
         }
@@ -263,6 +275,23 @@ mod tests {
         edns.forms_probed(Some(false), Some(true), now);
         assert!(!edns.is_used(now + WITHOUT - Duration::from_secs(1)));
         assert!(edns.is_used(now + WITHOUT));
+    }
+
+    #[test]
+    fn fw25_what_silence_showed_ends_where_no_probe_gets_a_reply() {
+        let mut now = Instant::now();
+        let mut edns = Edns::default();
+        (0..2).for_each(|_| edns.probe_answered(false, now));
+        assert!(!edns.is_used(now) && edns.is_used_over_tcp(now), "it was seen over UDP");
+        let mut probes = 0;
+        while let Some(at) = edns.probe_at() {
+            assert!(!edns.is_used(at));
+            (now, probes) = (at, probes + 1);
+            edns.forms_probed(Some(false), Some(false), now);
+        }
+        assert!(edns.is_used(now) && probes == 15, "{probes}");
+        edns.refused(now);
+        assert!(!edns.is_used_over_tcp(now) && edns.is_used_over_tcp(now + WITHOUT));
     }
 
     #[test]

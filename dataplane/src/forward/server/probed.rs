@@ -57,6 +57,7 @@ impl Server {
             (Transport::Connection, Heard::Nothing) => {}
             (Transport::Connection, Heard::Good | Heard::Error) => {
                 state.datagrams.replied_over_tcp(now);
+                state.answers_tcp = true;
             }
         }
         let is_down = state.health.is_down();
@@ -134,6 +135,7 @@ impl Server {
         state.health.probe_ended(heard, now);
         state.edns.probe_said_nothing();
         state.datagrams.probe_replied_over_tcp(now);
+        state.answers_tcp = true;
         state.window.replied(now);
         state.give_places();
         let is_down = state.health.is_down();
@@ -176,7 +178,9 @@ impl Server {
             (None, _) | (_, None) => Shown::Nothing,
         };
         let before = state.datagrams.is_silent();
-        state.datagrams.probed(shown, now);
+        if self.transport() == Transport::Udp {
+            state.datagrams.probed(shown, now);
+        }
         let is_silent = state.datagrams.is_silent();
         drop(state);
         // The next one may be due.

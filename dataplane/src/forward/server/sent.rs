@@ -136,6 +136,7 @@ impl Sent {
     /// made (FW54). Where the server is asked over UDP first, it keeps its places: many servers take no TCP at all.
     pub(in crate::forward) fn stream_failed(mut self) {
         self.spares_places = self.server.asked_over() == Transport::Udp;
+        self.server.state().answers_tcp = false;
         self.settle_at(Heard::Nothing, now());
     }
 

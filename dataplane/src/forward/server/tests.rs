@@ -10,8 +10,12 @@ use super::*;
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
 fn server() -> Arc<Server> {
+    over(config::Transport::Udp)
+}
+
+fn over(transport: config::Transport) -> Arc<Server> {
     let address: SocketAddr = "192.0.2.1:53".parse().unwrap();
-    let identity = ServerIdentity { address, transport: config::Transport::Udp, tls: None };
+    let identity = ServerIdentity { address, transport, tls: None };
     let of_address = Arc::new(AddressCounts::new(address));
     Arc::new(Server::new(1, identity, None, of_address, Arc::default()))
 }
@@ -229,11 +233,43 @@ fn fw25_udp_that_is_silent_about_opt_alone_is_asked_without_it() {
     answers_over_tcp_only(&server);
     server.forms_probed(Some(false), Some(true), now());
     assert!(server.uses_edns(now()), "once is no proof");
-    assert!(server.form_probe_at().is_some_and(|at| at <= now()), "the next one comes at once");
+    assert!(server.form_probe_at().is_some_and(|at| at <= now() + Duration::from_secs(1)));
     server.forms_probed(Some(false), Some(true), now());
     assert!(!server.uses_edns(now()) && server.asked_over() == Transport::Udp);
     let next = server.form_probe_at();
     assert!(next.is_some_and(|at| at > now() + Duration::from_secs(14 * 60)), "{next:?}");
+}
+
+#[test]
+fn fw25_silence_about_opt_over_udp_says_nothing_of_tcp() {
+    let server = server();
+    let candidate = || {
+        let found = server.candidate(0, now()).unwrap();
+        (found.edns, found.edns_over_tcp, found.signs_over_tcp)
+    };
+    assert_eq!(candidate(), (true, true, false));
+    (0..2).for_each(|_| server.probed(false, Heard::Good, OptHeard::Answered, now()));
+    assert_eq!(candidate(), (false, true, false), "it is not known whether its TCP answers");
+    server.send(true).unwrap().over(Transport::Connection).replied(Heard::Good, 0);
+    assert_eq!(candidate(), (false, true, true));
+    assert!(server.may_give_signatures(now()));
+    server.send(true).unwrap().over(Transport::Connection).stream_failed();
+    assert_eq!(candidate(), (false, true, false));
+    server.probed_over_tcp(Heard::Good, now());
+    assert_eq!(candidate(), (false, true, true));
+    server.refused_edns(now());
+    assert_eq!(candidate(), (false, false, false));
+}
+
+/// Clear text would be sent to the port of an encrypted one (FW2).
+#[test]
+fn fw27_a_server_with_another_transport_never_has_silent_udp() {
+    let server = over(config::Transport::Tls);
+    answers_over_tcp_only(&server);
+    (0..9).for_each(|_| server.forms_probed(Some(false), Some(false), now()));
+    let candidate = server.candidate(0, now()).unwrap();
+    assert!(!candidate.has_silent_udp && !server.seen(now()).has_silent_udp);
+    assert_eq!(candidate.transport, Transport::Connection);
 }
 
 #[tokio::test(start_paused = true)]

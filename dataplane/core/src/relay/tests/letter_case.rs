@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LOUD: QueryForm = QueryForm { edns: false, case: Some(u64::MAX), padded: false };
+const LOUD: QueryForm = QueryForm { edns: false, case: Some(u64::MAX), ..QueryForm::USUAL };
 /// Pointers to the name of the question, and to what is behind its first label of three octets.
 const QUESTION: [u8; 2] = [0xc0, 12];
 const BEHIND_WWW: [u8; 2] = [0xc0, 16];

@@ -25,6 +25,14 @@ fn fw1_the_query_is_a_new_message() {
 }
 
 #[test]
+fn fw25_a_small_query_asks_for_as_much_as_one_without_opt_gets() {
+    let key = LookupKey::new(Name::from_text(".").unwrap(), 2, false, false);
+    let small = QueryForm { is_small: true, ..QueryForm::USUAL };
+    let query = Message::from_vec(&key.upstream_query_as(ID, small).wire).unwrap();
+    assert_eq!(query.edns.unwrap().max_payload(), 512);
+}
+
+#[test]
 fn fw1_queries_to_encrypted_servers_are_padded_to_128_octets() {
     let padded = QueryForm { padded: true, ..QueryForm::USUAL };
     for label in 1..=63 {

@@ -67,3 +67,26 @@ fn fw25_who_wants_signatures_asks_those_first_that_may_give_them() {
     assert_eq!(members(Policy::RoundRobin), [2, 3, 0, 1]);
     assert_eq!(members(Policy::Sequential), [0, 1, 2, 3]);
 }
+
+#[test]
+fn fw25_who_wants_signatures_is_asked_for_over_tcp_where_udp_is_silent_about_opt() {
+    let started = Instant::now();
+    let mut silent = Candidate { edns: false, signs_over_tcp: true, ..candidate(0) };
+    let forms = |candidate| {
+        let mut plan = Plan::new(vec![candidate], started);
+        let mut forms = Vec::new();
+        for ms in [0, 500, 1000, 2500] {
+            let Next::Send(send) = plan.next(started + Duration::from_millis(ms)) else { break };
+            forms.push((send.transport, send.edns));
+        }
+        forms
+    };
+    let (udp, tcp) = ((Transport::Udp, false), (Transport::Connection, true));
+    assert_eq!(forms(silent), [udp, udp, tcp, udp]);
+    silent.ask_for_signatures();
+    assert_eq!(forms(silent), [tcp, tcp, tcp, udp]);
+    let mut plan = Plan::new(vec![silent], started);
+    let Next::Send(send) = plan.next(started) else { panic!("no send") };
+    plan.without_edns(send);
+    assert_eq!(plan.next(started), Next::Send(Send { edns: false, ..send }), "it refuses it");
+}

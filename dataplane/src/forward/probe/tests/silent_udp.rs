@@ -76,14 +76,14 @@ async fn fw27_a_probe_that_gets_its_reply_over_tcp_finds_the_server_up_and_its_u
     assert_eq!(server.failed_probes(), 0);
     for probes in 0..3 {
         assert!(!server.seen(now()).has_silent_udp, "after {probes} probes");
-        forms_probed(&upstreams, now()).await;
+        forms_probed(&upstreams, now() + Duration::from_secs(1)).await;
     }
     assert!(server.seen(now()).has_silent_udp);
     let key = &upstreams.group(0).unwrap().probe;
     assert!(matches!(leads_back(key, server, true).await, Found::NoLoop), "over TCP");
     tokio::spawn(drops_opt(far));
     for is_silent in [true, false] {
-        // A minute after the probe before, or at once where that has not decided.
+        // A minute after the probe before, or a second where that has not decided.
         forms_probed(&upstreams, now() + Duration::from_secs(60)).await;
         assert_eq!(server.seen(now()).has_silent_udp, is_silent, "it is seen twice");
     }

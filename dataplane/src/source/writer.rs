@@ -89,8 +89,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A writer that expects a configuration and has none yet (E44): nothing is forwarded, and
-    /// nothing is known to be ours.
+    /// A writer that expects a configuration and has none yet (E44): nothing is forwarded, and nothing is known to be ours.
     ///
     /// # Errors
     /// Never in fact: the defaults can be used.
@@ -145,8 +144,7 @@ impl Writer {
         self.configs.subscribe()
     }
 
-    /// Takes another configuration (E5), visible with the next publication. Returns which objects
-    /// must be applied again.
+    /// Takes another configuration (E5), visible with the next publication. Returns which objects must be applied again.
     ///
     /// # Errors
     /// When the configuration cannot be used; then nothing changed.
@@ -175,8 +173,7 @@ impl Writer {
         self.index.source(resource)
     }
 
-    /// Looks at resolv.conf again (FW3); another one is visible with the next publication. Returns
-    /// whether it is another.
+    /// Looks at resolv.conf again (FW3); another one is visible with the next publication. Returns whether it is another.
     pub fn reread_resolv_conf(&mut self) -> bool {
         let is_same = match self.upstreams.resolv_conf() {
             Some(known) => *known == known.reread(&self.resolv_conf),
@@ -285,15 +282,13 @@ impl Writer {
         self.index.rows(resource, key)
     }
 
-    /// Whether a newer object is held than one of this version (0: unknown), so that what is wrong with it is of the past. In a reset
-    /// (K22) versions say nothing.
+    /// Whether a newer object is held than one of this version (0: unknown). In a reset (K22) versions say nothing.
     pub fn is_outdated(&self, resource: Resource, key: &Key, version: u64) -> bool {
         let held = || self.index.held(resource, key).map_or(0, |(_, held)| held);
         version != 0 && !self.index.is_reset(resource) && held() > version
     }
 
-    /// Applies the deletion of an object, or its change to one that gives no names, as of this version (0: unknown), unless a
-    /// newer object has taken the name (K7).
+    /// Applies the deletion of an object, or its change to one that gives no names, unless a newer one is held (K7).
     pub fn delete(&mut self, resource: Resource, key: Key, version: u64) -> Effect {
         match self.index.held(resource, &key) {
             Some((_, held)) if version != 0 && held > version => Effect::default(),

@@ -20,12 +20,18 @@ async fn bind() -> (UdpSocket, TcpListener) {
 
 /// Answers each query over TCP.
 async fn answers_over_tcp(listener: TcpListener) {
+    answers_opt_with(listener, 0).await;
+}
+
+/// Answers each query over TCP, and those with an OPT record with this response code.
+async fn answers_opt_with(listener: TcpListener, rcode: u8) {
     while let Ok((mut far, _)) = listener.accept().await {
         tokio::spawn(async move {
             while let Ok(length) = far.read_u16().await {
                 let mut octets = vec![0; length.into()];
                 far.read_exact(&mut octets).await.unwrap();
-                (octets[2], octets[3]) = (0x81, 0x80);
+                let has_opt = octets[11] != 0;
+                (octets[2], octets[3]) = (0x81, 0x80 | if has_opt { rcode } else { 0 });
                 far.write_u16(length).await.unwrap();
                 far.write_all(&octets).await.unwrap();
             }
@@ -88,6 +94,21 @@ async fn fw27_a_probe_that_gets_its_reply_over_tcp_finds_the_server_up_and_its_u
         assert_eq!(server.seen(now()).has_silent_udp, is_silent, "it is seen twice");
     }
     assert!(!server.uses_edns(now()));
+}
+
+/// Otherwise each query of a client would be sent twice, and ask for the next probe.
+#[tokio::test]
+async fn fw25_a_refusal_of_opt_over_tcp_is_learned_where_udp_is_silent() {
+    let (far, listener) = bind().await;
+    tokio::spawn(answers_opt_with(listener, 1));
+    let upstreams = of_one(far.local_addr().unwrap(), Transport::Udp);
+    let server = &upstreams.known()[0];
+    (0..3).for_each(|_| server.send(true).unwrap().settle(Heard::Nothing));
+    probe_due(&upstreams, 0, now());
+    until(|| !server.uses_edns(now())).await;
+    assert!(server.is_up());
+    let candidate = server.candidate(0, now()).unwrap();
+    assert!(!candidate.edns_over_tcp && !candidate.signs_over_tcp);
 }
 
 #[tokio::test]
